@@ -1,0 +1,1 @@
+"""One file per vendor. Each implements a port; only the composition root imports them."""

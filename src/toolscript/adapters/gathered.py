@@ -1,0 +1,89 @@
+"""What stands before an embedder in a server: repeated queries are remembered, queries that arrive together are
+embedded together, and the same query asked twice at once is embedded once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+from toolscript.domain.search import Vector
+from toolscript.ports import Embedder, Similarity
+
+REMEMBERED = 4096
+MOST_TOGETHER = 32
+
+
+class GatheringEmbedder(Embedder, Protocol):
+    """An embedder that can take several queries in one call."""
+
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
+
+
+class GatheredEmbedder:
+    """A decorator: the same vectors, sooner."""
+
+    def __init__(
+        self, inner: GatheringEmbedder, *, similarity: Similarity | None, remembered: int = REMEMBERED
+    ) -> None:
+        self._inner = inner
+        self._similarity = similarity
+        self._room = remembered
+        self._known: OrderedDict[str, Vector] = OrderedDict()
+        self._waiting: dict[str, asyncio.Future[Vector]] = {}
+        self._queue: list[str] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def dimensions(self) -> int:
+        return self._inner.dimensions
+
+    @property
+    def similarity(self) -> Similarity | None:
+        return self._similarity
+
+    async def embed_query(self, text: str) -> Vector:
+        known = self._known.get(text)
+        if known is not None:
+            self._known.move_to_end(text)
+            return known
+        waiting = self._waiting.get(text)
+        if waiting is None:
+            waiting = self._waiting[text] = asyncio.get_running_loop().create_future()
+            self._queue.append(text)
+            if self._worker is None or self._worker.done():
+                self._worker = asyncio.create_task(self._work())
+        return await asyncio.shield(waiting)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return await self._inner.embed_documents(texts)
+
+    async def close(self) -> None:
+        if self._worker is not None:
+            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._inner.close()
+
+    async def _work(self) -> None:
+        while self._queue:
+            texts, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
+            try:
+                vectors = await self._inner.embed_queries(texts)
+            except Exception as error:  # noqa: BLE001  (whatever it is belongs to those who asked)
+                for text in texts:
+                    future = self._waiting.pop(text)
+                    future.set_exception(error)
+                    future.exception()  # those who gave up waiting need not hear of it
+                continue
+            for text, vector in zip(texts, vectors, strict=True):
+                self._remember(text, vector)
+                self._waiting.pop(text).set_result(vector)
+
+    def _remember(self, text: str, vector: Vector) -> None:
+        self._known[text] = vector
+        if len(self._known) > self._room:
+            self._known.popitem(last=False)

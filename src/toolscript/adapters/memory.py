@@ -1,0 +1,130 @@
+"""Adapters that keep everything in this process: exact, deterministic, gone at the end. The index is the oracle
+that the engines are compared with; the embedder lets tests run without a model."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from toolscript.domain.errors import NotFound
+from toolscript.domain.filters import EVERYTHING, Filter, matches
+from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, in_order, require_same
+from toolscript.ports import Similarity
+
+
+class MemoryIndex:
+    """A vector index that looks at every point."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, tuple[Collection, dict[str, Point]]] = {}
+
+    async def describe(self, name: str) -> Collection | None:
+        held = self._collections.get(name)
+        return held[0] if held else None
+
+    async def open(self, collection: Collection) -> None:
+        held = self._collections.get(collection.name)
+        if held:
+            require_same(held[0], collection)
+        else:
+            self._collections[collection.name] = (collection, {})
+
+    async def drop(self, name: str) -> None:
+        self._collections.pop(name, None)
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        held = self._points(name)
+        held.update((p.id, p) for p in points)
+
+    async def delete(self, name: str, ids: Sequence[str]) -> None:
+        held = self._points(name)
+        for point_id in ids:
+            held.pop(point_id, None)
+
+    async def dense(
+        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+    ) -> list[Candidate]:
+        found = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
+        if not found:
+            return []
+        cosines = np.stack([p.vector for p in found if p.vector is not None]) @ vector
+        scored = [Candidate(p.id, float(s), p.payload) for p, s in zip(found, cosines, strict=True)]
+        return in_order([c for c in scored if floor is None or c.score >= floor])[:limit]
+
+    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+        asked = dict(zip(terms.ids, terms.weights, strict=True))
+        scored = [
+            Candidate(p.id, _dot(asked, p.terms), p.payload)
+            for p in self._points(name).values()
+            if not asked.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
+        ]
+        return in_order([c for c in scored if c.score > 0])[:limit]
+
+    async def count(self, name: str, where: Filter = EVERYTHING) -> int:
+        return sum(matches(where, p.payload) for p in self._points(name).values())
+
+    async def scroll(
+        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
+        return [
+            Candidate(
+                p.id,
+                0.0,
+                p.payload if fields is None else {f: p.payload[f] for f in fields if f in p.payload},
+            )
+            for _, p in sorted(self._points(name).items())
+            if matches(where, p.payload)
+        ]
+
+    async def close(self) -> None:
+        self._collections.clear()
+
+    def _points(self, name: str) -> dict[str, Point]:
+        held = self._collections.get(name)
+        if held is None:
+            raise NotFound(f"collection {name!r} is not open", details={"collection": name})
+        return held[1]
+
+
+class HashedEmbedder:
+    """Texts that share words are near each other: a deterministic stand-in for a model."""
+
+    def __init__(self, dimensions: int = 64) -> None:
+        self._dimensions = dimensions
+
+    @property
+    def model(self) -> str:
+        return f"hashed-{self._dimensions}"
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    @property
+    def similarity(self) -> Similarity | None:
+        return Similarity(0.0, 1.0)
+
+    async def embed_query(self, text: str) -> Vector:
+        return self._embed(text)
+
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._embed(t) for t in texts]
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._embed(t) for t in texts]
+
+    async def close(self) -> None:
+        return None
+
+    def _embed(self, text: str) -> Vector:
+        vector = np.zeros(self._dimensions, np.float32)
+        for word in text.casefold().split() or [""]:
+            seed = zlib.crc32(word.encode())
+            vector += np.random.default_rng(seed).standard_normal(self._dimensions, dtype=np.float32)
+        return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
+
+
+def _dot(asked: dict[int, float], terms: Terms) -> float:
+    return sum(asked[t] * w for t, w in zip(terms.ids, terms.weights, strict=True) if t in asked)

@@ -1,0 +1,186 @@
+"""Where an embedding model's files are: a folder, the local cache, this package, or the hub, in that order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.ports import Similarity
+
+PACKAGED = "all-MiniLM-L6-v2"
+ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
+HUB_PATIENCE_SECONDS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What the registry says of a model. `similarity` is None where nobody has measured it yet."""
+
+    name: str
+    aliases: tuple[str, ...]
+    repository: str
+    dimensions: int
+    pooling: str
+    prefix: str
+    window: int
+    files: tuple[str, ...]
+    similarity: Similarity | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model that is on this machine."""
+
+    card: ModelCard
+    onnx: Path
+    tokenizer: Path
+
+
+@cache
+def registry() -> tuple[ModelCard, ...]:
+    """Every model that Toolscript knows."""
+    text = resources.files("toolscript").joinpath("data/models.toml").read_text(encoding="utf-8")
+    return tuple(
+        ModelCard(
+            name=entry["names"][0],
+            aliases=tuple(entry["names"]),
+            repository=entry["repository"],
+            dimensions=entry["dimensions"],
+            pooling=entry["pooling"],
+            prefix=entry["prefix"],
+            window=entry["window"],
+            files=tuple(entry["files"]),
+            similarity=Similarity(**entry["similarity"]),
+        )
+        for entry in tomllib.loads(text)["model"]
+    )
+
+
+def known(name: str) -> ModelCard | None:
+    """The card of a model by any of its names, whatever their case."""
+    return next((c for c in registry() if name.casefold() in (a.casefold() for a in c.aliases)), None)
+
+
+def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
+    """The model in a folder, in the cache or in this package; None when only the hub could have it.
+
+    Raises Invalid for a folder that holds no usable model.
+    """
+    card = known(name)
+    own = Path(name).expanduser()
+    if card is None and own.is_dir():
+        return _folder(own)
+    packaged = Path(str(resources.files("toolscript").joinpath("data/models")))
+    for place in (cache_dir, packaged):
+        if (place / _folder_name(name)).is_dir():
+            return _folder(place / _folder_name(name), card)
+    return None
+
+
+def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None) -> ModelFolder:
+    """Fetches a model from the hub into the cache, showing progress; whole or not at all.
+
+    Raises Invalid for a name that the hub does not have, and Unavailable, within three seconds, when the hub does
+    not answer.
+    """
+    card = known(name)
+    repository = card.repository if card else name
+    if repository.count("/") != 1:
+        raise unknown_model(name)
+    _require_hub(name, hub_url)
+    from huggingface_hub import errors, snapshot_download  # slow to import, seldom needed
+
+    target = cache_dir / _folder_name(name)
+    partial = target.with_name(f".{target.name}.partial")
+    wanted = card.files if card else ONNX_FILES
+    try:
+        snapshot_download(
+            repository,
+            endpoint=hub_url,
+            token=token or False,
+            local_dir=partial,
+            allow_patterns=[wanted[0], "*.json", "1_Pooling/config.json"],
+        )
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+        raise unknown_model(name) from error
+    except (OSError, ValueError) as error:
+        raise Unavailable(
+            f"model {name} could not be downloaded from {hub_url}: {error}", details={"model": name}
+        ) from error
+    _folder(partial, card)
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+    return _folder(target, card)
+
+
+def unknown_model(name: str) -> Invalid:
+    """The error for a name that nothing here can load."""
+    names = [c.aliases[1] for c in registry()]
+    return Invalid(
+        f"model {name!r} is not known: use one of {', '.join(names)}, or the path of a folder with an ONNX model "
+        "and its tokenizer.json",
+        details={"model": name, "supported": names},
+    )
+
+
+def _require_hub(name: str, hub_url: str) -> None:
+    import httpx
+
+    try:
+        httpx.head(hub_url, timeout=HUB_PATIENCE_SECONDS, follow_redirects=False)
+    except (httpx.HTTPError, OSError) as error:
+        raise Unavailable(
+            f"model {name} is not on this machine and the hub {hub_url} cannot be reached ({type(error).__name__})",
+            details={"model": name, "hub": hub_url},
+        ) from error
+
+
+def _folder_name(name: str) -> str:
+    card = known(name)
+    return card.name if card else name.replace("/", "--")
+
+
+def _folder(place: Path, card: ModelCard | None = None) -> ModelFolder:
+    card = card or _described(place)
+    onnx = next((place / f for f in (*card.files, *ONNX_FILES) if (place / f).is_file()), None)
+    tokenizer = place / "tokenizer.json"
+    if onnx is None or not tokenizer.is_file():
+        raise Invalid(
+            f"{place} holds no usable model: it needs tokenizer.json and one of {', '.join(ONNX_FILES)}",
+            details={"model": card.name, "folder": str(place)},
+        )
+    return ModelFolder(card, onnx, tokenizer)
+
+
+def _described(place: Path) -> ModelCard:
+    """A card for a folder of the user's own, read from the files that models come with."""
+    own = known(place.name)
+    if own:
+        return own
+    try:
+        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        dimensions = int(config.get("hidden_size") or config["dim"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Invalid(
+            f"{place} holds no usable model: config.json must be JSON with hidden_size",
+            details={"folder": str(place)},
+        ) from error
+    pooling_file = place / "1_Pooling" / "config.json"
+    pooling = json.loads(pooling_file.read_text(encoding="utf-8")) if pooling_file.is_file() else {}
+    return ModelCard(
+        name=place.name,
+        aliases=(place.name,),
+        repository="",
+        dimensions=dimensions,
+        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
+        prefix="",
+        window=min(int(config.get("max_position_embeddings", 512)), 512),
+        files=ONNX_FILES,
+        similarity=None,
+    )

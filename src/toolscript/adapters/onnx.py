@@ -1,0 +1,200 @@
+"""Embeds with ONNX Runtime and the model's own tokenizer.
+
+Texts run sorted by length, in batches where that is safe. A dynamically quantised model scales its activations
+over the whole batch, so there a text's vector would depend on its neighbours (by more than the quantisation
+itself costs): such a model runs one text at a time, which on a CPU is no slower. See docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from toolscript.adapters.model_folders import ModelFolder
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.search import Vector
+from toolscript.ports import Similarity
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+BATCH = 32
+MOST_THREADS = 4
+
+log = logging.getLogger(__name__)
+
+
+class OnnxEmbedder:
+    """An embedder over a model folder. Loads at once; embeds in worker threads, never on the event loop.
+
+    A lone query has every core to itself; documents, and queries that arrive together, go through a second lane,
+    so that a long ingest never makes a query wait.
+    """
+
+    def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
+        """Raises Invalid for a model that is not an embedding model, Unavailable for `gpu` where there is none."""
+        self._folder = folder
+        self._card = folder.card
+        self._device = device
+        self._threads = min(os.cpu_count() or 1, MOST_THREADS)
+        self._batch = 1 if _is_dynamically_quantised(folder.onnx) else BATCH
+        self._single = _Lane(folder, device, threads=self._threads, workers=1)
+        self._check()
+
+    @cached_property
+    def _bulk(self) -> _Lane:
+        if self._batch > 1:
+            return _Lane(self._folder, self._device, threads=self._threads, workers=1)
+        return _Lane(self._folder, self._device, threads=1, workers=self._threads)
+
+    @property
+    def model(self) -> str:
+        return self._card.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._card.dimensions
+
+    @property
+    def similarity(self) -> Similarity | None:
+        return self._card.similarity
+
+    async def embed_query(self, text: str) -> Vector:
+        return (await self._single.embed([self._card.prefix + text], batch=1))[0]
+
+    async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Queries that arrived together."""
+        if len(texts) == 1:
+            return [await self.embed_query(texts[0])]
+        return await self._bulk.embed([self._card.prefix + t for t in texts], batch=self._batch)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return await self._bulk.embed(texts, batch=self._batch)
+
+    async def close(self) -> None:
+        self._single.close()
+        if "_bulk" in self.__dict__:
+            self._bulk.close()
+
+    def _check(self) -> None:
+        try:
+            width = self._single.forward([[0]]).shape[1]
+        except (IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise Invalid(
+                f"model {self.model} is not an embedding model: {error}", details={"model": self.model}
+            ) from error
+        if width != self.dimensions:
+            raise Invalid(
+                f"model {self.model} gives {width} dimensions where {self.dimensions} are declared",
+                details={"model": self.model, "dimensions": width},
+            )
+
+
+class _Lane:
+    """A session of its own with workers of its own."""
+
+    def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int) -> None:
+        from tokenizers import Tokenizer  # imports take half a second: only where a model is used
+
+        self._session = _session(folder.onnx, device, threads)
+        self._inputs = {i.name for i in self._session.get_inputs()}
+        self._pooling = folder.card.pooling
+        self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+        self._tokenizer.enable_truncation(folder.card.window)
+        self._tokenizer.no_padding()
+        self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="embed")
+
+    async def embed(self, texts: Sequence[str], batch: int) -> list[Vector]:
+        """One vector per text, in order; batches are made of texts of like length."""
+        loop = asyncio.get_running_loop()
+        by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        batches = [by_length[start : start + batch] for start in range(0, len(by_length), batch)]
+        done = await asyncio.gather(
+            *(loop.run_in_executor(self._workers, self._embed_batch, [texts[i] for i in chosen]) for chosen in batches)
+        )
+        vectors: list[Vector] = [np.empty(0, np.float32)] * len(texts)
+        for chosen, rows in zip(batches, done, strict=True):
+            for i, vector in zip(chosen, rows, strict=True):
+                vectors[i] = vector
+        return vectors
+
+    def close(self) -> None:
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    def _embed_batch(self, texts: Sequence[str]) -> Vector:
+        return self.forward([e.ids for e in self._tokenizer.encode_batch(list(texts))])
+
+    def forward(self, rows: Sequence[Sequence[int]]) -> Vector:
+        """Unit vectors for rows of token numbers."""
+        ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
+        mask = np.zeros_like(ids)
+        for row, tokens in enumerate(rows):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        hidden = self._session.run(None, {k: v for k, v in feeds.items() if k in self._inputs})[0]
+        if self._pooling == "cls":
+            pooled = hidden[:, 0]
+        else:
+            pooled = (hidden * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+        return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def _session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSession:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    chosen = _providers(device, ort.get_available_providers())
+    try:
+        session = ort.InferenceSession(str(onnx), options, providers=chosen)
+    except (RuntimeError, ValueError, OSError) as error:
+        if device == "gpu" or chosen == ["CPUExecutionProvider"]:
+            raise Unavailable(f"{onnx.name} could not be loaded: {error}", details={"file": str(onnx)}) from error
+        log.debug("gpu_disabled", extra={"reason": str(error)})
+        return ort.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
+    used = session.get_providers()
+    if device == "gpu" and used[0] == "CPUExecutionProvider":
+        raise _no_gpu(used)
+    log.debug("gpu_enabled" if used[0] != "CPUExecutionProvider" else "gpu_disabled", extra={"providers": used})
+    return session
+
+
+GPU_PROVIDERS = (
+    "CUDAExecutionProvider",
+    "ROCMExecutionProvider",
+    "MIGraphXExecutionProvider",
+    "CoreMLExecutionProvider",
+    "DmlExecutionProvider",
+)
+
+
+def _providers(device: str, available: Sequence[str]) -> list[str]:
+    if device == "cpu":
+        return ["CPUExecutionProvider"]
+    gpus = [p for p in GPU_PROVIDERS if p in available]
+    if device == "gpu" and not gpus:
+        raise _no_gpu(available)
+    return [*gpus, "CPUExecutionProvider"]
+
+
+def _no_gpu(found: Sequence[str]) -> Unavailable:
+    return Unavailable(
+        f"TOOLSCRIPT_SEARCH_DEVICE=gpu, but ONNX Runtime has no GPU here (it has: {', '.join(found)}); "
+        "install toolscript[gpu], or use auto or cpu",
+        details={"device": "gpu", "providers": list(found)},
+    )
+
+
+def _is_dynamically_quantised(onnx: Path) -> bool:
+    return b"DynamicQuantizeLinear" in onnx.read_bytes()

@@ -1,0 +1,203 @@
+"""The index on a Qdrant server or cluster, by URL and key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from qdrant_client import AsyncQdrantClient
+from qdrant_client import models as qm
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
+from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import (
+    Candidate,
+    Collection,
+    FieldType,
+    Point,
+    Terms,
+    Vector,
+    require_same,
+)
+
+UPSERT_BATCH = 256
+SCROLL_PAGE = 1000
+
+
+class QdrantServerIndex:
+    """A vector index whose collections live on a server; several processes may share it."""
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self._client = client
+
+    @classmethod
+    def at(cls, url: str, api_key: str | None = None, *, timeout_seconds: int = 10) -> QdrantServerIndex:
+        """An index on the server at a URL. Nothing is contacted yet."""
+        return cls(AsyncQdrantClient(url=url, api_key=api_key, timeout=timeout_seconds, check_compatibility=False))
+
+    async def describe(self, name: str) -> Collection | None:
+        async with _answering():
+            if not await self._client.collection_exists(name):
+                return None
+            config = (await self._client.get_collection(name)).config
+        vectors = config.params.vectors
+        size = vectors[DENSE].size if isinstance(vectors, dict) else 0
+        return Collection(name, str((config.metadata or {}).get("model", "unknown")), size)
+
+    async def open(self, collection: Collection) -> None:
+        held = await self.describe(collection.name)
+        if held:
+            require_same(held, collection)
+            return
+        async with _answering():
+            await self._client.create_collection(
+                collection.name,
+                vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
+                sparse_vectors_config={TERMS: qm.SparseVectorParams()},
+                metadata={"model": collection.model},
+            )
+            for field, kind in collection.fields.items():
+                await self._client.create_payload_index(collection.name, key(field), _FIELD_INDEXES[kind])
+
+    async def drop(self, name: str) -> None:
+        async with _answering():
+            await self._client.delete_collection(name)
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        async with _answering(name):
+            for start in range(0, len(points), UPSERT_BATCH):
+                batch = [_point(p) for p in points[start : start + UPSERT_BATCH]]
+                await self._client.upsert(name, batch, wait=True)
+
+    async def delete(self, name: str, ids: Sequence[str]) -> None:
+        if ids:
+            async with _answering(name):
+                await self._client.delete(name, qm.PointIdsList(points=[point_id(i) for i in ids]), wait=True)
+
+    async def dense(
+        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+    ) -> list[Candidate]:
+        return await self._search(name, vector.tolist(), DENSE, where, limit, floor)
+
+    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+        if not terms.ids:
+            return []
+        query = qm.SparseVector(indices=list(terms.ids), values=list(terms.weights))
+        return [c for c in await self._search(name, query, TERMS, where, limit, None) if c.score > 0]
+
+    async def count(self, name: str, where: Filter = EVERYTHING) -> int:
+        async with _answering(name):
+            return (await self._client.count(name, translated(where, _WORDS), exact=True)).count
+
+    async def scroll(
+        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
+        payload: bool | list[str] = True if fields is None else [ID_FIELD, *map(key, fields)]
+        found: list[Candidate] = []
+        offset: Any = None
+        async with _answering(name):
+            while True:
+                page, offset = await self._client.scroll(
+                    name, translated(where, _WORDS), limit=SCROLL_PAGE, offset=offset, with_payload=payload
+                )
+                found += [_candidate(r.payload, 0.0) for r in page]
+                if offset is None:
+                    return sorted(found, key=lambda c: c.id)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _search(
+        self, name: str, query: Any, using: str, where: Filter, limit: int, floor: float | None
+    ) -> list[Candidate]:
+        asked = translated(where, _WORDS)
+
+        async def fetch(wanted: int) -> list[Candidate]:
+            found = await self._client.query_points(
+                name,
+                query,
+                using=using,
+                query_filter=asked,
+                limit=wanted,
+                score_threshold=floor,
+                with_payload=True,
+            )
+            return [_candidate(p.payload, p.score) for p in found.points]
+
+        async with _answering(name):
+            return await with_ties(fetch, limit)
+
+
+class _ServerWords:
+    """qdrant_client's classes."""
+
+    def all_any_none(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any:
+        return qm.Filter(must=must or None, should=should or None, must_not=must_not or None)
+
+    def equals(self, key: str, value: str | bool) -> Any:
+        return qm.FieldCondition(key=key, match=qm.MatchValue(value=value))
+
+    def any_of(self, key: str, values: list[str]) -> Any:
+        return qm.FieldCondition(key=key, match=qm.MatchAny(any=values))
+
+    def substring(self, key: str, value: str) -> Any:
+        return qm.FieldCondition(key=key, match=qm.MatchSubstring(substring=value))
+
+    def number_range(self, key: str, bounds: dict[str, float]) -> Any:
+        return qm.FieldCondition(key=key, range=qm.Range(**bounds))
+
+    def date_range(self, key: str, bounds: dict[str, str]) -> Any:
+        return qm.FieldCondition(key=key, range=qm.DatetimeRange.model_validate(bounds))
+
+    def is_empty(self, key: str) -> Any:
+        return qm.IsEmptyCondition(is_empty=qm.PayloadField(key=key))
+
+    def nothing(self) -> Any:
+        return qm.HasIdCondition(has_id=[])
+
+
+_WORDS = _ServerWords()
+
+_FIELD_INDEXES: dict[FieldType, Any] = {
+    FieldType.KEYWORD: qm.PayloadSchemaType.KEYWORD,
+    FieldType.TENANT: qm.KeywordIndexParams(type=qm.KeywordIndexType.KEYWORD, is_tenant=True),
+    FieldType.INTEGER: qm.PayloadSchemaType.INTEGER,
+    FieldType.FLOAT: qm.PayloadSchemaType.FLOAT,
+    FieldType.BOOL: qm.PayloadSchemaType.BOOL,
+    FieldType.DATETIME: qm.PayloadSchemaType.DATETIME,
+}
+
+
+@asynccontextmanager
+async def _answering(collection: str | None = None) -> AsyncIterator[None]:
+    """Says in our words what the client raises."""
+    try:
+        yield
+    except UnexpectedResponse as error:
+        if error.status_code == httpx.codes.NOT_FOUND:
+            raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
+        raise Unavailable(f"Qdrant refused the request: {error}", details={"index": "qdrant"}) from error
+    except ResponseHandlingException as error:
+        raise Unavailable(f"Qdrant does not answer: {error}", details={"index": "qdrant"}) from error
+    except ValueError as error:
+        if "not found" in str(error):
+            raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
+        raise
+
+
+def _point(point: Point) -> qm.PointStruct:
+    vectors: dict[str, Any] = {}
+    if point.vector is not None:
+        vectors[DENSE] = point.vector.tolist()
+    if point.terms.ids:
+        vectors[TERMS] = qm.SparseVector(indices=list(point.terms.ids), values=list(point.terms.weights))
+    return qm.PointStruct(id=point_id(point.id), vector=vectors, payload={**point.payload, ID_FIELD: point.id})
+
+
+def _candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
+    told = dict(payload or {})
+    return Candidate(str(told.pop(ID_FIELD)), score, told)

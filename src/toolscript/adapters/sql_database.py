@@ -1,0 +1,188 @@
+"""One code path to SQLite and PostgreSQL: plain SQL that both understand, whole transactions in worker threads.
+
+A unit of work is a plain function of a `Session`. It takes one hop to a thread however many statements it has. What
+differs between the two databases is in `sql_sqlite.py` and `sql_postgres.py`. Why not a toolkit:
+docs/decisions/0003.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from string import Template
+from typing import Any, Protocol, TypeVar
+
+from toolscript.domain.errors import Invalid, Unavailable
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+WORKERS = 8
+
+
+class Session(Protocol):
+    """A connection, used by one thread. Statements name their parameters `:like_this`."""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What the `$words` of a migration are called here."""
+
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """What the driver raises when the database cannot do its work."""
+
+    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """What a statement returns. JSON, lists of texts and booleans come back as such."""
+
+    def run(self, sql: str, **parameters: Any) -> int:
+        """Runs a statement and returns how many rows it touched."""
+
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Runs a statement once per row."""
+
+    def among(self, column: str, parameter: str) -> str:
+        """The condition that a column's value is in the list given as that parameter."""
+
+    def begin(self, *, writing: bool) -> None:
+        """Starts a transaction. Raises one of `faults` when the connection is gone."""
+
+    def prepare_migration(self) -> None:
+        """Makes processes that start together take turns."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Database:
+    """A migrated database. Each worker thread keeps a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        """Raises Invalid for a URL that is neither SQLite nor PostgreSQL, Unavailable when it cannot be opened."""
+        self._connect, workers = _connector(url)
+        self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sql")
+        self._own = threading.local()
+        self._all: list[Session] = []
+        try:
+            self._workers.submit(self._work, migrate, True).result()
+        except BaseException:
+            self._shut()
+            raise
+
+    async def read(self, work: Callable[[Session], T]) -> T:
+        """Runs a function that only reads."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, False)
+
+    async def write(self, work: Callable[[Session], T]) -> T:
+        """Runs a function as one transaction: all of what it writes, or nothing."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, True)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._workers.shutdown()
+        for session in self._all:
+            session.close()
+
+    def _work(self, work: Callable[[Session], T], writing: bool) -> T:
+        session = self._begun(writing)
+        try:
+            done = work(session)
+            session.commit()
+        except session.faults as error:
+            self._forget(session)
+            raise Unavailable(f"the store does not answer: {_first_line(error)}", details={"store": "sql"}) from error
+        except BaseException:
+            session.rollback()
+            raise
+        return done
+
+    def _begun(self, writing: bool) -> Session:
+        """This thread's session in a new transaction; a connection that has died meanwhile is replaced once."""
+        held: Session | None = getattr(self._own, "session", None)
+        if held is not None:
+            try:
+                held.begin(writing=writing)
+            except held.faults:
+                self._forget(held)
+            else:
+                return held
+        session = self._own.session = self._connect()
+        self._all.append(session)
+        try:
+            session.begin(writing=writing)
+        except session.faults as error:
+            self._forget(session)
+            raise Unavailable(f"the store is busy: {_first_line(error)}", details={"store": "sql"}) from error
+        return session
+
+    def _forget(self, session: Session) -> None:
+        session.close()
+        self._all.remove(session)
+        del self._own.session
+
+
+def migrate(session: Session) -> None:
+    """Brings the tables to the newest version, in order, inside one transaction."""
+    session.prepare_migration()
+    session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")
+    done = {row["version"] for row in session.rows("SELECT version FROM toolscript_migrations")}
+    for version, text in migrations():
+        if version not in done:
+            for statement in Template(text).substitute(session.words).split(";\n"):
+                if statement.strip():
+                    session.run(statement)
+            session.run("INSERT INTO toolscript_migrations (version) VALUES (:version)", version=version)
+
+
+def migrations() -> list[tuple[int, str]]:
+    """The migrations' numbers and texts, oldest first."""
+    folder = resources.files("toolscript").joinpath("adapters/migrations")
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    return [(int(f.name.partition("_")[0]), f.read_text(encoding="utf-8")) for f in files]
+
+
+def upsert(session: Session, table: str, rows: Sequence[Row], keys: Sequence[str]) -> None:
+    """Inserts rows; where the keys exist already, replaces the other columns. Tables and columns are our own words."""
+    if not rows:
+        return
+    columns = list(rows[0])
+    replaced = [f"{c} = excluded.{c}" for c in columns if c not in keys] + ["updated_at = CURRENT_TIMESTAMP"]
+    session.run_many(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{c}' for c in columns)}) "
+        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {', '.join(replaced)}",
+        rows,
+    )
+
+
+def _connector(url: str) -> tuple[Callable[[], Session], int]:
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        from toolscript.adapters.sql_sqlite import SqliteSession
+
+        file = url.removeprefix("sqlite:///").removeprefix("sqlite://")
+        # A database in memory belongs to one connection, hence to one thread.
+        return (lambda: SqliteSession(file)), WORKERS if file else 1
+    if scheme in {"postgresql", "postgres"}:
+        try:
+            from toolscript.adapters.sql_postgres import PostgresSession
+        except ImportError as error:
+            raise Invalid(
+                "TOOLSCRIPT_STORE needs an extra that is not installed: pip install 'toolscript[postgres]'",
+                details={"field": "TOOLSCRIPT_STORE", "extra": "postgres"},
+            ) from error
+        return (lambda: PostgresSession(url)), WORKERS
+    raise Invalid(
+        f"TOOLSCRIPT_STORE scheme {scheme!r} is not usable: give sqlite:///FILE or postgresql://USER@HOST/NAME",
+        details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite", "postgresql"]},
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,87 @@
+"""SQLite: a file next to the index, or memory. Write-ahead logging; a writer waits its turn."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolscript.adapters.sql_database import Row
+from toolscript.domain.errors import Unavailable
+
+BUSY_SECONDS = 10
+
+# Columns declared with these words come back as what they hold.
+sqlite3.register_converter("JSON", json.loads)
+sqlite3.register_converter("TEXTS", json.loads)
+sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
+
+
+class SqliteSession:
+    """A connection to a SQLite file; an empty path is a database in memory."""
+
+    words: Mapping[str, str] = {
+        "mcp": "",
+        "documents": "",
+        "number": "INTEGER",
+        "bytes": "BLOB",
+        "texts": "TEXTS",
+        "time": "TIMESTAMP_TEXT",
+    }
+    faults = (sqlite3.OperationalError, sqlite3.DatabaseError)
+
+    def __init__(self, file: str) -> None:
+        """Raises Unavailable when the file cannot be opened as a SQLite database."""
+        try:
+            if file:
+                Path(file).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                file or ":memory:",
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                detect_types=sqlite3.PARSE_DECLTYPES,
+                check_same_thread=False,  # closed by another thread than the one that uses it
+            )
+            self._connection.row_factory = _as_dict
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+                self._connection.execute(f"PRAGMA {pragma}").close()
+        except (OSError, sqlite3.Error) as error:
+            raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
+
+    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        return self._connection.execute(sql, _said(parameters)).fetchall()
+
+    def run(self, sql: str, **parameters: Any) -> int:
+        return self._connection.execute(sql, _said(parameters)).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(sql, [_said(row) for row in rows])
+
+    def among(self, column: str, parameter: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
+
+    def begin(self, *, writing: bool) -> None:
+        # A writer takes its lock at once: one that upgrades half-way can find itself locked out for good.
+        self._connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    def prepare_migration(self) -> None:
+        """Nothing to do: a writer already waits for the others."""
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _said(row: Row) -> dict[str, Any]:
+    return {k: json.dumps(v, ensure_ascii=False) if isinstance(v, dict | list) else v for k, v in row.items()}
+
+
+def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

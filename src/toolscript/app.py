@@ -1,0 +1,187 @@
+"""The composition root: settings in, a working application out. The only place that knows every adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from toolscript.adapters.gathered import GatheredEmbedder, GatheringEmbedder
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, find_locally
+from toolscript.adapters.sql_catalog import SqlCatalog
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.ports import CatalogStore, DocumentStore, Embedder, Similarity, VectorIndex
+from toolscript.retrieval.calibration import measured
+from toolscript.retrieval.retriever import Retriever
+from toolscript.retrieval.texts import item_text
+from toolscript.services.demo import demo_items, demo_pairs
+from toolscript.services.document_search import DocumentSearch
+from toolscript.services.ingest_documents import IngestDocuments, documents_collection
+from toolscript.services.sync import TOOLS, Sync, tools_collection
+from toolscript.services.tool_search import ToolSearch
+from toolscript.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The embedder in use, and why it is not the one that was asked for, if it is not."""
+
+    embedder: Embedder | None
+    instead_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """Every use case, wired."""
+
+    settings: Settings
+    model: Model
+    index: VectorIndex
+    catalog: CatalogStore
+    documents: DocumentStore
+    tool_search: ToolSearch
+    document_search: DocumentSearch
+    sync: Sync
+    ingest_documents: IngestDocuments
+
+
+@asynccontextmanager
+async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIterator[App]:
+    """Opens everything that the settings name and closes it in the end.
+
+    With `fresh_index` the collections are dropped first, so that another model may fill them. Raises Invalid or
+    Unavailable, naming what cannot be opened.
+    """
+    async with AsyncExitStack() as stack:
+        index = _index(settings)
+        stack.push_async_callback(index.close)
+        held = None if fresh_index else await index.describe(TOOLS)
+        model = await _model(settings, held.model if held else None)
+        if model.embedder:
+            stack.push_async_callback(model.embedder.close)
+        database = Database(settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
+        stack.push_async_callback(database.close)
+        catalog, documents = SqlCatalog(database), SqlDocuments(database)
+        await _open_collections(index, model.embedder, fresh_index)
+        retriever = Retriever(model.embedder, index)
+        yield App(
+            settings=settings,
+            model=model,
+            index=index,
+            catalog=catalog,
+            documents=documents,
+            tool_search=ToolSearch(retriever, catalog, alpha=settings.search_alpha),
+            document_search=DocumentSearch(retriever, documents),
+            sync=Sync(catalog, index, model.embedder),
+            ingest_documents=IngestDocuments(documents, index, model.embedder),
+        )
+
+
+def _index(settings: Settings) -> VectorIndex:
+    match settings.index.partition(":")[0]:
+        case "":
+            from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+
+            return QdrantEdgeIndex(settings.data / "index")
+        case "http" | "https":
+            try:
+                from toolscript.adapters.qdrant_server import QdrantServerIndex
+            except ImportError as error:
+                raise _missing_extra("qdrant", "TOOLSCRIPT_INDEX") from error
+            return QdrantServerIndex.at(settings.index, settings.index_key)
+        case "memory":
+            return MemoryIndex()
+        case scheme:
+            raise Invalid(
+                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not usable: leave it empty, or give http(s)://HOST:6333 "
+                "or memory:",
+                details={"field": "TOOLSCRIPT_INDEX", "allowed": ["", "http", "https", "memory"]},
+            )
+
+
+async def _model(settings: Settings, indexed_with: str | None) -> Model:
+    """The model that was asked for; else the one in the package; else none, and words alone must do."""
+    hashed = re.fullmatch(r"hashed-(\d+)", settings.search_model)
+    if hashed:
+        return Model(HashedEmbedder(int(hashed[1])))
+    if settings.embeddings_url:
+        return Model(await _gathered(await _remote(settings)))
+    folder, because = await asyncio.to_thread(_find_model, settings, indexed_with)
+    if folder is None:
+        return Model(None, because)
+    return Model(await _gathered(await asyncio.to_thread(_load, folder, settings.search_device)), because)
+
+
+def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFolder | None, str | None]:
+    cache = settings.data / "models"
+    folder = find_locally(settings.search_model, cache)
+    if folder:
+        return folder, None
+    if indexed_with == PACKAGED:
+        because = (
+            f"{settings.search_model} is not on this machine and the index was built with {PACKAGED}; "
+            "`toolscript index rebuild` asks the hub again"
+        )
+    else:
+        try:
+            return download(settings.search_model, cache, settings.hub_url, settings.hub_token), None
+        except Unavailable as error:
+            because = error.message
+            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": PACKAGED, "reason": because})
+    try:
+        return find_locally(PACKAGED, cache), because
+    except ToolscriptError as error:
+        log.warning("no_model", extra={"reason": error.message, "consequence": "search by words only"})
+        return None, f"{because}; {error.message}"
+
+
+def _load(folder: ModelFolder, device: str) -> GatheringEmbedder:
+    from toolscript.adapters.onnx import OnnxEmbedder
+
+    return OnnxEmbedder(folder, device=device)
+
+
+async def _remote(settings: Settings) -> GatheringEmbedder:
+    try:
+        from toolscript.adapters.openai import OpenAiEmbedder
+    except ImportError as error:
+        raise _missing_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL") from error
+    return await OpenAiEmbedder.at(settings.embeddings_url or "", settings.embeddings_key, settings.search_model)
+
+
+async def _gathered(inner: GatheringEmbedder) -> Embedder:
+    similarity = inner.similarity or await _calibrate(inner)
+    return GatheredEmbedder(inner, similarity=similarity)
+
+
+async def _calibrate(embedder: GatheringEmbedder) -> Similarity:
+    """Measures a model that the registry does not know on the demo catalogue's questions and answers."""
+    by_id = {item.id: item_text(item) for item in demo_items()}
+    pairs = [(query, by_id[tool]) for query, tool in demo_pairs()]
+    queries = await embedder.embed_queries([q for q, _ in pairs])
+    answers = await embedder.embed_documents([a for _, a in pairs])
+    return measured(queries, answers)
+
+
+async def _open_collections(index: VectorIndex, embedder: Embedder | None, fresh: bool) -> None:
+    model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
+    for collection in (tools_collection(model, dimensions), documents_collection(model, dimensions)):
+        held = await index.describe(collection.name)
+        if fresh or (held and held.model == "none" and embedder):
+            await index.drop(collection.name)
+        await index.open(collection if embedder or not held else held)
+
+
+def _missing_extra(extra: str, setting: str) -> Invalid:
+    return Invalid(
+        f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
+        details={"field": setting, "extra": extra},
+    )

@@ -1,0 +1,180 @@
+"""The one filter language of every search, and its meaning in plain Python.
+
+`matches` is the definition: each index adapter translates a `Filter` into its engine's own words and must
+agree with it (the contract tests hold them to that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from toolscript.domain.errors import Invalid
+
+Scalar = str | int | float | bool
+Payload = Mapping[str, Any]
+
+# Numbers beyond this lose digits in engines that compare as 64-bit floats.
+LARGEST_EXACT_NUMBER = 2**53
+
+
+class Op(StrEnum):
+    """What a condition asks of a field."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LTE = "lte"
+    GT = "gt"
+    GTE = "gte"
+    CONTAINS = "contains"
+    IN = "in"
+    NIN = "nin"
+    EXISTS = "exists"
+
+
+RANGE_OPS = frozenset({Op.LT, Op.LTE, Op.GT, Op.GTE})
+LIST_OPS = frozenset({Op.IN, Op.NIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One test of one field. A field that holds a list passes when any of its values does.
+
+    A missing field (absent, null or an empty list) passes `ne`, `nin` and `exists: false`, nothing else.
+    """
+
+    field: str
+    op: Op
+    value: Any
+
+    def __post_init__(self) -> None:
+        if not self.field or '"' in self.field:
+            raise Invalid(
+                f"filter field {self.field!r} is not usable: give a name without double quotes",
+                details={"field": "filters", "allowed": "a non-empty name without double quotes"},
+            )
+        problem = _value_problem(self.op, self.value)
+        if problem:
+            raise Invalid(
+                f"filter on {self.field!r} with {self.op.value!r}: {problem}",
+                details={"field": self.field, "op": self.op.value, "problem": problem},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """all(must) and (no should, or any(should)) and none(must_not). An empty filter lets everything pass."""
+
+    must: tuple[Condition, ...] = ()
+    should: tuple[Condition, ...] = ()
+    must_not: tuple[Condition, ...] = ()
+
+    def requiring(self, *conditions: Condition) -> Filter:
+        """This filter, and those conditions as well."""
+        return Filter((*self.must, *conditions), self.should, self.must_not)
+
+
+EVERYTHING = Filter()
+
+
+def matches(where: Filter, payload: Payload) -> bool:
+    """Whether a payload passes a filter: the meaning that every engine must reproduce."""
+    return (
+        all(_holds(c, payload) for c in where.must)
+        and (not where.should or any(_holds(c, payload) for c in where.should))
+        and not any(_holds(c, payload) for c in where.must_not)
+    )
+
+
+def moment(value: Any) -> datetime | None:
+    """The instant that an ISO 8601 text names (a text without an offset is UTC), or None."""
+    if not isinstance(value, str) or not value[:4].isdigit():
+        return None
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
+
+
+def is_number(value: Any) -> bool:
+    """A number in the filter language's sense: bool is not one."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _holds(condition: Condition, payload: Payload) -> bool:
+    found = payload.get(condition.field)
+    values = [] if found is None else list(found) if _is_list(found) else [found]
+    match condition.op:
+        case Op.EXISTS:
+            return bool(values) is condition.value
+        case Op.EQ:
+            return any(_equal(v, condition.value) for v in values)
+        case Op.NE:
+            return not any(_equal(v, condition.value) for v in values)
+        case Op.IN:
+            return any(_equal(v, wanted) for v in values for wanted in condition.value)
+        case Op.NIN:
+            return not any(_equal(v, wanted) for v in values for wanted in condition.value)
+        case Op.CONTAINS:
+            return any(_contains(v, condition.value) for v in values)
+        case _:
+            return any(_ordered(v, condition.op, condition.value) for v in values)
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if is_number(value) and is_number(wanted):
+        return bool(value == wanted)
+    return type(value) is type(wanted) and bool(value == wanted)
+
+
+def _contains(value: Any, wanted: Any) -> bool:
+    if isinstance(value, str) and isinstance(wanted, str):
+        return wanted in value
+    return _equal(value, wanted)
+
+
+def _ordered(value: Any, op: Op, wanted: Any) -> bool:
+    if is_number(wanted):
+        left, right = (value, wanted) if is_number(value) else (None, None)
+    else:
+        left, right = moment(value), moment(wanted)
+    if left is None or right is None:
+        return False
+    match op:
+        case Op.LT:
+            return bool(left < right)
+        case Op.LTE:
+            return bool(left <= right)
+        case Op.GT:
+            return bool(left > right)
+        case _:
+            return bool(left >= right)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _value_problem(op: Op, value: Any) -> str | None:
+    if op is Op.EXISTS:
+        return None if isinstance(value, bool) else "the value must be true or false"
+    if op in LIST_OPS:
+        if not _is_list(value):
+            return "the value must be a list"
+        return next((p for p in map(_scalar_problem, value) if p), None)
+    if op in RANGE_OPS and not is_number(value) and moment(value) is None:
+        return "the value must be a number or an ISO 8601 date"
+    return _scalar_problem(value)
+
+
+def _scalar_problem(value: Any) -> str | None:
+    if not isinstance(value, str | int | float | bool):
+        return f"{value!r} must be a string, a number, true or false"
+    if is_number(value) and not -LARGEST_EXACT_NUMBER <= float(value) <= LARGEST_EXACT_NUMBER:
+        return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
+    return None

@@ -1,0 +1,92 @@
+"""What a search is made of, whatever is searched: collections of points, candidates, rankings, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolscript.domain.errors import Invalid
+
+Vector = NDArray[np.float32]
+
+
+class FieldType(StrEnum):
+    """How an engine may index a payload field that filters ask about."""
+
+    KEYWORD = "keyword"
+    TENANT = "tenant"
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOL = "bool"
+    DATETIME = "datetime"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named set of points that one embedding model made. The model and its dimensions travel with it."""
+
+    name: str
+    model: str
+    dimensions: int
+    fields: Mapping[str, FieldType] = field(default_factory=dict)
+
+
+def require_same(held: Collection, wanted: Collection) -> None:
+    """Raises Invalid when a collection was made by another model: vectors of two models must not mix."""
+    if (held.model, held.dimensions) == (wanted.model, wanted.dimensions):
+        return
+    raise Invalid(
+        f"collection {held.name} was indexed with model {held.model} ({held.dimensions} dimensions), the model in use "
+        f"is {wanted.model} ({wanted.dimensions}): run `toolscript index rebuild`, or set TOOLSCRIPT_SEARCH_MODEL to "
+        f"{held.model}",
+        details={"collection": held.name, "indexed_with": held.model, "in_use": wanted.model},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A sparse vector: term numbers, ascending, and their weights. The lexical side of a point or a query."""
+
+    ids: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """One searchable thing in a collection."""
+
+    id: str
+    vector: Vector | None
+    terms: Terms
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A point that a ranking found, with that ranking's own score."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+Ranking = Sequence[Candidate]
+
+
+def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Best score first; equal scores by id, so that an order never depends on the engine."""
+    return sorted(candidates, key=lambda c: (-c.score, c.id))
+
+
+@dataclass(slots=True)
+class Report:
+    """How a search went: milliseconds per stage, counts, and the name of whatever had to be done without."""
+
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    degraded: list[str] = field(default_factory=list)

@@ -1,0 +1,90 @@
+"""Retrieval metrics, per query, and what they are over many queries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from toolscript.evaluation.datasets import Judged
+
+NAMES = ("hit@1", "r@5", "r@10", "ndcg@10", "c@10", "mrr")
+RESAMPLES = 2000
+SEED = 20_240
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def by_group(judged: Judged, ranking: Sequence[str]) -> Scores:
+    """Metrics where every group must be hit and any member counts, once: how tools are judged."""
+    left = list(judged.groups)
+    gains = []
+    for found in ranking[:10]:
+        hit = next((g for g in left if found in g), None)
+        gains.append(1.0 if hit else 0.0)
+        if hit:
+            left.remove(hit)
+    total = len(judged.groups)
+    ideal = sum(1 / math.log2(i + 2) for i in range(min(total, 10)))
+    return {
+        "hit@1": gains[0] if gains else 0.0,
+        "r@5": sum(gains[:5]) / total,
+        "r@10": sum(gains) / total,
+        "ndcg@10": _discounted(gains) / ideal,
+        "c@10": float(not left),
+        "mrr": _reciprocal_rank(judged, ranking),
+    }
+
+
+def graded(judged: Judged, ranking: Sequence[str]) -> Scores:
+    """Metrics with grades as gains: how documents are judged."""
+    relevant = {i for i, grade in judged.grades.items() if grade > 0}
+    gains = [max(0.0, judged.grades.get(i, 0.0)) for i in ranking[:10]]
+    ideal = _discounted(sorted((judged.grades[i] for i in relevant), reverse=True)[:10])
+    found = len(relevant.intersection(ranking[:10]))
+    return {
+        "hit@1": float(ranking[0] in relevant) if ranking else 0.0,
+        "r@5": len(relevant.intersection(ranking[:5])) / len(relevant),
+        "r@10": found / len(relevant),
+        "ndcg@10": _discounted(gains) / ideal,
+        "c@10": float(found == len(relevant)),
+        "mrr": _reciprocal_rank(judged, ranking),
+    }
+
+
+def mean(scores: Sequence[Scores]) -> Scores:
+    """The mean of each metric."""
+    return {name: float(np.mean([s[name] for s in scores])) for name in NAMES}
+
+
+def intervals(scores: Sequence[Scores]) -> Mapping[str, Interval]:
+    """The mean of each metric with its bootstrap interval; the same resamples for every metric."""
+    values = np.array([[s[name] for name in NAMES] for s in scores])
+    draws = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))
+    means = np.stack([values[draw].mean(axis=0) for draw in draws])
+    low, high = np.percentile(means, [2.5, 97.5], axis=0)
+    return {n: Interval(float(values[:, i].mean()), float(low[i]), float(high[i])) for i, n in enumerate(NAMES)}
+
+
+def difference(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Mapping[str, Interval]:
+    """How much better ours are, query by query: an interval above zero is a real gain."""
+    return intervals([{n: a[n] - b[n] for n in NAMES} for a, b in zip(ours, theirs, strict=True)])
+
+
+def _discounted(gains: Sequence[float]) -> float:
+    return sum(g / math.log2(i + 2) for i, g in enumerate(gains))
+
+
+def _reciprocal_rank(judged: Judged, ranking: Sequence[str]) -> float:
+    return next((1 / r for r, i in enumerate(ranking[:100], start=1) if judged.grades.get(i, 0) > 0), 0.0)

@@ -1,0 +1,155 @@
+"""Every port on one page: what the core needs of the world outside. Adapters implement these and nothing else.
+
+Ports speak the domain's words. Those that do I/O are async; each says what it promises, and the contract tests
+under `tests/contracts/` hold every adapter to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolscript.domain.catalog import Assignment, Item, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.documents import Document, StoredDocument
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` a plain match."""
+
+    floor: float
+    ceiling: float
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors. The query side and the document side may differ (prefix, pooling)."""
+
+    @property
+    def model(self) -> str:
+        """The canonical name of the model; collections carry it."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def similarity(self) -> Similarity | None:
+        """What the model's cosines mean; None where nobody has measured it."""
+
+    async def embed_query(self, text: str) -> Vector:
+        """The vector of a query. Raises Unavailable when the model cannot answer."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector per text, in order, each independent of the other texts in the call."""
+
+    async def close(self) -> None: ...
+
+
+class VectorIndex(Protocol):
+    """Points with a dense vector, weighted terms and a flat payload, in named collections.
+
+    Derived data: everything in it can be rebuilt from a store. Rankings are best first, equal scores by id.
+    """
+
+    async def describe(self, name: str) -> Collection | None:
+        """What the named collection was made with, or None where there is none."""
+
+    async def open(self, collection: Collection) -> None:
+        """Creates the collection, or opens it. Raises Invalid when it was made with another model or size."""
+
+    async def drop(self, name: str) -> None:
+        """Forgets the collection and all its points, if it exists."""
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        """Adds points, replacing those with the same id whole."""
+
+    async def delete(self, name: str, ids: Sequence[str]) -> None:
+        """Removes points; ids that are not there are no error."""
+
+    async def dense(
+        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+    ) -> list[Candidate]:
+        """The points nearest by cosine, those below `floor` left out."""
+
+    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+        """The points with the largest dot product of terms; points that share no term are left out."""
+
+    async def count(self, name: str, where: Filter = EVERYTHING) -> int: ...
+
+    async def scroll(
+        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
+        """Every matching point by id, score 0, with all of its payload or only the named fields."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """How many documents a scope has, and how many of them hold each of the asked-for terms."""
+
+    documents: int
+    holding: Mapping[int, int]
+
+
+class CatalogStore(Protocol):
+    """The truth about items and skills. Every write is one transaction."""
+
+    async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
+        """Adds or replaces items (by id) with the terms they hold, and makes them active."""
+
+    async def deactivate(self, item_ids: Sequence[str]) -> None:
+        """Marks items as vanished: kept, no longer active, out of the term counts."""
+
+    async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
+        """Items by id order: those named, or all."""
+
+    async def term_counts(self, terms: Sequence[int]) -> TermCounts:
+        """Counts over the active items."""
+
+    async def save_skills(self, skills: Sequence[Skill]) -> None: ...
+
+    async def delete_skill(self, skill_id: str) -> None:
+        """Removes the skill and every assignment to it. Raises NotFound."""
+
+    async def skills(self, *, active_only: bool = True) -> list[Skill]: ...
+
+    async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
+        """Replaces the item's assignments. Raises NotFound for an unknown item or skill."""
+
+    async def suggest(self, suggestion: Suggestion) -> Suggestion:
+        """Queues a suggested skill for a person and returns it with its number."""
+
+    async def suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]: ...
+
+    async def review(self, number: int, status: SuggestionStatus, reviewed_by: str | None = None) -> Suggestion:
+        """Records a person's decision. Raises NotFound."""
+
+    async def ping(self) -> None:
+        """Raises Unavailable when the store does not answer."""
+
+    async def close(self) -> None: ...
+
+
+class DocumentStore(Protocol):
+    """The truth about documents, one tenant at a time. Every write is one transaction."""
+
+    async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None: ...
+
+    async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
+        """Removes documents and their terms from the tenant's counts; returns how many there were."""
+
+    async def tenants(self) -> list[str]:
+        """Every tenant that has documents."""
+
+    async def documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
+        """Documents by id order: those named, or all."""
+
+    async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
+        """The digests of the named documents that exist, by id."""
+
+    async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+
+    async def close(self) -> None: ...

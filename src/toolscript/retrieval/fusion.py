@@ -1,0 +1,55 @@
+"""How several rankings of the same things become one. Ours, in one place, because engines' own fusions differ
+in their constants; checked against the library ranx. Every fusion breaks ties by id."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from toolscript.domain.search import Ranking
+
+RRF_K = 60
+
+Scores = dict[str, float]
+
+
+def rrf(rankings: Sequence[Ranking], k: int = RRF_K) -> Scores:
+    """Reciprocal rank fusion as in the paper: the sum of 1 / (k + rank), rank from 1; absent counts 0."""
+    fused: Scores = {}
+    for ranking in rankings:
+        for rank, candidate in enumerate(ranking, start=1):
+            fused[candidate.id] = fused.get(candidate.id, 0.0) + 1 / (k + rank)
+    return fused
+
+
+def zscore(rankings: Sequence[Ranking]) -> Scores:
+    """The sum of standard scores (population deviation) per ranking; absent counts the ranking's minimum.
+
+    A ranking whose scores are all equal says nothing and gives 0 to everyone in it.
+    """
+    legs = [_standardised({c.id: c.score for c in ranking}) for ranking in rankings if ranking]
+    lowest = [min(leg.values()) for leg in legs]
+    everyone = {i for leg in legs for i in leg}
+    return {i: sum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
+
+
+def weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
+    """The weighted sum of scores that share a scale; absent counts 0."""
+    everyone = {i for _, leg in legs for i in leg}
+    return {i: sum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
+
+
+FUSIONS: Mapping[str, Callable[[Sequence[Ranking]], Scores]] = {"rrf": rrf, "zscore": zscore}
+
+
+def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Best first, equal scores by id."""
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _standardised(scores: Scores) -> Scores:
+    mean = math.fsum(scores.values()) / len(scores)
+    deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores.values()) / len(scores))
+    if deviation <= 1e-9 * max(1.0, abs(mean)):
+        return dict.fromkeys(scores, 0.0)
+    return {i: (s - mean) / deviation for i, s in scores.items()}

@@ -1,0 +1,110 @@
+"""The one pipeline that every search goes through: prepare the query (embedded once), rank it by meaning and by
+word at the same time. Services fuse the two rankings by the rule of their use case."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Candidate, Report, Terms, Vector
+from toolscript.ports import Embedder, Similarity, TermCounts, VectorIndex
+from toolscript.retrieval.bm25 import QueryTerms, query_terms
+from toolscript.retrieval.words import term_frequencies
+
+CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query ready to be ranked. No vector: no model could embed it, and only words are left."""
+
+    text: str
+    vector: Vector | None = None
+    terms: QueryTerms = field(default_factory=lambda: QueryTerms(Terms(), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """The two rankings of one query."""
+
+    dense: list[Candidate]
+    lexical: list[Candidate]
+
+
+class Retriever:
+    """Ranks queries in the collections of one index with one model. Without a model, by words alone."""
+
+    def __init__(self, embedder: Embedder | None, index: VectorIndex) -> None:
+        self._embedder = embedder
+        self._index = index
+
+    @property
+    def similarity(self) -> Similarity:
+        """What the model's cosines mean; without a model, cosines as they are."""
+        return (self._embedder and self._embedder.similarity) or Similarity(0.0, 1.0)
+
+    async def prepare(
+        self, text: str, report: Report, *, count_terms: CountTerms | None = None, dense: bool = True
+    ) -> Prepared:
+        """Embeds the text exactly once and weighs its words; either is left out when not asked for.
+
+        A model that fails costs the dense side only, and the report says so.
+        """
+        vector, terms = await asyncio.gather(
+            self._embed(text, report) if dense else _nothing(),
+            self._weigh(text, count_terms) if count_terms else _nothing(),
+        )
+        return Prepared(text, vector, terms or QueryTerms(Terms(), 0.0))
+
+    async def rank(
+        self, prepared: Prepared, collection: str, report: Report, *, where: Filter = EVERYTHING, depth: int
+    ) -> Legs:
+        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared."""
+        async with stage(report, "rank"):
+            dense, lexical = await asyncio.gather(
+                self._index.dense(collection, prepared.vector, where=where, limit=depth)
+                if prepared.vector is not None
+                else _nothing(),
+                self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth)
+                if prepared.terms.terms.ids
+                else _nothing(),
+            )
+        return Legs(dense or [], lexical or [])
+
+    async def _embed(self, text: str, report: Report) -> Vector | None:
+        if self._embedder is None:
+            report.degraded.append("embedder")
+            return None
+        async with stage(report, "embed"):
+            try:
+                return await self._embedder.embed_query(text)
+            except ToolscriptError as error:
+                log.warning("query_not_embedded", extra={"reason": error.message})
+                report.degraded.append("embedder")
+                return None
+
+    async def _weigh(self, text: str, count_terms: CountTerms) -> QueryTerms:
+        frequencies = term_frequencies(text)
+        return query_terms(frequencies, await count_terms(list(frequencies)))
+
+
+@asynccontextmanager
+async def stage(report: Report, name: str) -> AsyncIterator[None]:
+    """Times a stage into the report."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        report.timings_ms[name] = (time.perf_counter() - started) * 1000
+
+
+async def _nothing() -> None:
+    return None

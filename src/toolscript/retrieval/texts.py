@@ -1,0 +1,49 @@
+"""What is embedded and what is matched by word, for each kind of thing. Chosen by measurement: docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from toolscript.domain.catalog import Item
+from toolscript.domain.documents import Document
+from toolscript.retrieval.words import split_identifier, term_frequencies, words
+
+ITEM_AVERAGE_LENGTH = 40.0
+DOCUMENT_AVERAGE_LENGTH = 100.0
+NAME_WEIGHT = 2
+
+
+def item_text(item: Item) -> str:
+    """Server and name as words, the description, the parameters' names. A server already named in the tool's
+    name is not repeated."""
+    name = split_identifier(item.name)
+    server = split_identifier(item.server)
+    lead = name if set(words(server)) <= set(words(name)) else f"{server} {name}"
+    text = f"{lead}: {item.description}"
+    if item.parameters:
+        text += " Parameters: " + ", ".join(split_identifier(p) for p in item.parameters)
+    return text
+
+
+def item_frequencies(item: Item) -> Counter[int]:
+    """Terms of the same fields; those of the name count twice."""
+    found = term_frequencies(item.name)
+    for number in found:
+        found[number] *= NAME_WEIGHT
+    found += term_frequencies(item.server)
+    found += term_frequencies(item.description)
+    for parameter in item.parameters:
+        found += term_frequencies(parameter)
+    return found
+
+
+def document_text(document: Document) -> str:
+    """Title, then text; a text that opens with its title does not say it twice."""
+    if not document.title or document.text.casefold().startswith(document.title.casefold()):
+        return document.text
+    return f"{document.title}. {document.text}"
+
+
+def document_frequencies(document: Document) -> Counter[int]:
+    """Terms of title and text."""
+    return term_frequencies(document_text(document))

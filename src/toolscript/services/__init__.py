@@ -1,0 +1,1 @@
+"""One file per use case. Surfaces call these and nothing else."""

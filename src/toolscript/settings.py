@@ -1,0 +1,137 @@
+"""Every setting, its environment variable and its default. A flag beats the environment, which beats the default.
+
+Plain dataclass fields rather than a settings library: the command line reads settings on every call, and the
+library costs more time to import than a whole search takes. See docs/decisions/0006.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from toolscript.domain.errors import Invalid
+
+PREFIX = "TOOLSCRIPT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a value is read and what it may be."""
+
+    help: str
+    read: Callable[[str], Any] = str
+    least: float | None = None
+    most: float | None = None
+    allowed: tuple[str, ...] = ()
+    secret: bool = False
+
+
+def _setting(default: Any, help: str, **rule: Any) -> Any:  # noqa: A002
+    return field(default=default, metadata={"rule": Rule(help, **rule)}, repr=not rule.get("secret"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `open_app` needs to know. Each field is read from TOOLSCRIPT_ and its name in capitals."""
+
+    data_dir: Path = _setting(  # noqa: RUF009
+        Path("~/.toolscript"),
+        "Folder for the embedded index, the embedded store and downloaded models.",
+        read=Path,
+    )
+    index: str = _setting(
+        "",
+        "Where vectors live. Empty: Qdrant's engine in-process, under the data folder. `http(s)://HOST:6333`: a Qdrant "
+        "server or cluster. `memory:`: this process only.",
+    )
+    index_key: str | None = _setting(None, "API key of the Qdrant server.", secret=True)
+    store: str = _setting(
+        "",
+        "The source of truth. Empty: a SQLite file under the data folder. `postgresql://USER@HOST/NAME`: PostgreSQL. "
+        "`sqlite://`: this process only.",
+    )
+    search_model: str = _setting(
+        "Xenova/bge-small-en-v1.5",
+        "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or, with "
+        "TOOLSCRIPT_EMBEDDINGS_URL, a model of that API.",
+    )
+    search_device: str = _setting(
+        "auto",
+        "auto tries the GPU and falls back to the CPU; gpu fails where there is none.",
+        allowed=("auto", "cpu", "gpu"),
+    )
+    search_alpha: float = _setting(
+        0.7, "Weight of meaning in tool search; the rest is words and names.", read=float, least=0, most=1
+    )
+    search_limit: int = _setting(3, "Most results of a tool search.", read=int, least=1, most=100)
+    search_threshold: float = _setting(0.35, "Tools below this confidence are left out.", read=float, least=0, most=1)
+    embeddings_url: str | None = _setting(
+        None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
+    )
+    embeddings_key: str | None = _setting(None, "API key of the embeddings API.", secret=True)
+    hub_url: str = _setting("https://huggingface.co", "Where models are downloaded from.")
+    hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
+    host: str = _setting("127.0.0.1", "Address that the gateway listens on.")
+    port: int = _setting(3780, "Port that the gateway listens on; 0 picks a free one.", read=int, least=0, most=65535)
+    log_level: str = _setting(
+        "warning",
+        "Least severe log line written to standard error.",
+        allowed=("debug", "info", "warning", "error"),
+    )
+
+    @property
+    def data(self) -> Path:
+        """The data folder with `~` resolved."""
+        return self.data_dir.expanduser().absolute()
+
+
+def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Settings from the environment, overridden by the flags that are not None. An empty variable is as good as none.
+
+    Raises Invalid, naming the variable or flag and what is allowed.
+    """
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for each in fields(Settings):
+        variable = variable_of(each.name)
+        if flags.get(each.name) is not None:
+            flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
+            values[each.name] = _checked(each, flags[each.name], flag)
+        elif environment.get(variable):
+            values[each.name] = _checked(each, environment[variable], variable)
+    return Settings(**values)
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def rule_of(each: Field[Any]) -> Rule:
+    """What a setting's field says of it."""
+    rule: Rule = each.metadata["rule"]
+    return rule
+
+
+def _checked(each: Field[Any], given: Any, source: str) -> Any:
+    rule = rule_of(each)
+    try:
+        value = rule.read(given)
+    except ValueError:
+        raise _unusable(source, given, rule) from None
+    outside = (rule.least is not None and not value >= rule.least) or (rule.most is not None and not value <= rule.most)
+    if outside or (rule.allowed and value not in rule.allowed):
+        raise _unusable(source, given, rule)
+    return value
+
+
+def _unusable(source: str, given: Any, rule: Rule) -> Invalid:
+    if rule.allowed:
+        wanted = f"one of {', '.join(rule.allowed)}"
+    else:
+        kind = "a whole number" if rule.read is int else "a number"
+        wanted = f"{kind} from {rule.least:g} to {rule.most:g}"
+    return Invalid(f"{source}={given} is not usable: give {wanted}", details={"field": source, "allowed": wanted})

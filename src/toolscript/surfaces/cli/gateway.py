@@ -1,0 +1,86 @@
+"""`toolscript gateway`: the searches over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import click
+
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.search import show
+from toolscript.surfaces.logs import write_logs
+
+SAMPLE = "put my changes into version control"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@click.group()
+def gateway() -> None:
+    """Serve the searches over HTTP."""
+
+
+@gateway.command()
+@options.overrides("host", "--host", metavar="ADDRESS")
+@options.overrides("port", "--port", metavar="N")
+@options.model
+@options.data_dir
+def start(**flags: Any) -> None:
+    """Index the demo catalogue, answer a first search here, and serve HTTP until interrupted."""
+    settings = load_settings(**flags)
+    write_logs(settings.log_level)
+    if settings.host not in LOOPBACK:
+        raise Invalid(
+            f"--host {settings.host} is not a loopback address, and nothing would keep strangers out: use 127.0.0.1",
+            details={"field": "--host", "allowed": list(LOOPBACK)},
+        )
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from rich.console import Console
+
+    from toolscript.app import open_app
+    from toolscript.services.demo import demo_items
+
+    try:
+        import uvicorn
+
+        from toolscript.surfaces.http.server import create_http
+    except ImportError as error:
+        raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
+    console = Console(highlight=False, soft_wrap=True)
+    with _listen(settings) as listening:
+        async with open_app(settings) as opened:
+            items = demo_items()
+            with console.status("Indexing the demo catalogue"):
+                await opened.sync.run(items)
+            if opened.model.instead_because and opened.model.embedder:
+                console.print(f"[yellow]Model {opened.model.embedder.model}:[/] {opened.model.instead_because}")
+            console.print(f'Searching {len(items)} demo tools for "{SAMPLE}":\n')
+            show(await opened.tool_search.search(SAMPLE))
+            url = f"http://{settings.host}:{listening.getsockname()[1]}"
+            console.print(f"\nServing {url}  (search: {url}/search?q=read+a+file   API: {url}/docs)  Ctrl-C stops.")
+            server = uvicorn.Server(
+                uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
+            )
+            await server.serve(sockets=[listening])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise Unavailable(
+            f"port {settings.port} on {settings.host} cannot be used ({error.strerror}): choose another with --port, "
+            "or 0 for any free one",
+            details={"field": "--port"},
+        ) from error
+    return listening

@@ -1,0 +1,26 @@
+"""Options that several commands share. Each says which setting it overrides and what that is otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from toolscript.settings import Settings, rule_of, variable_of
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Command]:
+    """An option that overrides a setting; its help comes from the setting."""
+    each = next(f for f in fields(Settings) if f.name == setting)
+    text = f"{rule_of(each).help}  [env: {variable_of(setting)}; default: {each.default}]"
+    return click.option(flag, setting, default=None, help=text, **how)
+
+
+data_dir = overrides("data_dir", "--data-dir", type=click.Path(path_type=Path), metavar="DIR")
+model = overrides("search_model", "--model", metavar="NAME")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")

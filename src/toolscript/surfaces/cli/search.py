@@ -1,0 +1,71 @@
+"""`toolscript search`: the right tools for a task, in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.cli import options
+from toolscript.surfaces.logs import write_logs
+
+if TYPE_CHECKING:
+    from toolscript.services.tool_search import ToolResults
+
+
+@click.command()
+@click.argument("query")
+@options.overrides("search_limit", "--limit", metavar="N")
+@options.overrides("search_threshold", "--threshold", metavar="0..1")
+@options.model
+@options.data_dir
+@options.as_json
+def search(query: str, as_json: bool, **flags: Any) -> None:
+    """Find the tools for a task.
+
+    QUERY says what the tool should do, or its name; typos are forgiven. Until servers are configured, the built-in
+    demo catalogue is searched.
+
+    \b
+    toolscript search "put my changes into version control"
+    toolscript search read_fil --limit 1
+    """
+    settings = load_settings(**flags)
+    write_logs(settings.log_level)
+    found = asyncio.run(_search(settings, query))
+    if as_json:
+        from toolscript.surfaces.http.schemas import search_answer
+
+        click.echo(json.dumps(search_answer(found), ensure_ascii=False))
+    else:
+        show(found)
+
+
+def show(found: ToolResults) -> None:
+    """Prints results as a table, or what to try when there are none."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not found.hits:
+        click.echo("No tools found matching query")
+        click.echo("Try different keywords, or lower the threshold with --threshold.")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("Tool", style="cyan", overflow="fold")
+    table.add_column("Confidence", justify="right")
+    table.add_column("Reason", overflow="fold")
+    for hit in found.hits:
+        table.add_row(hit.id, f"{hit.confidence:.2f}", hit.reason)
+    Console(highlight=False).print(table)
+
+
+async def _search(settings: Settings, query: str) -> ToolResults:
+    from toolscript.app import open_app  # --help must not wait for engines to load
+    from toolscript.services.demo import demo_items
+
+    async with open_app(settings) as app:
+        await app.sync.run(demo_items())
+        return await app.tool_search.search(query, limit=settings.search_limit, threshold=settings.search_threshold)

@@ -1,0 +1,27 @@
+"""Answers as they look on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolscript.services.tool_search import ToolResults
+
+
+def search_answer(found: ToolResults) -> dict[str, Any]:
+    """The answer of `GET /search`."""
+    return {
+        "query": found.query,
+        "results": [
+            {
+                "toolId": hit.id,
+                "serverName": hit.server,
+                "toolName": hit.name,
+                "confidence": round(hit.confidence, 4),
+                "reason": hit.reason,
+                "description": hit.description,
+            }
+            for hit in found.hits
+        ],
+        "totalResults": len(found.hits),
+        "threshold": found.threshold,
+    }
