@@ -46,6 +46,9 @@ format: $(VENV)/.dev  ## Put the code in the house's format
 bench: $(VENV)/.dev  ## Time everything and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/.dev  ## Write the generated reference pages
+	$(BIN)/python -m docs.generate
+
 SETS ?=
 eval: $(VENV)/.run  ## Measure quality: make eval SETS="DIR DIR"; the demo set without SETS
 	$(BIN)/toolscript eval $(SETS)

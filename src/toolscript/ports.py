@@ -18,7 +18,7 @@ from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` a plain match."""
+    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` what texts that say the same do."""
 
     floor: float
     ceiling: float

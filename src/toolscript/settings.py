@@ -52,6 +52,7 @@ class Settings:
         "",
         "The source of truth. Empty: a SQLite file under the data folder. `postgresql://USER@HOST/NAME`: PostgreSQL. "
         "`sqlite://`: this process only.",
+        secret=True,
     )
     search_model: str = _setting(
         "Xenova/bge-small-en-v1.5",
@@ -94,6 +95,9 @@ def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any)
     Raises Invalid, naming the variable or flag and what is allowed.
     """
     environment = os.environ if environment is None else environment
+    unknown = flags.keys() - {each.name for each in fields(Settings)}
+    if unknown:
+        raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
     values: dict[str, Any] = {}
     for each in fields(Settings):
         variable = variable_of(each.name)

@@ -87,7 +87,7 @@ class OnnxEmbedder:
     def _check(self) -> None:
         try:
             width = self._single.forward([[0]]).shape[1]
-        except (IndexError, TypeError, ValueError, RuntimeError) as error:
+        except Exception as error:
             raise Invalid(
                 f"model {self.model} is not an embedding model: {error}", details={"model": self.model}
             ) from error
@@ -158,7 +158,7 @@ def _session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSess
     chosen = _providers(device, ort.get_available_providers())
     try:
         session = ort.InferenceSession(str(onnx), options, providers=chosen)
-    except (RuntimeError, ValueError, OSError) as error:
+    except Exception as error:
         if device == "gpu" or chosen == ["CPUExecutionProvider"]:
             raise Unavailable(f"{onnx.name} could not be loaded: {error}", details={"file": str(onnx)}) from error
         log.debug("gpu_disabled", extra={"reason": str(error)})

@@ -6,11 +6,11 @@ The two packages name the same things with different classes; each adapter bring
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolscript.domain.filters import Condition, Filter, Op, is_number, moment
-from toolscript.domain.search import Candidate, in_order
+from toolscript.domain.search import Candidate, FieldType, in_order
 
 DENSE = "dense"
 TERMS = "terms"
@@ -42,14 +42,15 @@ def key(field: str) -> str:
     return field if field.replace("_", "a").isalnum() and field.isascii() else f'"{field}"'
 
 
-def translated(where: Filter, words: QdrantWords) -> Any | None:
+def translated(where: Filter, words: QdrantWords, fields: Mapping[str, FieldType]) -> Any | None:
     """The filter in Qdrant's words; None for a filter that lets everything pass."""
     if not (where.must or where.should or where.must_not):
         return None
-    must = [_condition(c, words) for c in where.must]
+    say = _Translation(words, fields)
+    must = [say.condition(c) for c in where.must]
     if where.should:
-        must.append(words.all_any_none([], [_condition(c, words) for c in where.should], []))
-    return words.all_any_none(must, [], [_condition(c, words) for c in where.must_not])
+        must.append(words.all_any_none([], [say.condition(c) for c in where.should], []))
+    return words.all_any_none(must, [], [say.condition(c) for c in where.must_not])
 
 
 async def with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: int) -> list[Candidate]:
@@ -62,42 +63,58 @@ async def with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: i
         wanted *= 2
 
 
-def _condition(condition: Condition, words: QdrantWords) -> Any:
-    path, value = key(condition.field), condition.value
-    match condition.op:
-        case Op.EQ:
-            return _equals(path, value, words)
-        case Op.NE:
-            return words.all_any_none([], [], [_equals(path, value, words)])
-        case Op.IN:
-            return _one_of(path, value, words)
-        case Op.NIN:
-            return words.all_any_none([], [], [_one_of(path, value, words)])
-        case Op.CONTAINS:
-            return words.substring(path, value) if isinstance(value, str) else _equals(path, value, words)
-        case Op.EXISTS:
-            empty = words.is_empty(path)
-            return words.all_any_none([], [], [empty]) if value else empty
-        case _:
-            return _range(path, {condition.op.value: value}, words)
+class _Translation:
+    """Conditions on the fields of one collection, in the words of one package."""
 
+    def __init__(self, words: QdrantWords, fields: Mapping[str, FieldType]) -> None:
+        self._words = words
+        self._fields = fields
 
-def _equals(path: str, value: Any, words: QdrantWords) -> Any:
-    if is_number(value):
-        return words.number_range(path, {"gte": float(value), "lte": float(value)})
-    return words.equals(path, value)
+    def condition(self, condition: Condition) -> Any:
+        field, value = condition.field, condition.value
+        match condition.op:
+            case Op.EQ:
+                return self._equals(field, value)
+            case Op.NE:
+                return self._not(self._equals(field, value))
+            case Op.IN:
+                return self._one_of(field, value)
+            case Op.NIN:
+                return self._not(self._one_of(field, value))
+            case Op.CONTAINS:
+                return (
+                    self._words.substring(key(field), value) if isinstance(value, str) else self._equals(field, value)
+                )
+            case Op.EXISTS:
+                empty = self._words.is_empty(key(field))
+                return self._not(empty) if value else empty
+            case op:
+                return self._range(field, op, value)
 
+    def _not(self, condition: Any) -> Any:
+        return self._words.all_any_none([], [], [condition])
 
-def _one_of(path: str, values: Sequence[Any], words: QdrantWords) -> Any:
-    texts = [v for v in values if isinstance(v, str)]
-    others = [_equals(path, v, words) for v in values if not isinstance(v, str)]
-    choices = [*([words.any_of(path, texts)] if texts else []), *others]
-    return words.all_any_none([], choices, []) if choices else words.nothing()
+    def _equals(self, field: str, value: Any) -> Any:
+        if is_number(value):
+            return self._numbers(field, {"gte": float(value), "lte": float(value)})
+        return self._words.equals(key(field), value)
 
+    def _one_of(self, field: str, values: Sequence[Any]) -> Any:
+        texts = [v for v in values if isinstance(v, str)]
+        others = [self._equals(field, v) for v in values if not isinstance(v, str)]
+        choices = [*([self._words.any_of(key(field), texts)] if texts else []), *others]
+        return self._words.all_any_none([], choices, []) if choices else self._words.nothing()
 
-def _range(path: str, bounds: dict[str, Any], words: QdrantWords) -> Any:
-    (op, value), *_ = bounds.items()
-    if is_number(value):
-        return words.number_range(path, {op: float(value)})
-    instant = moment(value)
-    return words.date_range(path, {op: instant.isoformat() if instant else value})
+    def _range(self, field: str, op: Op, value: Any) -> Any:
+        if is_number(value):
+            return self._numbers(field, {op.value: float(value)})
+        instant = moment(value)
+        if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
+            return self._words.nothing()
+        return self._words.date_range(key(field), {op.value: instant.isoformat()})
+
+    def _numbers(self, field: str, bounds: dict[str, float]) -> Any:
+        # An index of dates holds them as numbers, and would compare them with ours.
+        if self._fields.get(field) is FieldType.DATETIME:
+            return self._words.nothing()
+        return self._words.number_range(key(field), bounds)

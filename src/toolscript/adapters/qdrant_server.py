@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ class QdrantServerIndex:
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
+        self._fields: dict[str, Mapping[str, FieldType]] = {}
 
     @classmethod
     def at(cls, url: str, api_key: str | None = None, *, timeout_seconds: int = 10) -> QdrantServerIndex:
@@ -49,6 +50,7 @@ class QdrantServerIndex:
         return Collection(name, str((config.metadata or {}).get("model", "unknown")), size)
 
     async def open(self, collection: Collection) -> None:
+        self._fields[collection.name] = collection.fields
         held = await self.describe(collection.name)
         if held:
             require_same(held, collection)
@@ -91,7 +93,7 @@ class QdrantServerIndex:
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         async with _answering(name):
-            return (await self._client.count(name, translated(where, _WORDS), exact=True)).count
+            return (await self._client.count(name, self._translated(name, where), exact=True)).count
 
     async def scroll(
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
@@ -102,7 +104,7 @@ class QdrantServerIndex:
         async with _answering(name):
             while True:
                 page, offset = await self._client.scroll(
-                    name, translated(where, _WORDS), limit=SCROLL_PAGE, offset=offset, with_payload=payload
+                    name, self._translated(name, where), limit=SCROLL_PAGE, offset=offset, with_payload=payload
                 )
                 found += [_candidate(r.payload, 0.0) for r in page]
                 if offset is None:
@@ -111,10 +113,13 @@ class QdrantServerIndex:
     async def close(self) -> None:
         await self._client.close()
 
+    def _translated(self, name: str, where: Filter) -> Any:
+        return translated(where, _WORDS, self._fields.get(name, {}))
+
     async def _search(
         self, name: str, query: Any, using: str, where: Filter, limit: int, floor: float | None
     ) -> list[Candidate]:
-        asked = translated(where, _WORDS)
+        asked = self._translated(name, where)
 
         async def fetch(wanted: int) -> list[Candidate]:
             found = await self._client.query_points(

@@ -68,6 +68,7 @@ class Database:
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sql")
         self._own = threading.local()
         self._all: list[Session] = []
+        self._closed = False
         try:
             self._workers.submit(self._work, migrate, True).result()
         except BaseException:
@@ -76,16 +77,22 @@ class Database:
 
     async def read(self, work: Callable[[Session], T]) -> T:
         """Runs a function that only reads."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, False)
+        return await self._in_thread(work, writing=False)
 
     async def write(self, work: Callable[[Session], T]) -> T:
         """Runs a function as one transaction: all of what it writes, or nothing."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, True)
+        return await self._in_thread(work, writing=True)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._shut)
 
+    async def _in_thread(self, work: Callable[[Session], T], *, writing: bool) -> T:
+        if self._closed:
+            raise Unavailable("the store is closed", details={"store": "sql"})
+        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, writing)
+
     def _shut(self) -> None:
+        self._closed = True
         self._workers.shutdown()
         for session in self._all:
             session.close()

@@ -129,6 +129,8 @@ def _holds(condition: Condition, payload: Payload) -> bool:
 def _equal(value: Any, wanted: Any) -> bool:
     if is_number(value) and is_number(wanted):
         return bool(value == wanted)
+    if isinstance(value, str) and isinstance(wanted, str):
+        return value == wanted
     return type(value) is type(wanted) and bool(value == wanted)
 
 
@@ -175,6 +177,6 @@ def _value_problem(op: Op, value: Any) -> str | None:
 def _scalar_problem(value: Any) -> str | None:
     if not isinstance(value, str | int | float | bool):
         return f"{value!r} must be a string, a number, true or false"
-    if is_number(value) and not -LARGEST_EXACT_NUMBER <= float(value) <= LARGEST_EXACT_NUMBER:
+    if not isinstance(value, str | bool) and not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
         return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
     return None

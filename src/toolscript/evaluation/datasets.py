@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
-from toolscript.services.demo import items_from_jsonl
+from toolscript.services.demo import item_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +53,51 @@ def read_set(folder: Path) -> ToolSet | DocumentSet:
     """Reads a folder with `tools.jsonl[.gz]` or `documents.jsonl`, and `queries.jsonl`. Raises Invalid."""
     if not folder.is_dir():
         raise Invalid(f"{folder} is not a folder", details={"field": "DIR"})
-    rows = list(_rows(folder, "queries.jsonl"))
-    negatives = list(_rows(folder, "negatives.jsonl")) if (folder / "negatives.jsonl").is_file() else []
+    rows = list(_rows(folder, "queries.jsonl", ("query", "relevant")))
     if not rows:
         raise Invalid(f"{folder} has no queries.jsonl: there is nothing to measure", details={"field": "DIR"})
-    if (folder / "documents.jsonl").is_file():
-        documents = [Document(str(d["id"]), d["text"], d.get("title") or "") for d in _rows(folder, "documents.jsonl")]
-        return DocumentSet(folder.name, documents, [_judged(q) for q in rows])
-    lines = [json.dumps(row) for row in _rows(folder, "tools.jsonl")]
-    if not lines:
+    negatives = list(_rows(folder, "negatives.jsonl", ("query", "relevant")))
+    judged = [_judged(q) for q in [*rows, *negatives]]
+    answerable = [j for j in judged if j.grades]
+    documents = list(_rows(folder, "documents.jsonl", ("id", "text")))
+    if documents:
+        return DocumentSet(
+            folder.name, [Document(str(d["id"]), d["text"], d.get("title") or "") for d in documents], answerable
+        )
+    tools = list(_rows(folder, "tools.jsonl", ("id", "server", "name")))
+    if not tools:
         raise Invalid(f"{folder} has neither tools.jsonl, tools.jsonl.gz nor documents.jsonl", details={"field": "DIR"})
-    ids = [json.loads(line)["id"] for line in lines]
-    items = dict(zip(ids, items_from_jsonl(lines), strict=True))
-    return ToolSet(
-        folder.name,
-        items,
-        [_judged(q) for q in rows if q["relevant"]],
-        [q["query"] for q in [*rows, *negatives] if not q["relevant"]],
-    )
+    items = {str(tool["id"]): item_from(tool) for tool in tools}
+    return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 
 def _judged(row: Mapping[str, Any]) -> Judged:
     relevant = row["relevant"]
-    grades = (
-        {str(i): float(g) for i, g in relevant.items()} if isinstance(relevant, dict) else dict.fromkeys(relevant, 1.0)
-    )
+    graded = relevant.items() if isinstance(relevant, dict) else ((i, 1.0) for i in relevant)
+    grades = {str(i): float(grade) for i, grade in graded if float(grade) > 0}
     groups = row.get("groups") or [[i] for i in grades]
-    return Judged(row["query"], grades, tuple(frozenset(g) for g in groups))
+    return Judged(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))
 
 
-def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path, name: str, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file or its gzipped twin, none when there is neither. Raises Invalid, naming the line."""
     plain, packed = folder / name, folder / f"{name}.gz"
-    if not plain.is_file() and not packed.is_file():
+    file = plain if plain.is_file() else packed
+    if not file.is_file():
         return
-    with plain.open(encoding="utf-8") if plain.is_file() else gzip.open(packed, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise Invalid(
-                    f"{folder / name}, line {number}: not JSON ({error})", details={"line": number}
-                ) from error
+    number = 0
+    try:
+        with plain.open(encoding="utf-8") if file is plain else gzip.open(packed, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):  # noqa: B007  (told when reading fails)
+                yield _row(json.loads(line), keys)
+    except (ValueError, OSError, EOFError) as error:
+        raise Invalid(f"{file}, line {number or 1}: {error}", details={"file": str(file), "line": number}) from error
+
+
+def _row(row: Any, keys: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  (caught with the other ways to be wrong)
+    missing = [k for k in keys if k not in row]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} missing")
+    return row

@@ -12,24 +12,16 @@ from toolscript.ports import Similarity
 
 
 def calibrated(cosine: float, similarity: Similarity) -> float:
-    """0 at what unrelated texts score, 1 at a plain match, linear between."""
+    """0 at what unrelated texts score, 1 at a text that says the same, linear between."""
     return min(1.0, max(0.0, (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)))
 
 
-def raw(score: float, similarity: Similarity) -> float:
-    """The cosine at which `calibrated` gives that score: a threshold in the index's own terms."""
-    return similarity.floor + score * (similarity.ceiling - similarity.floor)
+def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity:
+    """The calibration of a model, from questions in plain words and the texts that answer them, pair by pair.
 
-
-def measured(queries: Sequence[Vector], matches: Sequence[Vector]) -> Similarity:
-    """The calibration of a model that nobody has registered, from pairs of a query and a text that answers it.
-
-    The floor lies a little under what a query scores with the other queries' answers, the ceiling a little
-    over what it scores with its own: both taken from the middle of the two distributions.
+    A typical question scores 0.5 with its own answer and 0 with the others'. It takes two pairs at least.
     """
-    cosines = np.asarray(queries) @ np.asarray(matches).T
-    own = np.diag(cosines)
-    others = cosines[~np.eye(len(cosines), dtype=bool)]
-    floor = float(np.median(others))
-    ceiling = float(np.median(own))
-    return Similarity(floor, max(ceiling, floor + 0.05))
+    cosines = np.asarray(queries) @ np.asarray(answers).T
+    own = np.median(np.diag(cosines))
+    floor = float(np.median(cosines[~np.eye(len(cosines), dtype=bool)]))
+    return Similarity(floor, floor + max(2 * (float(own) - floor), 0.05))

@@ -1,5 +1,6 @@
 """How several rankings of the same things become one. Ours, in one place, because engines' own fusions differ
-in their constants; checked against the library ranx. Every fusion breaks ties by id."""
+in their constants; checked against the library ranx. Sums do not depend on the order of their parts (`fsum`), so
+equal scores are equal, and `ordered` breaks those ties by id."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ Scores = dict[str, float]
 
 def rrf(rankings: Sequence[Ranking], k: int = RRF_K) -> Scores:
     """Reciprocal rank fusion as in the paper: the sum of 1 / (k + rank), rank from 1; absent counts 0."""
-    fused: Scores = {}
+    parts: dict[str, list[float]] = {}
     for ranking in rankings:
         for rank, candidate in enumerate(ranking, start=1):
-            fused[candidate.id] = fused.get(candidate.id, 0.0) + 1 / (k + rank)
-    return fused
+            parts.setdefault(candidate.id, []).append(1 / (k + rank))
+    return {i: math.fsum(of) for i, of in parts.items()}
 
 
 def zscore(rankings: Sequence[Ranking]) -> Scores:
@@ -30,13 +31,13 @@ def zscore(rankings: Sequence[Ranking]) -> Scores:
     legs = [_standardised({c.id: c.score for c in ranking}) for ranking in rankings if ranking]
     lowest = [min(leg.values()) for leg in legs]
     everyone = {i for leg in legs for i in leg}
-    return {i: sum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
+    return {i: math.fsum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
 
 
 def weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
     """The weighted sum of scores that share a scale; absent counts 0."""
     everyone = {i for _, leg in legs for i in leg}
-    return {i: sum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
+    return {i: math.fsum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
 
 
 FUSIONS: Mapping[str, Callable[[Sequence[Ranking]], Scores]] = {"rrf": rrf, "zscore": zscore}

@@ -40,12 +40,14 @@ class Names:
                 self._ids.append(item_id)
                 self._keys.append(key)
                 self._by_key.setdefault(key, set()).add(item_id)
+        # A text longer than this is no mistyped name: too much of it would have to go.
+        self._longest = max(map(len, self._keys), default=0) * (2 - LEAST_RATIO) / LEAST_RATIO
 
     def match(self, query: str) -> NameMatches:
         """The whole query as a name, and each part of it that is written like an identifier."""
         asked = {_key(query), *(_key(part) for part in _identifiers(query))} - {""}
         exact = frozenset(i for key in asked for i in self._by_key.get(key, ()))
-        return NameMatches(exact, self._close(sorted(asked)))
+        return NameMatches(exact, self._close(sorted(key for key in asked if len(key) <= self._longest)))
 
     def _close(self, asked: list[str]) -> dict[str, float]:
         if not asked or not self._keys:

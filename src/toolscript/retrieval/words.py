@@ -17,105 +17,34 @@ import Stemmer
 
 LARGEST_TERM = 999_999_937  # a prime below pgvector's limit of 10^9 dimensions
 
-_CAMEL = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])|(?<=[0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Latin, Greek, Cyrillic and Armenian have case; the pattern language has no class for it.
+_UPPER = "".join(c for c in map(chr, range(0x41, 0x590)) if c.isupper())
+_LOWER = "".join(c for c in map(chr, range(0x41, 0x590)) if c.islower())
+_CAMEL = re.compile(
+    rf"(?<=[^\W\d_{_UPPER}])(?=[{_UPPER}])|(?<=[0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
+)
 _WORD = re.compile(r"[^\W_]+")
 
 # Words too common in requests and descriptions to say anything.
-STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "being",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "me",
-        "more",
-        "my",
-        "no",
-        "not",
-        "of",
-        "on",
-        "or",
-        "our",
-        "should",
-        "so",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "to",
-        "us",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "please",
-        "want",
-        "need",
-    ]
-)
+_STOP = """
+a about all also am an and any are as at be been being but by can could did do does doing for from had has have
+how i if in into is it its just me more my no not of on or our should so some such than that the their them then
+there these they this those to us was we were what when where which while who will with would you your please
+want need
+"""
+STOP_WORDS = frozenset(_STOP.split())
 
 _stemmer = Stemmer.Stemmer("english")
 
 
 def split_identifier(text: str) -> str:
     """`readFile`, `read_file` and `read-file` as `read File`, `read file`: words apart, case kept."""
-    return " ".join(_WORD.findall(_CAMEL.sub(" ", text)))
+    return " ".join(_WORD.findall(_apart(text)))
 
 
 def words(text: str) -> list[str]:
     """The folded words of a text, in order, stop words included. Accents are dropped, scripts kept."""
-    folded = unicodedata.normalize("NFKD", _CAMEL.sub(" ", text))
+    folded = unicodedata.normalize("NFKD", _apart(text))
     kept = "".join(c for c in folded if not unicodedata.combining(c))
     return [w.casefold() for w in _WORD.findall(kept)]
 
@@ -124,19 +53,24 @@ def stems(text: str) -> list[str]:
     """The stems of a text's words without stop words; a text of nothing but stop words keeps them."""
     found = words(text)
     telling = [w for w in found if w not in STOP_WORDS] or found
-    return [_stem(w) for w in telling]
+    return [stem(w) for w in telling]
 
 
-def term(stem: str) -> int:
-    """The number of a stem."""
-    return zlib.crc32(stem.encode()) % LARGEST_TERM
+def term(word: str) -> int:
+    """The number of a stemmed word."""
+    return zlib.crc32(word.encode()) % LARGEST_TERM
 
 
 def term_frequencies(text: str) -> Counter[int]:
     """How often each term occurs in a text."""
-    return Counter(term(s) for s in stems(text))
+    return Counter(map(term, stems(text)))
+
+
+def _apart(text: str) -> str:
+    return _CAMEL.sub(" ", unicodedata.normalize("NFC", text))
 
 
 @lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """A folded word without its endings."""
     return str(_stemmer.stemWord(word))

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 from toolscript.domain.catalog import Item
 
 
 def demo_items() -> list[Item]:
     """The tools of the demo catalogue."""
-    text = resources.files("toolscript").joinpath("data/demo/tools.jsonl").read_text(encoding="utf-8")
-    return items_from_jsonl(text.splitlines())
+    return [item_from(told) for told in _lines("tools.jsonl")]
 
 
 def demo_pairs() -> list[tuple[str, str]]:
     """Plain questions about the demo catalogue, each with the id of the one tool that answers it."""
-    text = resources.files("toolscript").joinpath("data/demo/queries.jsonl").read_text(encoding="utf-8")
-    told = map(json.loads, text.splitlines())
-    return [(q["query"], q["relevant"][0]) for q in told if q["kind"] == "plain" and len(q["relevant"]) == 1]
+    plain = (q for q in _lines("queries.jsonl") if q["kind"] == "plain")
+    return [(q["query"], q["relevant"][0]) for q in plain if len(q["relevant"]) == 1]
 
 
-def items_from_jsonl(lines: Iterable[str]) -> list[Item]:
-    """Tools from lines of JSON with server, name, description and input_schema."""
-    told = (json.loads(line) for line in lines if line.strip())
-    return [
-        Item(
-            server=entry["server"],
-            name=entry["name"],
-            description=entry.get("description") or "",
-            input_schema=entry.get("input_schema"),
-        )
-        for entry in told
-    ]
+def item_from(told: Mapping[str, Any]) -> Item:
+    """A tool from an object with server, name, description and input_schema."""
+    return Item(
+        server=told["server"],
+        name=told["name"],
+        description=told.get("description") or "",
+        input_schema=told.get("input_schema"),
+    )
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    text = resources.files("toolscript").joinpath(f"data/demo/{name}").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]

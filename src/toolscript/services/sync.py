@@ -108,7 +108,7 @@ class Sync:
                 id=s.item.id,
                 vector=vector,
                 terms=document_terms(item_frequencies(s.item), ITEM_AVERAGE_LENGTH),
-                payload={**_payload(s), "fingerprint": _fingerprint(s, model)},
+                payload={**item_payload(s), "fingerprint": _fingerprint(s, model)},
             )
             for s, vector in zip(stored, vectors, strict=True)
         ]
@@ -118,7 +118,8 @@ def _differs(stored: StoredItem, item: Item) -> bool:
     return not stored.is_active or stored.item.digest != item.digest
 
 
-def _payload(stored: StoredItem) -> dict[str, Any]:
+def item_payload(stored: StoredItem) -> dict[str, Any]:
+    """What the index tells of an item that it finds."""
     item = stored.item
     primary = next((a.skill_id for a in stored.assignments if a.is_primary), None)
     return {
@@ -134,5 +135,5 @@ def _payload(stored: StoredItem) -> dict[str, Any]:
 
 
 def _fingerprint(stored: StoredItem, model: str) -> str:
-    made_of = [RECIPE, model, stored.item.digest, _payload(stored)]
+    made_of = [RECIPE, model, stored.item.digest, item_payload(stored)]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]

@@ -7,23 +7,26 @@ of the query its words cover. So `confidence = alpha * semantic + (1 - alpha) * 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import Candidate, Report
+from toolscript.domain.search import Report
 from toolscript.ports import CatalogStore
 from toolscript.retrieval.calibration import calibrated
-from toolscript.retrieval.fusion import ordered, rrf, weighted
+from toolscript.retrieval.fusion import RRF_K, ordered, rrf, weighted
 from toolscript.retrieval.fuzzy import NameMatches, Names
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
-from toolscript.retrieval.words import stems, words
-from toolscript.services.sync import TOOLS
+from toolscript.retrieval.words import STOP_WORDS, stem, stems, words
+from toolscript.services.sync import TOOLS, item_payload
 
 LONGEST_QUERY = 1000
 DEPTH = 100
+BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
 
@@ -62,12 +65,23 @@ class ToolResults:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A candidate's sides, each between 0 and 1, before the weights."""
+    """Confidences, and what each side contributed to them, weights included."""
 
+    fused: Mapping[str, float]
     semantic: Mapping[str, float]
     keyword: Mapping[str, float]
     fuzzy: Mapping[str, float]
     exact: frozenset[str]
+
+    def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
+        keyword, fuzzy = self.keyword.get(item_id, 0.0), self.fuzzy.get(item_id, 0.0)
+        return Evidence(
+            semantic=self.semantic.get(item_id, 0.0),
+            keyword=keyword if keyword >= fuzzy else 0.0,
+            fuzzy=fuzzy if fuzzy > keyword else 0.0,
+            exact=item_id in self.exact,
+            shared_words=shared_words,
+        )
 
 
 class ToolSearch:
@@ -105,93 +119,70 @@ class ToolSearch:
                 dense=blend is not Blend.KEYWORD,
             )
             legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit))
-            hits = await self._blend(prepared, legs, blend)
-        kept = [h for h in hits if h.confidence >= threshold][:limit]
-        report.counts.update(candidates=len(hits), returned=len(kept))
-        return ToolResults(text, kept, threshold, report)
+            names = await self._matched(text) if blend is Blend.HYBRID else NameMatches(frozenset(), {})
+            scored = self._score(prepared, legs, names, blend)
+            best = [(i, s) for i, s in ordered(scored.fused) if s >= threshold][:limit]
+            hits = await self._hits(best, legs, scored, text)
+        report.counts.update(candidates=len(scored.fused), returned=len(hits))
+        return ToolResults(text, hits, threshold, report)
 
-    async def _blend(self, prepared: Prepared, legs: Legs, blend: Blend) -> list[ToolHit]:
-        found = {c.id: c for c in [*legs.dense, *legs.lexical]}
+    async def _hits(self, best: Sequence[tuple[str, float]], legs: Legs, scored: _Scored, text: str) -> list[ToolHit]:
+        """The hits, with reasons; what only its name brought up is read from the catalogue."""
+        told = {c.id: c.payload for c in [*legs.dense, *legs.lexical]}
+        named = [i for i, _ in best if i not in told]
+        if named:
+            told.update((s.item.id, item_payload(s)) for s in await self._catalog.items(named))
+        asked = [w for w in words(text) if w not in STOP_WORDS]
+        return [_hit(i, score, told[i], scored.evidence(i, _shared(asked, told[i]))) for i, score in best if i in told]
+
+    def _score(self, prepared: Prepared, legs: Legs, names: NameMatches, blend: Blend) -> _Scored:
         if blend is Blend.RRF:
-            most = 2 / 61
-            return [
-                _hit(found[i], score / most, "Rank in both searches")
-                for i, score in ordered(rrf([legs.dense, legs.lexical]))
-            ]
-        names = await self._matched(prepared.text) if blend is Blend.HYBRID else NameMatches(frozenset(), {})
-        found.update(await self._named(names, found))
-        scored = self._score(prepared, legs, names)
+            ranks = rrf([legs.dense, legs.lexical])
+            return _Scored(_confidences({i: score / BEST_RRF for i, score in ranks.items()}), {}, {}, {}, frozenset())
         alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
-        keyword = {i: max(scored.keyword.get(i, 0), scored.fuzzy.get(i, 0)) for i in found}
-        fused = weighted([(alpha, scored.semantic), (1 - alpha, keyword)])
-        fused.update(dict.fromkeys(scored.exact, 1.0))
-        query_stems = stems(prepared.text)
-        return [_hit(found[i], s, _why(found[i], alpha, scored, query_stems)) for i, s in ordered(fused) if i in found]
-
-    def _score(self, prepared: Prepared, legs: Legs, names: NameMatches) -> _Scored:
         similarity = self._retriever.similarity
-        best = legs.dense[0].score if legs.dense else 0.0
+        nearest = legs.dense[0].score if legs.dense else 0.0
         top = legs.lexical[0].score if legs.lexical else 0.0
-        full = max(prepared.terms.full_score, 1e-9)
-        coverage = min(1.0, top / full)
-        certainty = max(calibrated(best, similarity), coverage**2)
-        span = max(best - similarity.floor, 1e-9)
-        return _Scored(
-            semantic={c.id: certainty * max(0.0, (c.score - similarity.floor) / span) for c in legs.dense},
-            keyword={c.id: certainty * c.score / top for c in legs.lexical},
-            fuzzy=names.close,
-            exact=names.exact,
-        )
+        coverage = min(1.0, top / max(prepared.terms.full_score, 1e-9))
+        certainty = max(calibrated(nearest, similarity), coverage**2)
+        span = max(nearest - similarity.floor, 1e-9)
+        semantic = {c.id: alpha * certainty * max(0.0, (c.score - similarity.floor) / span) for c in legs.dense}
+        keyword = {c.id: (1 - alpha) * certainty * c.score / top for c in legs.lexical}
+        fuzzy = {i: (1 - alpha) * score for i, score in names.close.items()}
+        by_words = {i: max(keyword.get(i, 0.0), fuzzy.get(i, 0.0)) for i in keyword.keys() | fuzzy.keys()}
+        fused = {**weighted([(1.0, semantic), (1.0, by_words)]), **dict.fromkeys(names.exact, 1.0)}
+        return _Scored(_confidences(fused), semantic, keyword, fuzzy, names.exact)
 
     async def _matched(self, text: str) -> NameMatches:
         if self._names is None:
             self._names = Names((s.item.id, s.item.name) for s in await self._catalog.items())
         return self._names.match(text)
 
-    async def _named(self, names: NameMatches, found: Mapping[str, Candidate]) -> dict[str, Candidate]:
-        """What only its name brought up, read from the catalogue."""
-        missing = [i for i in {*names.exact, *names.close} if i not in found]
-        if not missing:
-            return {}
-        return {
-            s.item.id: Candidate(
-                s.item.id,
-                0.0,
-                {
-                    "server": s.item.server,
-                    "name": s.item.name,
-                    "type": s.item.type.value,
-                    "description": s.item.description,
-                },
-            )
-            for s in await self._catalog.items(missing)
-        }
+
+def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
+    """Between 0 and 1, rounded before they are compared: what is shown is what was held against the threshold."""
+    return {i: round(min(1.0, max(0.0, s)), 4) for i, s in scores.items()}
 
 
-def _why(candidate: Candidate, alpha: float, scored: _Scored, query_stems: list[str]) -> str:
-    keyword, fuzzy = scored.keyword.get(candidate.id, 0.0), scored.fuzzy.get(candidate.id, 0.0)
-    own = set(stems(f"{candidate.payload['name']} {candidate.payload['server']} {candidate.payload['description']}"))
-    return reason(
-        Evidence(
-            semantic=alpha * scored.semantic.get(candidate.id, 0.0),
-            keyword=(1 - alpha) * keyword if keyword >= fuzzy else 0.0,
-            fuzzy=(1 - alpha) * fuzzy if fuzzy > keyword else 0.0,
-            exact=candidate.id in scored.exact,
-            shared_words=tuple(dict.fromkeys(s for s in query_stems if s in own))[:3],
-        )
-    )
+def _shared(asked: Sequence[str], told: Mapping[str, Any]) -> tuple[str, ...]:
+    own = _own_stems(f"{told['name']} {told['server']} {told['description']}")
+    return tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
 
 
-def _hit(candidate: Candidate, confidence: float, why: str) -> ToolHit:
-    told = candidate.payload
+@lru_cache(maxsize=4096)
+def _own_stems(text: str) -> frozenset[str]:
+    return frozenset(stems(text))
+
+
+def _hit(item_id: str, confidence: float, told: Mapping[str, Any], evidence: Evidence) -> ToolHit:
     return ToolHit(
-        id=candidate.id,
+        id=item_id,
         server=told["server"],
         name=told["name"],
         type=told["type"],
         description=told["description"],
-        confidence=round(min(1.0, max(0.0, confidence)), 4),
-        reason=why,
+        confidence=confidence,
+        reason=reason(evidence),
     )
 
 

@@ -16,7 +16,7 @@ def search_answer(found: ToolResults) -> dict[str, Any]:
                 "toolId": hit.id,
                 "serverName": hit.server,
                 "toolName": hit.name,
-                "confidence": round(hit.confidence, 4),
+                "confidence": hit.confidence,
                 "reason": hit.reason,
                 "description": hit.description,
             }

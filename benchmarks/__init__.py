@@ -1,0 +1,1 @@
+"""How fast Toolscript is, measured beside something else in the same run because machines are noisy."""

@@ -1,0 +1,61 @@
+"""The command `python -m benchmarks`: runs the sections and writes the page."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks import embedding, fusion, index, page, searches
+from benchmarks.timing import Table
+
+Section = Callable[[bool], Awaitable[list[Table]]]
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "embedding": ("Embedding", embedding.run),
+    "index": ("Index", index.run),
+    "fusion": ("Fusion", fusion.run),
+    "search": ("Search", searches.run),
+}
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+def main() -> None:
+    """Measures, prints, and writes the page unless the run is a quick one without a page of its own."""
+    asked = _arguments()
+    out: Path | None = asked.out or (None if asked.quick else PAGE)
+    texts: dict[str, str] = {}
+    for name in asked.only:
+        title, run = SECTIONS[name]
+        started = time.perf_counter()
+        texts[title] = page.section_text(title, asyncio.run(_tables(run, asked.quick)), quick=asked.quick)
+        print(texts[title], end="\n\n", flush=True)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    if out:
+        page.write(out, texts, [title for title, _ in SECTIONS.values()])
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute; printed, not written")
+    parser.add_argument("--only", type=_names, default=list(SECTIONS), help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--out", type=Path, help="the page to write (default: docs/benchmarks.md; none when quick)")
+    return parser.parse_args()
+
+
+def _names(given: str) -> list[str]:
+    names = given.split(",")
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no section {', '.join(unknown)}: give some of {', '.join(SECTIONS)}")
+    return names
+
+
+async def _tables(run: Section, quick: bool) -> list[Table]:
+    return await run(quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Times the embedded index, filtered and not, with and without its graph, beside exact searches in numpy, and
+measures how much of the exact answer it finds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, clustered, scattered, write_to_sqlite
+from benchmarks.timing import Row, Sample, Table, compared, duration, seconds, side_by_side
+from toolscript.adapters.qdrant_edge import WORTH_OPTIMISING, QdrantEdgeIndex
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+
+NAME = "benchmark"
+COLLECTION = Collection(NAME, "synthetic", DIMENSIONS, {"group": FieldType.KEYWORD})
+LIMIT = 10
+CALL = 1000
+PAUSE = 0.1
+BAR_SIZE, BAR_P95, BAR_RECALL = 100_000, 0.010, 0.99
+FILTERS = {"all": EVERYTHING, "filter keeps 10 %": ONE_GROUP}
+RECALL_COLUMNS = ("Vectors", "Size", "State", "Filter", "Recall")
+GRAPH_COLUMNS = ("Vectors", "Size", "Graph built in", "Searches meanwhile: p50", "p95", "Longest wait")
+BAR_COLUMNS = ("Vectors", "State", "p95, at most 10 ms", "Recall@10, at least 0.99", "Met")
+NOTE = (
+    f"Unit vectors of {DIMENSIONS} dimensions in clusters, 30 terms by Zipf's law, one keyword field of ten values; "
+    f"a search returns {LIMIT} points with their payloads. References: for dense search numpy's matrix product and "
+    "`argpartition`; for lexical search numpy over lists of the points that hold each term; for building, the same "
+    f"points inserted into SQLite, both in calls of {CALL:,} and told per point."
+)
+GRAPH_NOTE = (
+    f"From {WORTH_OPTIMISING:,} points without a graph on, the index builds one in a child process while searches go "
+    f"on, here one every {PAUSE * 1000:.0f} ms. The longest wait is how long the event loop kept such a search waiting "
+    "at worst, its own time included."
+)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What has been measured so far."""
+
+    speed: list[Row] = field(default_factory=list)
+    recall: list[list[str]] = field(default_factory=list)
+    graphs: list[list[str]] = field(default_factory=list)
+    bar: list[list[str]] = field(default_factory=list)
+
+
+async def run(quick: bool) -> list[Table]:
+    """Clustered points of every size; random points of the largest, for recall."""
+    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000)
+    count = 60 if quick else 200
+    found = Findings()
+    for size in sizes:
+        await _measure(found, clustered(size, count))
+    await _measure(found, scattered(sizes[-1], count))
+    tables = [
+        compared("Building and searching", found.speed, NOTE),
+        Table("Recall@10 of dense search against exact", RECALL_COLUMNS, found.recall),
+    ]
+    if found.graphs:
+        tables.append(Table("Optimisation in the background", GRAPH_COLUMNS, found.graphs, GRAPH_NOTE))
+    if found.bar:
+        tables.append(Table("The bar: 100,000 points, dense query, filter keeping 10 %", BAR_COLUMNS, found.bar))
+    return tables
+
+
+async def _measure(found: Findings, data: Data) -> None:
+    with TemporaryDirectory() as folder:
+        async with _opened(Path(folder), worth_optimising=len(data.points) + 1) as index:
+            found.speed.append(await _build(index, data, Path(folder) / "points.db"))
+            await _search(found, index, data, "no graph")
+        if len(data.points) < WORTH_OPTIMISING:
+            return
+        async with _opened(Path(folder), worth_optimising=WORTH_OPTIMISING) as index:
+            if await _optimise(found, index, data):
+                await _search(found, index, data, "graph")
+
+
+@asynccontextmanager
+async def _opened(folder: Path, *, worth_optimising: int) -> AsyncIterator[QdrantEdgeIndex]:
+    index = QdrantEdgeIndex(folder / "index", worth_optimising=worth_optimising)
+    await index.open(COLLECTION)
+    yield index
+    await index.close()
+
+
+async def _build(index: QdrantEdgeIndex, data: Data, database: Path) -> Row:
+    async def ours(points: list[Point]) -> None:
+        await index.upsert(NAME, points)
+
+    async def reference(points: list[Point]) -> None:
+        write_to_sqlite(database, points)
+
+    calls = [data.points[start : start + CALL] for start in range(0, len(data.points), CALL)]
+    mine, theirs = await side_by_side(calls, ours, reference)
+    per_point = [Sample([s / CALL for s in sample.seconds]) for sample in (mine, theirs)]
+    return Row(f"Build, {data.kind}", f"{len(data.points):,}", per_point[0], "SQLite", per_point[1])
+
+
+async def _search(found: Findings, index: QdrantEdgeIndex, data: Data, state: str) -> None:
+    size = f"{len(data.points):,}"
+    for filtered, where in FILTERS.items():
+        what = f"{data.kind}, {state}, {filtered}"
+        dense = await _dense(index, data, where)
+        found.speed.append(Row(f"Dense, {what}", size, dense[0], "numpy, exact", dense[1]))
+        recall = await _recall(index, data, where)
+        found.recall.append([data.kind, size, state, filtered, f"{recall:.3f}"])
+        if data.term_queries:
+            lexical = await _lexical(index, data, where)
+            found.speed.append(Row(f"Lexical, {what}", size, lexical[0], "numpy, exact", lexical[1]))
+        if where == ONE_GROUP and len(data.points) == BAR_SIZE:
+            met = dense[0].p95 <= BAR_P95 and recall >= BAR_RECALL
+            found.bar.append([data.kind, state, duration(dense[0].p95), f"{recall:.3f}", "yes" if met else "**no**"])
+
+
+async def _dense(index: QdrantEdgeIndex, data: Data, where: Filter) -> tuple[Sample, Sample]:
+    rows = data.rows(where)
+
+    async def ours(query: Vector) -> object:
+        return await index.dense(NAME, query, where=where, limit=LIMIT)
+
+    async def reference(query: Vector) -> object:
+        return data.exact.search(query, rows, LIMIT)
+
+    await ours(data.queries[0])
+    return await side_by_side(list(data.queries), ours, reference)
+
+
+async def _lexical(index: QdrantEdgeIndex, data: Data, where: Filter) -> tuple[Sample, Sample]:
+    rows = data.rows(where)
+
+    async def ours(query: Terms) -> object:
+        return await index.lexical(NAME, query, where=where, limit=LIMIT)
+
+    async def reference(query: Terms) -> object:
+        return data.exact_terms.search(query, rows, LIMIT)
+
+    await ours(data.term_queries[0])
+    return await side_by_side(data.term_queries, ours, reference)
+
+
+async def _recall(index: QdrantEdgeIndex, data: Data, where: Filter) -> float:
+    """The share of the exact ten best that the index finds."""
+    shares: list[float] = []
+    for query in data.queries:
+        got = {c.id for c in await index.dense(NAME, query, where=where, limit=LIMIT)}
+        wanted = {data.points[row].id for row in data.exact.search(query, data.rows(where), LIMIT)}
+        shares.append(len(got & wanted) / LIMIT)
+    return float(np.mean(shares))
+
+
+async def _optimise(found: Findings, index: QdrantEdgeIndex, data: Data) -> bool:
+    """Writes one point again, which makes the index see that a graph pays, and searches until it is there."""
+    await index.upsert(NAME, data.points[:1])
+    started = time.perf_counter()
+    settled = asyncio.create_task(index.settled())
+    await asyncio.sleep(0)
+    searches: list[float] = []
+    longest = 0.0
+
+    async def search(query: Vector) -> object:
+        return await index.dense(NAME, query, limit=LIMIT)
+
+    while not settled.done():
+        turn = time.perf_counter()
+        await asyncio.sleep(PAUSE)
+        searches.append(await seconds(search, data.queries[len(searches) % len(data.queries)]))
+        longest = max(longest, time.perf_counter() - turn - PAUSE)
+    row = [data.kind, f"{len(data.points):,}"]
+    if not searches:
+        found.graphs.append([*row, "did not start", "", "", ""])
+        return False
+    took, during = time.perf_counter() - started, Sample(searches)
+    found.graphs.append([*row, duration(took), duration(during.p50), duration(during.p95), duration(longest)])
+    return True

@@ -1,0 +1,137 @@
+"""Synthetic points for the index benchmark, and the exact searches over them that the index is compared with."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
+from toolscript.domain.search import Point, Terms, Vector
+
+DIMENSIONS = 384
+GROUPS = 10
+VOCABULARY = 20_000
+TERMS_PER_POINT, TERMS_PER_QUERY = 30, 5
+PER_CLUSTER = 200
+# The spread within a cluster: two of its points have a cosine of about 0.67, strangers 0.
+SPREAD = 0.7
+ONE_GROUP = Filter(must=(Condition("group", Op.EQ, "g3"),))
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Points of which every tenth is in the same group, and queries of the same making."""
+
+    kind: str
+    points: list[Point]
+    matrix: Vector
+    queries: Vector
+    term_queries: list[Terms]
+
+    @cached_property
+    def exact(self) -> Exact:
+        return Exact(self.matrix)
+
+    @cached_property
+    def exact_terms(self) -> ExactTerms:
+        return ExactTerms([p.terms for p in self.points])
+
+    def rows(self, where: Filter) -> Rows | None:
+        """The rows that pass a filter; None for all."""
+        return None if where == EVERYTHING else np.arange(3, len(self.points), GROUPS)
+
+
+class Exact:
+    """Every row's dot product with the query, and the best of them."""
+
+    def __init__(self, matrix: Vector) -> None:
+        self._matrix = matrix
+
+    def search(self, query: Vector, rows: Rows | None, limit: int) -> Rows:
+        """The best rows, in no order."""
+        scores = (self._matrix if rows is None else self._matrix[rows]) @ query
+        best = np.argpartition(-scores, limit - 1)[:limit]
+        return best if rows is None else rows[best]
+
+
+class ExactTerms:
+    """For every term the rows that hold it: a lexical search in a few array operations."""
+
+    def __init__(self, terms: Sequence[Terms]) -> None:
+        self._count = len(terms)
+        sizes = [len(t.ids) for t in terms]
+        numbers = np.concatenate([np.asarray(t.ids) for t in terms])
+        order = np.argsort(numbers, kind="stable")
+        self._rows = np.repeat(np.arange(len(terms)), sizes)[order]
+        self._weights = np.concatenate([np.asarray(t.weights) for t in terms])[order]
+        self._starts = np.searchsorted(numbers[order], np.arange(VOCABULARY + 1))
+
+    def search(self, query: Terms, rows: Rows | None, limit: int) -> Rows:
+        """The best rows, in no order."""
+        scores = np.zeros(self._count)
+        for number, weight in zip(query.ids, query.weights, strict=True):
+            held = slice(self._starts[number], self._starts[number + 1])
+            scores[self._rows[held]] += weight * self._weights[held]
+        chosen = scores if rows is None else scores[rows]
+        best = np.argpartition(-chosen, limit - 1)[:limit]
+        return best if rows is None else rows[best]
+
+
+def clustered(size: int, queries: int) -> Data:
+    """Points around centres, as texts about the same things are, with words that few or many of them share."""
+    rng = np.random.default_rng(size)
+    centres = _units(rng.standard_normal((max(size // PER_CLUSTER, 5), DIMENSIONS)))
+
+    def near(count: int) -> Vector:
+        noise = rng.standard_normal((count, DIMENSIONS)) * SPREAD / np.sqrt(DIMENSIONS)
+        return _units(centres[rng.integers(0, len(centres), count)] + noise)
+
+    terms = _terms(rng, size, TERMS_PER_POINT)
+    return _data("clustered", near(size), terms, near(queries), _terms(rng, queries, TERMS_PER_QUERY))
+
+
+def scattered(size: int, queries: int) -> Data:
+    """Points in no order at all: no two are near, which is the worst case for a graph of neighbours."""
+    rng = np.random.default_rng(size)
+    matrix, asked = (_units(rng.standard_normal((n, DIMENSIONS))) for n in (size, queries))
+    return _data("random", matrix, [Terms()] * size, asked, [])
+
+
+def write_to_sqlite(file: Path, points: Sequence[Point]) -> None:
+    """The same points as rows of a table, in one transaction: what storing them costs without an index."""
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS points (id TEXT PRIMARY KEY, vector BLOB, payload TEXT)")
+        connection.executemany(
+            "INSERT INTO points VALUES (?, ?, ?)",
+            [(p.id, p.vector.tobytes(), json.dumps(dict(p.payload))) for p in points if p.vector is not None],
+        )
+    connection.close()
+
+
+def _data(kind: str, matrix: Vector, terms: list[Terms], queries: Vector, term_queries: list[Terms]) -> Data:
+    points = [
+        Point(f"p{i}", matrix[i], terms[i], {"group": f"g{i % GROUPS}", "name": f"tool {i}"})
+        for i in range(len(matrix))
+    ]
+    return Data(kind, points, matrix, queries, term_queries)
+
+
+def _units(rows: NDArray[np.float64]) -> Vector:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def _terms(rng: np.random.Generator, count: int, each: int) -> list[Terms]:
+    """Terms by Zipf's law, the weights of BM25's size."""
+    share = np.cumsum(1 / np.arange(1, VOCABULARY + 1))
+    drawn = np.searchsorted(share / share[-1], rng.random((count, each)))
+    found = (np.unique(row).tolist() for row in drawn)
+    return [Terms(tuple(ids), tuple(rng.uniform(0.3, 2.2, len(ids)).tolist())) for ids in found]

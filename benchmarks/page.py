@@ -1,0 +1,65 @@
+"""Puts the measured tables into docs/benchmarks.md without touching what people wrote around them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.timing import Table
+
+OPENING, CLOSING = "<!-- generated: speed -->", "<!-- end: speed -->"
+ENGINES = ("numpy", "onnxruntime", "qdrant-edge-py")
+NEW_PAGE = f"""# Benchmarks
+
+How fast Toolscript is, and how good. The speed part is written by a command; everything outside its markers is
+written by hand and kept.
+
+{OPENING}
+{CLOSING}
+"""
+HOW_TO_READ = """## Speed
+
+Read the last column. Machines differ and this one is shared, so a time says little by itself: every row was
+measured beside a reference in the same run, the two taking turns, and *time ÷ reference* says how many times as
+long ours takes. Under 1 is faster than the reference. *Per second* is the inverse of the p50, unless a note says
+otherwise.
+
+```
+make bench
+```
+
+does what `python -m benchmarks` does in the project's environment: it measures everything and writes this part of
+the page. `--only index,fusion` measures some sections and leaves the others as they are; `--quick` uses small
+sizes and prints the tables instead."""
+
+
+def section_text(title: str, tables: Sequence[Table], *, quick: bool) -> str:
+    """A section: its heading, where and when it was measured, its tables."""
+    return "\n\n".join([f"### {title}", _circumstances(quick), *(table.markdown() for table in tables)])
+
+
+def write(file: Path, sections: Mapping[str, str], order: Sequence[str]) -> None:
+    """Replaces these sections, by title, in the generated part of the page; makes the page if there is none."""
+    page = file.read_text(encoding="utf-8") if file.exists() else NEW_PAGE
+    before, opening, rest = page.partition(OPENING)
+    old, closing, after = rest.partition(CLOSING)
+    if not opening or not closing:
+        raise SystemExit(f"{file} has no region between {OPENING} and {CLOSING}: add the two lines where it belongs")
+    kept = {part.split("\n", 1)[0]: f"### {part.strip()}" for part in re.split(r"^### ", old, flags=re.MULTILINE)[1:]}
+    kept.update(sections)
+    body = "\n\n".join([HOW_TO_READ, *(kept[title] for title in order if title in kept)])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{before}{OPENING}\n{body}\n{CLOSING}{after}", encoding="utf-8")
+
+
+def _circumstances(quick: bool) -> str:
+    engines = ", ".join(f"{name} {version(name)}" for name in ENGINES)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
+    day = datetime.now(UTC).date().isoformat()
+    return f"*{day}{', quick run' if quick else ''}: {machine}, {python}, {engines}.*"

@@ -1,0 +1,94 @@
+"""Times whole tool searches, in a process that runs and from the command line, beside the least each must cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.embedding import packaged_model
+from benchmarks.texts import catalogue, new_queries
+from benchmarks.timing import Row, Sample, Table, compared, seconds, side_by_side
+from toolscript.adapters.model_folders import PACKAGED
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.app import App, open_app
+from toolscript.domain.catalog import Item
+from toolscript.services.demo import demo_items
+from toolscript.settings import PREFIX, load_settings
+
+REPEATED = 20
+NOTE = (
+    "One client; the embedded index and store, the packaged model; the demo catalogue and larger ones made from it. "
+    "New queries are beside embedding the same queries and nothing else; repeated ones, whose vectors are "
+    "remembered, beside new ones in the same catalogue."
+)
+COMMAND_NOTE = (
+    "`toolscript search` on the demo catalogue as a process of its own: with an empty data folder, where the "
+    "catalogue is indexed first, and once everything is indexed (warm). Medians of five runs, of three in a quick run."
+)
+
+
+async def run(quick: bool) -> list[Table]:
+    """Searches in the demo catalogue and larger ones, then the command line."""
+    catalogues = [demo_items(), catalogue(1_000), *([] if quick else [catalogue(5_000)])]
+    rows: list[Row] = []
+    for items in catalogues:
+        rows += await _in_process(items, 80 if quick else 400)
+    return [
+        compared("Whole tool searches", rows, NOTE),
+        compared("The command line", await _commands(3 if quick else 5), COMMAND_NOTE),
+    ]
+
+
+async def _in_process(items: list[Item], count: int) -> list[Row]:
+    with TemporaryDirectory() as folder:
+        settings = load_settings(environment={}, data_dir=folder, search_model=PACKAGED, search_device="cpu")
+        async with open_app(settings) as app:
+            await app.sync.run(items)
+            return await _searches(app, f"{len(items):,} tools", count)
+
+
+async def _searches(app: App, size: str, count: int) -> list[Row]:
+    alone = OnnxEmbedder(packaged_model(), device="cpu")
+    for query in new_queries(REPEATED, seed=5):
+        await app.tool_search.search(query)
+        await alone.embed_query(query)
+    queries = new_queries(count, seed=6)
+    new, embedding = await side_by_side(queries, app.tool_search.search, alone.embed_query)
+    await alone.close()
+    again = queries[:REPEATED] * (count // REPEATED)
+    repeated = Sample([await seconds(app.tool_search.search, query) for query in again])
+    return [
+        Row("New queries", size, new, "embedding alone", embedding),
+        Row("Repeated queries", size, repeated, "new queries", new),
+    ]
+
+
+async def _commands(times: int) -> list[Row]:
+    with TemporaryDirectory() as folder:
+        folders = [Path(folder) / f"fresh-{n}" for n in range(times)]
+        first, bare = await side_by_side(folders, _search_command, _nothing)
+        warm, bare_again = await side_by_side([folders[0]] * times, _search_command, _nothing)
+    size = f"{len(demo_items())} tools"
+    return [
+        Row("`toolscript search`, first", size, first, "`python -c pass`", bare),
+        Row("`toolscript search`, warm", size, warm, "`python -c pass`", bare_again),
+    ]
+
+
+async def _search_command(data_dir: Path) -> None:
+    asked = ["search", "put my changes into version control", "--model", PACKAGED, "--data-dir", str(data_dir)]
+    await _python("-m", "toolscript", *asked)
+
+
+async def _nothing(_: Path) -> None:
+    await _python("-c", "pass")
+
+
+async def _python(*arguments: str) -> None:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    command = [sys.executable, *arguments]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, env=own)

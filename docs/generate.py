@@ -1,0 +1,77 @@
+"""Writes the reference pages that could otherwise drift from the code. A test compares them: run `make docs`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from toolscript.settings import Settings, rule_of, variable_of
+from toolscript.surfaces.cli.main import run
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def settings() -> str:
+    """Every setting with its variable, default and meaning."""
+    lines = [
+        "# Settings",
+        "",
+        "Read from the environment. A command's flag beats the variable, which beats the default; an empty variable",
+        "counts as none.",
+        "",
+        "| variable | default | allowed | meaning |",
+        "|---|---|---|---|",
+    ]
+    for each in fields(Settings):
+        rule = rule_of(each)
+        bounds = f"{rule.least:g} to {rule.most:g}" if rule.least is not None else ", ".join(rule.allowed)
+        default = "" if each.default in {None, ""} else f"`{each.default}`"
+        lines.append(f"| `{variable_of(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')} |")
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    """The help of every command."""
+    parts = ["# Command line\n"]
+
+    def tell(command: click.Command, path: str) -> None:
+        with click.Context(command, info_name=path, max_content_width=100, terminal_width=100) as context:
+            parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
+        if isinstance(command, click.Group):
+            for name, sub in sorted(command.commands.items()):
+                tell(sub, f"{path} {name}")
+
+    tell(run, "toolscript")
+    return "\n".join(parts)
+
+
+def requirements() -> str:
+    """Every requirement, and whether it is met or planned."""
+    text = (ROOT / "tests" / "requirements.toml").read_text(encoding="utf-8")
+    lines = [
+        "# Requirements",
+        "",
+        "Each one that is not planned is cited by at least one test: `grep -r 'req(\"S-02\"' tests`.",
+        "",
+        "| id | requirement | |",
+        "|---|---|---|",
+    ]
+    for name, told in tomllib.loads(text)["requirements"].items():
+        lines.append(f"| {name} | {told['text']} | {'planned' if told.get('planned') else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"settings.md": settings, "command-line.md": command_line, "requirements.md": requirements}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""One collection of the embedded engine: a folder with a manifest and the generation of the shard that it names.
+
+The engine keeps Python's global lock during every call, its optimiser included, so calls are made where they are
+awaited (a thread would gain nothing) in small batches, and optimising happens in a child process on a copy of
+the shard, which then takes the original's place. See docs/decisions/0005.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as qe
+
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
+from toolscript.domain.filters import Filter
+from toolscript.domain.search import Candidate, Collection, FieldType, Point
+
+UPSERT_BATCH = 128
+# A filter that keeps less than this much (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms:
+# through the graph it would be faster, and lose points.
+FULL_SCAN_KILOBYTES = 30_000
+GRAPH_CANDIDATES = 128
+# Holds every true and false of a point as text: the engine's Python binding takes True for the number 1, and then
+# matches no boolean.
+FLAGS_FIELD = "_flags"
+SCROLL_PAGE = 1000
+
+_OPTIMISE = """
+import os, sys
+import qdrant_edge
+if hasattr(os, "nice"):
+    os.nice(10)
+shard = qdrant_edge.EdgeShard.load(sys.argv[1])
+shard.optimize()
+shard.flush()
+shard.close()
+"""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a collection is, which generation of its folder counts, and how many points were there when that one was
+    optimised."""
+
+    collection: Collection
+    generation: int
+    optimised: int
+
+
+class Shard:
+    """One collection: a manifest that names the current generation, and that generation's folder.
+
+    The manifest is replaced atomically, so after a crash it names a whole generation, old or new; other
+    generations are leftovers.
+    """
+
+    def __init__(self, folder: Path, collection: Collection, worth_optimising: int) -> None:
+        self._folder = folder
+        self._worth_optimising = worth_optimising
+        self._writing = asyncio.Lock()
+        self._changed: set[str] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._child: asyncio.subprocess.Process | None = None
+        written = read_manifest(folder)
+        self._manifest = written or Manifest(collection, generation=1, optimised=0)
+        _sweep(folder, keep=self._place if written else None)
+        if written:
+            self._shard = qe.EdgeShard.load(str(self._place))
+        else:
+            self._place.mkdir(parents=True)
+            self._shard = _create(self._place, collection)
+            _write_manifest(folder, self._manifest)
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        for start in range(0, len(points), UPSERT_BATCH):
+            batch = [_point(p) for p in points[start : start + UPSERT_BATCH]]
+            async with self._writing:
+                self._shard.update(qe.UpdateOperation.upsert_points(batch))
+                if self._changed is not None:
+                    self._changed.update(str(p.id) for p in batch)
+            await asyncio.sleep(0)
+        self._optimise_if_it_pays()
+
+    async def delete(self, point_ids: Sequence[str]) -> None:
+        async with self._writing:
+            self._shard.update(qe.UpdateOperation.delete_points([*point_ids]))
+            if self._changed is not None:
+                self._changed.update(point_ids)
+
+    async def search(self, query: Any, where: Filter, limit: int, floor: float | None) -> list[Candidate]:
+        translated_filter = self._translated(where)
+
+        async def fetch(wanted: int) -> list[Candidate]:
+            request = qe.QueryRequest(
+                limit=wanted,
+                query=query,
+                filter=translated_filter,
+                with_payload=True,
+                score_threshold=floor,
+                params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
+            )
+            return [_candidate(p.payload, p.score) for p in self._shard.query(request)]
+
+        return await with_ties(fetch, limit)
+
+    def count(self, where: Filter) -> int:
+        return int(self._shard.count(qe.CountRequest(filter=self._translated(where), exact=True)))
+
+    async def scroll(self, where: Filter, fields: Sequence[str] | None) -> list[Candidate]:
+        payload = True if fields is None else [ID_FIELD, *map(key, fields)]
+        found: list[Candidate] = []
+        offset = None
+        while True:
+            page, offset = self._shard.scroll(
+                qe.ScrollRequest(offset=offset, limit=SCROLL_PAGE, filter=self._translated(where), with_payload=payload)
+            )
+            found += [_candidate(r.payload, 0.0) for r in page]
+            if offset is None:
+                return sorted(found, key=lambda c: c.id)
+            await asyncio.sleep(0)
+
+    async def settled(self) -> None:
+        if self._task:
+            await self._task
+
+    async def close(self) -> None:
+        if self._child and self._child.returncode is None:
+            self._child.kill()
+        if self._task:
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._shard.flush()
+        self._shard.close()
+
+    def _translated(self, where: Filter) -> Any:
+        return translated(where, _WORDS, self._manifest.collection.fields)
+
+    @property
+    def _place(self) -> Path:
+        return _generation(self._folder, self._manifest.generation)
+
+    def _optimise_if_it_pays(self) -> None:
+        if self._task and not self._task.done():
+            return
+        if self._shard.info().points_count - self._manifest.optimised >= self._worth_optimising:
+            self._task = asyncio.create_task(self._optimise())
+
+    async def _optimise(self) -> None:
+        """Copies the shard, optimises the copy elsewhere, repeats on it what changed since, and swaps."""
+        after = replace(
+            self._manifest, generation=self._manifest.generation + 1, optimised=self._shard.info().points_count
+        )
+        copy = _generation(self._folder, after.generation)
+        try:
+            async with self._writing:
+                await asyncio.to_thread(shutil.copytree, self._place, copy)
+                self._changed = set()
+            if await self._run_child(copy):
+                async with self._writing:
+                    self._take_over(copy, after)
+        except OSError as error:
+            self._say_failed(str(error))
+        finally:
+            self._changed = None
+            _sweep(self._folder, keep=self._place)
+
+    async def _run_child(self, copy: Path) -> bool:
+        self._child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _OPTIMISE, str(copy), stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await self._child.communicate()
+        if self._child.returncode == 0:
+            return True
+        self._say_failed(said.decode()[-500:])
+        return False
+
+    def _say_failed(self, reason: str) -> None:
+        log.warning("optimisation_failed", extra={"collection": self._manifest.collection.name, "reason": reason})
+
+    def _take_over(self, copy: Path, after: Manifest) -> None:
+        fresh = qe.EdgeShard.load(str(copy))
+        changed = sorted(self._changed or ())
+        for start in range(0, len(changed), UPSERT_BATCH):
+            ids: list[Any] = changed[start : start + UPSERT_BATCH]
+            now = self._shard.retrieve(ids, with_payload=True, with_vector=True)
+            fresh.update(qe.UpdateOperation.delete_points(ids))
+            if now:
+                points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
+                fresh.update(qe.UpdateOperation.upsert_points(points))
+        fresh.flush()
+        _write_manifest(self._folder, after)
+        old, self._shard, self._manifest = self._shard, fresh, after
+        old.close()
+
+
+class _EdgeWords:
+    """qdrant_edge's classes."""
+
+    def all_any_none(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any:
+        return qe.Filter(must=must or None, should=should or None, must_not=must_not or None)
+
+    def equals(self, key: str, value: str | bool) -> Any:
+        if isinstance(value, bool):
+            return qe.FieldCondition(key=FLAGS_FIELD, match=qe.MatchValue(_flag(key, value)))
+        return qe.FieldCondition(key=key, match=qe.MatchValue(value))
+
+    def any_of(self, key: str, values: list[str]) -> Any:
+        return qe.FieldCondition(key=key, match=qe.MatchAny(values))
+
+    def substring(self, key: str, value: str) -> Any:
+        return qe.FieldCondition(key=key, match=qe.MatchSubstring(value))
+
+    def number_range(self, key: str, bounds: dict[str, float]) -> Any:
+        return qe.FieldCondition(key=key, range=qe.RangeFloat(**bounds))
+
+    def date_range(self, key: str, bounds: dict[str, str]) -> Any:
+        return qe.FieldCondition(key=key, range=qe.RangeDateTime(**bounds))
+
+    def is_empty(self, key: str) -> Any:
+        return qe.IsEmptyCondition(key)
+
+    def nothing(self) -> Any:
+        return qe.HasIdCondition(set())
+
+
+_WORDS = _EdgeWords()
+
+# A BOOL field needs none: see FLAGS_FIELD.
+_FIELD_INDEXES: dict[FieldType, Any] = {
+    FieldType.KEYWORD: qe.KeywordIndexParams(),
+    FieldType.TENANT: qe.KeywordIndexParams(is_tenant=True),
+    FieldType.INTEGER: qe.PayloadSchemaType.Integer,
+    FieldType.FLOAT: qe.PayloadSchemaType.Float,
+    FieldType.DATETIME: qe.PayloadSchemaType.Datetime,
+}
+
+
+def _create(place: Path, collection: Collection) -> qe.EdgeShard:
+    shard = qe.EdgeShard.create(
+        str(place),
+        qe.EdgeConfig(
+            vectors={DENSE: qe.EdgeVectorParams(size=collection.dimensions, distance=qe.Distance.Cosine)},
+            sparse_vectors={TERMS: qe.EdgeSparseVectorParams()},
+            hnsw_config=qe.HnswIndexConfig(
+                m=16, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=16
+            ),
+            optimizers=qe.EdgeOptimizersConfig(default_segment_number=1),
+            payload_memory=qe.Memory.Cached,
+        ),
+    )
+    indexes = {key(field): _FIELD_INDEXES[kind] for field, kind in collection.fields.items() if kind in _FIELD_INDEXES}
+    for path, wanted in {**indexes, FLAGS_FIELD: qe.KeywordIndexParams()}.items():
+        shard.update(qe.UpdateOperation.create_field_index(path, wanted))
+    return shard
+
+
+def _point(point: Point) -> qe.Point:
+    vectors: dict[str, Any] = {}
+    if point.vector is not None:
+        vectors[DENSE] = point.vector.tolist()
+    if point.terms.ids:
+        vectors[TERMS] = qe.SparseVector(list(point.terms.ids), list(point.terms.weights))
+    payload = {**point.payload, ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload)}
+    return qe.Point(id=point_id(point.id), vector=vectors, payload=payload)
+
+
+def _flags(payload: Mapping[str, Any]) -> list[str]:
+    held = ((f, v) for f, value in payload.items() for v in (value if isinstance(value, list | tuple) else [value]))
+    return sorted({_flag(key(field), value) for field, value in held if isinstance(value, bool)})
+
+
+def _flag(path: str, value: bool) -> str:
+    return f"{path}={value}"
+
+
+def _candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
+    told = payload or {}
+    told.pop(FLAGS_FIELD, None)
+    return Candidate(told.pop(ID_FIELD), score, told)
+
+
+def _generation(folder: Path, number: int) -> Path:
+    return folder / f"generation-{number}"
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    try:
+        written = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    told = written["collection"]
+    fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
+    collection = Collection(told["name"], told["model"], told["dimensions"], fields)
+    return Manifest(collection, written["generation"], written["optimised"])
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    draft = folder / "collection.json.new"
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(asdict(manifest), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / "collection.json")
+
+
+def _sweep(folder: Path, keep: Path | None) -> None:
+    """Removes the generations that the manifest does not name."""
+    for leftover in folder.glob("generation-*"):
+        if leftover != keep:
+            shutil.rmtree(leftover, ignore_errors=True)

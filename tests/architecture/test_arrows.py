@@ -1,0 +1,109 @@
+"""The tree is the architecture: who may import whom, which adapter may import which vendor, how long things may be."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "toolscript"
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+
+# What each room may import of ours, and which libraries beside the standard one.
+ARROWS: dict[str, set[str]] = {
+    "domain": {"domain"},
+    "ports": {"domain"},
+    "retrieval": {"domain", "ports", "retrieval"},
+    "services": {"domain", "ports", "retrieval", "services"},
+    "evaluation": {"domain", "services", "evaluation"},
+    "adapters": {"domain", "ports", "adapters"},
+    "settings": {"domain"},
+    "app": {"domain", "ports", "retrieval", "services", "adapters", "settings"},
+    "surfaces": {"app", "domain", "services", "evaluation", "settings", "surfaces", ""},
+    "__main__": {"surfaces"},
+    "__init__": set(),
+}
+LIBRARIES: dict[str, set[str]] = {
+    "domain": {"numpy"},
+    "retrieval": {"numpy", "rapidfuzz", "Stemmer"},
+    "evaluation": {"numpy"},
+    "surfaces/cli": {"click", "rich"},
+    "surfaces/cli/gateway.py": {"click", "rich", "uvicorn"},
+    "surfaces/http": {"fastapi"},
+    "adapters/memory.py": {"numpy"},
+    "adapters/model_folders.py": {"huggingface_hub", "httpx"},
+    "adapters/onnx.py": {"numpy", "onnxruntime", "tokenizers"},
+    "adapters/openai.py": {"numpy", "openai"},
+    "adapters/qdrant_edge.py": {"qdrant_edge", "filelock"},
+    "adapters/qdrant_shard.py": {"qdrant_edge"},
+    "adapters/qdrant_server.py": {"qdrant_client", "httpx"},
+    "adapters/sql_postgres.py": {"psycopg"},
+}
+
+
+def _files() -> Iterator[tuple[str, Path, ast.Module]]:
+    for file in sorted(SOURCE.rglob("*.py")):
+        yield str(file.relative_to(SOURCE)), file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _room(name: str) -> str:
+    return name.partition("/")[0].removesuffix(".py")
+
+
+def _allowed_libraries(name: str) -> set[str]:
+    fitting = [place for place in LIBRARIES if name == place or name.startswith(f"{place}/")]
+    return LIBRARIES[max(fitting, key=len)] if fitting else set()
+
+
+def test_imports_follow_the_arrows() -> None:
+    wrong = []
+    for name, _, tree in _files():
+        for imported in _imports(tree):
+            ours = imported.split(".")
+            room = "" if imported == "toolscript.__version__" else ours[1] if len(ours) > 1 else ""
+            if ours[0] == "toolscript" and room not in ARROWS[_room(name)]:
+                wrong.append(f"{name} imports {imported}")
+    assert wrong == []
+
+
+def test_only_the_composition_root_imports_adapters() -> None:
+    outside = [n for n, _, tree in _files() if any(i.startswith("toolscript.adapters") for i in _imports(tree))]
+    assert {n for n in outside if not n.startswith("adapters/")} == {"app.py"}
+
+
+def test_only_an_adapter_imports_its_vendor() -> None:
+    wrong = []
+    for name, _, tree in _files():
+        for imported in _imports(tree):
+            top = imported.partition(".")[0]
+            if top not in sys.stdlib_module_names | {"toolscript", "__future__"} | _allowed_libraries(name):
+                wrong.append(f"{name} imports {top}")
+    assert wrong == []
+
+
+def test_files_and_functions_stay_short() -> None:
+    long = []
+    for name, file, tree in _files():
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        if lines > LONGEST_FILE:
+            long.append(f"{name}: {lines} lines")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    long.append(f"{name}: {node.name} has {length} lines")
+    assert long == []
+
+
+def test_every_module_says_why_it_exists() -> None:
+    assert [name for name, _, tree in _files() if not ast.get_docstring(tree)] == []

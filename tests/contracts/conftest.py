@@ -1,0 +1,34 @@
+"""One fixture per port, parametrised over every adapter of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.engines import INDEXES, open_index
+from toolscript.adapters.sql_database import Database
+from toolscript.ports import VectorIndex
+
+STORES = ["sqlite-file", "sqlite-memory", "postgres"]
+
+
+@pytest.fixture(params=INDEXES)
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorIndex]:
+    opened = open_index(request.param, tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=STORES)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    match request.param:
+        case "sqlite-file":
+            opened = Database(f"sqlite:///{tmp_path / 'store.db'}")
+        case "sqlite-memory":
+            opened = Database("sqlite://")
+        case _:
+            opened = Database(request.getfixturevalue("postgres"))
+    yield opened
+    await opened.close()

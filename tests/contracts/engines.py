@@ -1,0 +1,28 @@
+"""Every adapter of the index port, by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.adapters.qdrant_server import QdrantServerIndex
+from toolscript.ports import VectorIndex
+
+SERVER_URL = os.environ.get("TOOLSCRIPT_TEST_QDRANT_URL")
+INDEXES = ["memory", "qdrant-edge", "qdrant-client-local", *(["qdrant-server"] if SERVER_URL else [])]
+
+
+def open_index(kind: str, folder: Path) -> VectorIndex:
+    match kind:
+        case "memory":
+            return MemoryIndex()
+        case "qdrant-edge":
+            return QdrantEdgeIndex(folder / "index")
+        case "qdrant-client-local":
+            from qdrant_client import AsyncQdrantClient
+
+            return QdrantServerIndex(AsyncQdrantClient(":memory:"))
+        case _:
+            return QdrantServerIndex.at(str(SERVER_URL))

@@ -1,0 +1,155 @@
+"""Random payloads, filters and queries: every engine finds what plain Python finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contracts.engines import INDEXES, SERVER_URL, open_index
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.domain.filters import Condition, Filter, Op, matches
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms
+from toolscript.ports import VectorIndex
+
+NAME = "congruence"
+FIELDS = {
+    "color": FieldType.KEYWORD,
+    "size": FieldType.INTEGER,
+    "price": FieldType.FLOAT,
+    "sold": FieldType.BOOL,
+    "day": FieldType.DATETIME,
+}
+
+COLORS = ["red", "green", "dark green", "", "Red"]
+DAYS = [
+    "2024-01-01",
+    "2024-01-01T00:00:00Z",
+    "2024-01-01T01:00:00+01:00",
+    "2024-06-30T12:00:00.5Z",
+    "2025-02-03 04:05:06",
+]
+numbers = st.one_of(st.integers(-5, 5), st.sampled_from([0.5, -1.25, 3.0]))
+
+
+def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A value, a list of values, null, or nothing like it."""
+    return st.one_of(values, st.lists(values, max_size=3), st.none())
+
+
+payloads = st.fixed_dictionaries(
+    {},
+    optional={
+        "color": some(st.sampled_from(COLORS)),
+        "size": some(st.integers(-5, 5)),
+        "price": some(numbers),
+        "sold": some(st.booleans()),
+        "day": some(st.sampled_from(DAYS)),
+        "free form": some(st.one_of(st.sampled_from(COLORS), numbers, st.booleans(), st.sampled_from(DAYS))),
+    },
+)
+fields = st.sampled_from([*FIELDS, "free form", "missing"])
+scalars = st.one_of(st.sampled_from([*COLORS, *DAYS, "re"]), numbers, st.booleans())
+conditions = st.one_of(
+    st.builds(Condition, fields, st.sampled_from([Op.EQ, Op.NE, Op.CONTAINS]), scalars),
+    st.builds(
+        Condition, fields, st.sampled_from([Op.LT, Op.LTE, Op.GT, Op.GTE]), st.one_of(numbers, st.sampled_from(DAYS))
+    ),
+    st.builds(Condition, fields, st.sampled_from([Op.IN, Op.NIN]), st.lists(scalars, max_size=3)),
+    st.builds(Condition, fields, st.just(Op.EXISTS), st.booleans()),
+)
+groups = st.lists(conditions, max_size=2).map(tuple)
+filters = st.builds(Filter, groups, groups, groups)
+weights = st.dictionaries(st.integers(0, 6), st.sampled_from([0.25, 0.5, 1.0, 2.0]), max_size=4)
+
+
+def terms(of: dict[int, float]) -> Terms:
+    return Terms(tuple(sorted(of)), tuple(of[t] for t in sorted(of)))
+
+
+def same_ranking(found: list[Candidate], expected: list[Candidate]) -> None:
+    """The same scores in the same order; ids too, where no other candidate is within float noise."""
+    assert [c.score for c in found] == pytest.approx([c.score for c in expected], abs=1e-5)
+    for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        if ours.id != theirs.id:
+            near = [c.id for c in expected if abs(c.score - ours.score) < 1e-5]
+            assert ours.id in near, f"at {position}: {ours.id} for {theirs.id}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An engine and the oracle, emptied and filled again by each example."""
+
+    engine: VectorIndex
+    oracle: VectorIndex
+    run: Callable[[Coroutine[Any, Any, None]], None]
+
+    async def fill(self, points: list[Point]) -> None:
+        for index in (self.engine, self.oracle):
+            await index.delete(NAME, [c.id for c in await index.scroll(NAME)])
+            await index.upsert(NAME, points)
+
+
+@pytest.fixture(scope="module", params=[k for k in INDEXES if k != "memory"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with asyncio.Runner() as runner:
+        made = Pair(open_index(request.param, tmp_path_factory.mktemp("index")), MemoryIndex(), runner.run)
+        for index in (made.engine, made.oracle):
+            runner.run(index.drop(NAME))
+            runner.run(index.open(Collection(NAME, "random", 4, FIELDS)))
+        yield made
+        runner.run(made.engine.close())
+
+
+@pytest.mark.skipif(not SERVER_URL, reason="no Qdrant server can be installed here: set TOOLSCRIPT_TEST_QDRANT_URL")
+def test_a_real_server_is_among_the_engines() -> None:
+    assert "qdrant-server" in INDEXES
+
+
+@pytest.mark.req("D-03", "X-02")
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.lists(st.tuples(payloads, weights, st.integers(0, 10_000)), min_size=1, max_size=25),
+    wheres=st.lists(filters, min_size=1, max_size=6),
+    asked=weights,
+    limit=st.integers(1, 12),
+)
+def test_an_engine_agrees_with_the_oracle(
+    pair: Pair,
+    data: list[tuple[dict[str, Any], dict[int, float], int]],
+    wheres: list[Filter],
+    asked: dict[int, float],
+    limit: int,
+) -> None:
+    points = [Point(f"p{n:02d}", _unit(seed), terms(held), payload) for n, (payload, held, seed) in enumerate(data)]
+    pair.run(pair.fill(points))
+    for where in wheres:
+        pair.run(_compare(pair.engine, pair.oracle, points, where, terms(asked), limit))
+
+
+async def _compare(
+    index: VectorIndex, oracle: VectorIndex, points: list[Point], where: Filter, asked: Terms, limit: int
+) -> None:
+    passing = [p.id for p in points if matches(where, p.payload)]
+    assert [c.id for c in await index.scroll(NAME, where=where)] == passing
+    assert await index.count(NAME, where) == len(passing)
+    query = _unit(1)
+    same_ranking(
+        await index.dense(NAME, query, where=where, limit=limit),
+        await oracle.dense(NAME, query, where=where, limit=limit),
+    )
+    same_ranking(
+        await index.lexical(NAME, asked, where=where, limit=limit),
+        await oracle.lexical(NAME, asked, where=where, limit=limit),
+    )
+
+
+def _unit(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    vector = np.random.default_rng(seed).standard_normal(4).astype(np.float32)
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)

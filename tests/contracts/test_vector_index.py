@@ -1,0 +1,155 @@
+"""What every vector index promises, whatever engine is behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from toolscript.domain.errors import Invalid, NotFound
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+from toolscript.ports import VectorIndex
+
+pytestmark = pytest.mark.req("X-02", "H-16")
+
+NAME = "things"
+THINGS = Collection(NAME, "model-a", 3, {"color": FieldType.KEYWORD, "size": FieldType.INTEGER})
+
+
+def unit(*values: float) -> Vector:
+    vector = np.array(values, np.float32)
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+def point(own_id: str, vector: Vector | None = None, terms: dict[int, float] | None = None, **payload: object) -> Point:
+    weights = terms or {}
+    return Point(own_id, vector, Terms(tuple(weights), tuple(weights.values())), payload)
+
+
+@pytest.fixture
+async def things(index: VectorIndex) -> VectorIndex:
+    await index.drop(NAME)
+    await index.open(THINGS)
+    await index.upsert(
+        NAME,
+        [
+            point("a", unit(1, 0, 0), {1: 1.0, 2: 0.5}, color="red", size=1, tags=["x", "y"]),
+            point("b", unit(1, 1, 0), {2: 2.0}, color="red", size=2),
+            point("c", unit(0, 1, 0), {3: 1.0}, color="blue", size=3, tags=[]),
+            point("d", unit(0, 0, 1), {1: 0.2}, color="green"),
+        ],
+    )
+    return index
+
+
+async def test_nearest_points_come_first_with_their_cosines(things: VectorIndex) -> None:
+    found = await things.dense(NAME, unit(1, 0, 0), limit=3)
+    assert [c.id for c in found] == ["a", "b", "c"]
+    assert [c.score for c in found] == pytest.approx([1.0, 0.7071, 0.0], abs=1e-3)
+
+
+async def test_points_below_the_floor_are_left_out(things: VectorIndex) -> None:
+    assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=10, floor=0.5)] == ["a", "b"]
+
+
+async def test_candidates_bring_their_payload(things: VectorIndex) -> None:
+    (found,) = await things.dense(NAME, unit(1, 0, 0), limit=1)
+    assert found.payload == {"color": "red", "size": 1, "tags": ["x", "y"]}
+
+
+async def test_terms_rank_by_dot_product_and_need_a_shared_term(things: VectorIndex) -> None:
+    found = await things.lexical(NAME, Terms((1, 2), (1.0, 1.0)), limit=10)
+    assert [c.id for c in found] == ["b", "a", "d"]
+    assert [c.score for c in found] == pytest.approx([2.0, 1.5, 0.2])
+
+
+async def test_no_terms_find_nothing(things: VectorIndex) -> None:
+    assert await things.lexical(NAME, Terms(), limit=10) == []
+    assert await things.lexical(NAME, Terms((99,), (1.0,)), limit=10) == []
+
+
+@pytest.mark.req("D-02")
+async def test_equal_scores_are_ordered_by_id_even_across_the_limit(things: VectorIndex) -> None:
+    same = [point(f"t{n:02d}", unit(0, 1, 1), {7: 1.0}) for n in range(20)]
+    await things.upsert(NAME, same[::-1])
+    assert [c.id for c in await things.lexical(NAME, Terms((7,), (1.0,)), limit=5)] == [f"t{n:02d}" for n in range(5)]
+    assert [c.id for c in await things.dense(NAME, unit(0, 1, 1), limit=5)] == [f"t{n:02d}" for n in range(5)]
+
+
+async def test_a_filter_holds_for_both_rankings_counts_and_scrolls(things: VectorIndex) -> None:
+    red = Filter(must=(Condition("color", Op.EQ, "red"),))
+    assert {c.id for c in await things.dense(NAME, unit(0, 1, 0), where=red, limit=10)} == {"a", "b"}
+    assert {c.id for c in await things.lexical(NAME, Terms((1, 3), (1.0, 1.0)), where=red, limit=10)} == {"a"}
+    assert await things.count(NAME, red) == 2
+    assert [c.id for c in await things.scroll(NAME, where=red)] == ["a", "b"]
+
+
+async def test_an_upsert_replaces_a_point_whole(things: VectorIndex) -> None:
+    await things.upsert(NAME, [point("a", unit(0, 0, 1), {9: 1.0}, color="black")])
+    assert await things.count(NAME) == 4
+    (found,) = await things.scroll(NAME, where=Filter(must=(Condition("color", Op.EQ, "black"),)))
+    assert found.payload == {"color": "black"}
+    assert [c.id for c in await things.lexical(NAME, Terms((1, 2), (1.0, 1.0)), limit=10)] == ["b", "d"]
+
+
+async def test_deleted_points_are_gone_and_unknown_ids_are_no_error(things: VectorIndex) -> None:
+    await things.delete(NAME, ["a", "nobody"])
+    await things.delete(NAME, [])
+    assert [c.id for c in await things.scroll(NAME)] == ["b", "c", "d"]
+
+
+async def test_a_scroll_gives_every_point_by_id_with_the_asked_fields(things: VectorIndex) -> None:
+    await things.upsert(NAME, [point(f"m{n:04d}", unit(1, 2, 3), size=n) for n in range(2500)])
+    found = await things.scroll(NAME, fields=["size"])
+    assert [c.id for c in found] == sorted(["a", "b", "c", "d", *(f"m{n:04d}" for n in range(2500))])
+    assert found[0].payload == {"size": 1}
+
+
+async def test_a_point_may_lack_its_vector_or_its_terms(things: VectorIndex) -> None:
+    await things.upsert(NAME, [point("words", None, {5: 1.0}), point("meaning", unit(0, 0, -1))])
+    assert [c.id for c in await things.lexical(NAME, Terms((5,), (1.0,)), limit=5)] == ["words"]
+    assert "words" not in {c.id for c in await things.dense(NAME, unit(0, 0, -1), limit=10)}
+    assert await things.count(NAME) == 6
+
+
+async def test_ids_may_be_any_text(things: VectorIndex) -> None:
+    odd = ["server__tool/ü?&", "日本", " ", "a" * 500]
+    await things.upsert(NAME, [point(i, unit(1, 1, 1)) for i in odd])
+    assert set(odd) <= {c.id for c in await things.scroll(NAME)}
+
+
+async def test_a_field_name_may_hold_dots_and_spaces(things: VectorIndex) -> None:
+    await things.upsert(NAME, [Point("z", unit(1, 1, 1), Terms(), {"meta.my field": "v", "meta": {"my field": "w"}})])
+    where = Filter(must=(Condition("meta.my field", Op.EQ, "v"),))
+    assert [c.id for c in await things.scroll(NAME, where=where)] == ["z"]
+
+
+@pytest.mark.req("X-03")
+async def test_a_collection_made_by_another_model_is_refused_naming_the_remedy(things: VectorIndex) -> None:
+    for other in (Collection(NAME, "model-b", 3), Collection(NAME, "model-a", 4)):
+        with pytest.raises(Invalid, match="toolscript index rebuild"):
+            await things.open(other)
+
+
+async def test_a_collection_says_what_it_was_made_with(things: VectorIndex) -> None:
+    held = await things.describe(NAME)
+    assert held is not None
+    assert (held.model, held.dimensions) == ("model-a", 3)
+    assert await things.describe("nothing") is None
+
+
+async def test_opening_again_keeps_the_points(things: VectorIndex) -> None:
+    await things.open(THINGS)
+    assert await things.count(NAME) == 4
+
+
+async def test_a_dropped_collection_is_forgotten(things: VectorIndex) -> None:
+    await things.drop(NAME)
+    assert await things.describe(NAME) is None
+    await things.open(Collection(NAME, "model-b", 2))
+    assert await things.count(NAME) == 0
+
+
+async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        await index.dense("nowhere", unit(1, 0, 0), limit=1)

@@ -1,0 +1,72 @@
+"""The real command in a real process: a first answer on the terminal, then HTTP, then a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[Process, str, str]]:
+    """The gateway on a free port, what it printed, and its URL."""
+    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0"]
+    environment = {**os.environ, "TOOLSCRIPT_DATA_DIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout is not None
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            serving = re.search(r"Serving (http://\S+)", line)
+            if serving:
+                break
+        else:
+            assert process.stderr is not None
+            pytest.fail(process.stderr.read())
+        yield process, printed, serving[1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=15) in {0, 1, 130}
+
+
+@pytest.mark.req("X-01", "S-08")
+def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: tuple[Process, str, str]) -> None:
+    _, printed, url = started
+    assert "git__git_commit" in printed
+    with urllib.request.urlopen(f"{url}/search?q=read_fil") as answer:
+        told = json.loads(answer.read())
+    assert told["results"][0]["toolId"] == "filesystem__read_file"
+    with urllib.request.urlopen(f"{url}/ready") as answer:
+        assert json.loads(answer.read())["model"] == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.req("X-05")
+def test_a_second_process_on_the_same_folder_gets_a_clear_message(
+    started: tuple[Process, str, str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "toolscript", "search", "read a file", "--data-dir", str(tmp_path)]
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 3
+    assert "in use by another process" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_out(started: tuple[Process, str, str], tmp_path: Path) -> None:
+    port = started[2].rpartition(":")[2]
+    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", port]
+    second = subprocess.run(
+        [*command, "--data-dir", str(tmp_path / "other")], capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 3
+    assert f"port {port}" in second.stderr
+    assert "--port" in second.stderr

@@ -1,0 +1,205 @@
+"""The composition root: which adapters the settings pick, and what it does when one cannot be had."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.doubles import SHIPPED, EmbeddingsApi, Hub, hub_layout
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.model_folders import PACKAGED, known
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.app import App, open_app
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.services.demo import demo_items
+from toolscript.settings import Settings, load_settings
+
+
+async def first_hit(app: App, query: str) -> str:
+    await app.sync.run(demo_items())
+    app.tool_search.forget_names()
+    return (await app.tool_search.search(query)).hits[0].id
+
+
+@pytest.mark.req("S-08")
+async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = load_settings(data_dir=tmp_path)
+    async with open_app(settings) as app:
+        assert app.model.embedder is not None
+        assert app.model.embedder.model == PACKAGED
+        assert "cannot be reached" in str(app.model.instead_because)
+        assert await first_hit(app, "put my changes into version control") == "git__git_commit"
+    assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
+
+
+@pytest.mark.req("S-08")
+async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_a_rebuild(tmp_path: Path) -> None:
+    with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
+        settings = load_settings(data_dir=tmp_path / "data", hub_url=hub.root)
+        hub.fail_with = 503
+        async with open_app(replace(settings, hub_url="http://127.0.0.1:9")) as app:
+            await app.sync.run(demo_items())
+        async with open_app(settings) as app:
+            assert app.model.embedder is not None
+            assert app.model.embedder.model == PACKAGED
+            assert "index rebuild" in str(app.model.instead_because)
+        assert hub.requests == []
+        hub.fail_with = None
+        async with open_app(settings, fresh_index=True) as app:
+            assert app.model.embedder is not None
+            assert app.model.embedder.model == "bge-small-en-v1.5"
+            assert app.model.instead_because is None
+
+
+@pytest.mark.req("S-08")
+async def test_with_no_model_at_all_words_find_and_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "broken" / PACKAGED
+    shutil.copytree(SHIPPED, broken)
+    (broken / "tokenizer.json").unlink()
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    broken.rename(data / "models" / PACKAGED)
+    async with open_app(load_settings(data_dir=data)) as app:
+        assert app.model.embedder is None
+        assert await first_hit(app, "read_fil") == "filesystem__read_file"
+        assert (await app.tool_search.search("read text of a file")).report.degraded == ["embedder"]
+    assert "no_model" in caplog.text
+    shutil.rmtree(data / "models")
+    async with open_app(load_settings(data_dir=data)) as app:
+        assert app.model.embedder is not None
+        assert await first_hit(app, "read_fil") == "filesystem__read_file"
+
+
+@pytest.mark.req("S-07", "X-03")
+async def test_an_unknown_model_is_refused_naming_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"no-such-model.*bge-small"):
+        async with open_app(load_settings(data_dir=tmp_path, search_model="no-such-model")):
+            pass
+
+
+@pytest.mark.req("X-03")
+async def test_a_change_of_model_is_refused_until_the_index_is_rebuilt(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    other = replace(small, search_model="hashed-32")
+    with pytest.raises(Invalid, match=r"indexed with model hashed-64.*toolscript index rebuild"):
+        async with open_app(other):
+            pass
+    async with open_app(other, fresh_index=True) as app:
+        indexed, _ = await app.sync.index_catalogue()
+        assert indexed == 56
+        assert await app.sync.index_catalogue() == (0, 0)
+    async with open_app(other) as app:
+        assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
+
+
+@pytest.mark.req("H-07")
+async def test_a_model_that_nobody_registered_is_calibrated_on_the_demo_pairs(tmp_path: Path) -> None:
+    own = tmp_path / "my-own-model"
+    shutil.copytree(SHIPPED, own)
+    async with open_app(load_settings(data_dir=tmp_path / "data", search_model=str(own))) as app:
+        assert app.model.embedder is not None
+        similarity = app.model.embedder.similarity
+        assert similarity is not None
+        registered = known(PACKAGED)
+        assert registered is not None
+        assert registered.similarity is not None
+        assert similarity.floor == pytest.approx(registered.similarity.floor, abs=0.02)
+        assert similarity.ceiling == pytest.approx(registered.similarity.ceiling, abs=0.02)
+        assert await first_hit(app, "put my changes into version control") == "git__git_commit"
+
+
+@pytest.mark.req("H-16")
+async def test_a_url_decides_which_index_is_used(tmp_path: Path, small: Settings) -> None:
+    async with open_app(small) as app:
+        assert isinstance(app.index, QdrantEdgeIndex)
+    async with open_app(replace(small, index="memory:")) as app:
+        assert isinstance(app.index, MemoryIndex)
+    with pytest.raises(Unavailable, match="Qdrant does not answer"):
+        async with open_app(replace(small, index="https://127.0.0.1:9", index_key="key")):
+            pass
+    with pytest.raises(Invalid, match=r"'ftp' is not usable.*memory:"):
+        async with open_app(replace(small, index="ftp://x")):
+            pass
+
+
+@pytest.mark.req("H-15")
+async def test_postgres_carries_the_same_application(small: Settings, postgres: str) -> None:
+    settings = replace(small, store=postgres)
+    async with open_app(settings) as app:
+        assert await first_hit(app, "read_file") == "filesystem__read_file"
+        await app.catalog.ping()
+    async with open_app(settings) as app:
+        assert (await app.sync.run(demo_items())).indexed == 0
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("mysql://x", "'mysql' is not usable"),
+        ("postgresql://nobody:secret@127.0.0.1:9/none", "127.0.0.1:9/none cannot be opened"),
+        ("sqlite:////dev/null/x.db", "cannot be opened"),
+    ],
+)
+async def test_a_store_that_cannot_be_opened_is_named_without_its_password(
+    small: Settings, store: str, told: str
+) -> None:
+    with pytest.raises((Invalid, Unavailable), match=told) as caught:
+        async with open_app(replace(small, store=store)):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_failed_start_releases_what_it_had_opened(small: Settings) -> None:
+    with pytest.raises(Unavailable):
+        async with open_app(replace(small, store="sqlite:////dev/null/x.db")):
+            pass
+    async with open_app(small):
+        pass
+
+
+@pytest.mark.req("S-07")
+async def test_an_embeddings_api_takes_the_place_of_a_local_model(tmp_path: Path) -> None:
+    with EmbeddingsApi() as api:
+        settings = load_settings(
+            data_dir=tmp_path, embeddings_url=api.url, embeddings_key="secret", search_model="their-model"
+        )
+        async with open_app(settings) as app:
+            assert app.model.embedder is not None
+            assert (app.model.embedder.model, app.model.embedder.dimensions) == ("their-model", 16)
+            assert await first_hit(app, "read_file") == "filesystem__read_file"
+            api.forget_last = True
+            found = await app.tool_search.search("a query that was not asked before, read a file")
+            assert found.report.degraded == ["embedder"]
+        assert "secret" not in repr(settings)
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("status", "kind", "told"), [(401, Invalid, "refuses model"), (400, Unavailable, "not answer")]
+)
+async def test_an_embeddings_api_that_refuses_is_named(
+    tmp_path: Path, status: int, kind: type[Exception], told: str
+) -> None:
+    with EmbeddingsApi() as api:
+        api.fail_with = status
+        with pytest.raises(kind, match=told):
+            async with open_app(load_settings(data_dir=tmp_path, embeddings_url=api.url, search_model="m")):
+                pass
+
+
+@pytest.mark.req("X-05")
+async def test_a_second_application_on_the_same_folder_is_told_so(small: Settings) -> None:
+    async with open_app(small):
+        with pytest.raises(Unavailable, match="in use by another process"):
+            async with open_app(small):
+                pass

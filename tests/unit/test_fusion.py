@@ -1,0 +1,162 @@
+"""Holds the fusions to the library ranx and to their definitions."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolscript.domain.search import Candidate, Ranking, in_order
+from toolscript.retrieval.fusion import FUSIONS, ordered, rrf, weighted, zscore
+
+Leg = dict[str, float]
+
+IDS = st.sampled_from("abcdefghij")
+
+
+def distinct(ids: list[str], eighths: list[int]) -> Leg:
+    return {i: e / 8 for i, e in zip(ids, eighths, strict=False)}
+
+
+# Scores are distinct within a ranking: ranx and we break ties differently.
+ids_in_any_order = st.lists(IDS, min_size=1, max_size=8, unique=True)
+legs = st.builds(distinct, ids_in_any_order, st.lists(st.integers(-80, 80), min_size=8, max_size=8, unique=True))
+several_legs = st.lists(legs, min_size=2, max_size=4)
+quick = settings(max_examples=60, deadline=None)
+
+
+def ranking(leg: Leg) -> Ranking:
+    return in_order([Candidate(i, s) for i, s in leg.items()])
+
+
+def fused_by_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
+    fused = ranx.fuse(runs=[ranx.Run({"q": leg}) for leg in of], **how)
+    return {str(i): float(s) for i, s in fused.to_dict()["q"].items()}
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(of=several_legs)
+def test_rrf_is_that_of_ranx(ranx: ModuleType, of: list[Leg]) -> None:
+    theirs = fused_by_ranx(ranx, of, norm=None, method="rrf", params={"k": 60})
+    assert rrf([ranking(leg) for leg in of]) == pytest.approx(theirs)
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(
+    ids=ids_in_any_order,
+    scores=st.lists(st.lists(st.integers(-80, 80), min_size=8, max_size=8, unique=True), min_size=2, max_size=4),
+)
+def test_zscore_is_that_of_ranx_where_every_ranking_holds_everything(
+    ranx: ModuleType, ids: list[str], scores: list[list[int]]
+) -> None:
+    of = [distinct(ids, each) for each in scores]
+    theirs = fused_by_ranx(ranx, of, norm="zmuv", method="sum")
+    assert zscore([ranking(leg) for leg in of]) == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.req("D-02")
+def test_rrf_sums_reciprocal_ranks_from_one_and_counts_absence_as_nothing() -> None:
+    fused = rrf([[Candidate("a", 9.0), Candidate("b", 1.0)], [Candidate("b", 0.3)], []])
+    assert fused == pytest.approx({"a": 1 / 61, "b": 1 / 62 + 1 / 61})
+    assert rrf([[Candidate("a", 9.0)]], k=1) == {"a": 0.5}
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(legs)
+def test_rrf_looks_at_positions_and_not_at_scores(leg: Leg) -> None:
+    backwards = list(ranking(leg))[::-1]
+    assert ordered(rrf([backwards])) == [(c.id, 1 / (60 + n)) for n, c in enumerate(backwards, start=1)]
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(several_legs)
+def test_zscore_follows_its_definition(of: list[Leg]) -> None:
+    expected = dict.fromkeys({i for leg in of for i in leg}, 0.0)
+    for leg in of:
+        held = np.array(list(leg.values()))
+        deviation = float(held.std(ddof=0))
+        for i in expected:
+            score = leg.get(i, float(held.min()))
+            expected[i] += (score - float(held.mean())) / deviation if deviation else 0.0
+    assert zscore([ranking(leg) for leg in of]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.req("D-02")
+@pytest.mark.parametrize("score", [0.0, 0.1, -3.7, 1e9])
+def test_a_ranking_of_equal_scores_says_nothing(score: float) -> None:
+    equal = [Candidate(i, score) for i in "abc"]
+    assert zscore([equal]) == {"a": 0.0, "b": 0.0, "c": 0.0}
+    telling = [Candidate("b", 2.0), Candidate("a", 1.0)]
+    assert zscore([equal, telling]) == {"a": -1.0, "b": 1.0, "c": -1.0}
+
+
+@pytest.mark.req("D-02")
+def test_scores_that_differ_by_rounding_only_are_equal() -> None:
+    assert zscore([[Candidate("a", math.nextafter(1e9, math.inf)), Candidate("b", 1e9)]]) == {"a": 0.0, "b": 0.0}
+
+
+@pytest.mark.req("D-02")
+@pytest.mark.parametrize("name", sorted(FUSIONS))
+def test_rankings_without_anybody_change_nothing(name: str) -> None:
+    one = [Candidate("a", 2.0), Candidate("b", 1.0)]
+    assert FUSIONS[name]([]) == FUSIONS[name]([[], []]) == {}
+    assert FUSIONS[name]([[], one, []]) == FUSIONS[name]([one])
+
+
+@pytest.mark.req("D-02")
+@pytest.mark.parametrize("name", sorted(FUSIONS))
+@quick
+@given(of=several_legs)
+def test_the_order_of_the_rankings_does_not_matter(name: str, of: list[Leg]) -> None:
+    fuse, rankings = FUSIONS[name], [ranking(leg) for leg in of]
+    assert fuse(rankings[::-1]) == pytest.approx(fuse(rankings), abs=1e-9)
+
+
+@pytest.mark.req("D-02")
+@pytest.mark.parametrize("ranks", [(1, 2, 7), (1, 2, 8), (1, 3, 9)])
+def test_things_of_the_same_ranks_in_three_rankings_tie(ranks: tuple[int, int, int]) -> None:
+    rankings = []
+    for rank_of_a, rank_of_b in zip(ranks, (ranks[2], *ranks[:2]), strict=True):
+        places = [Candidate(f"x{n}", 0.0) for n in range(12)]
+        places[rank_of_a - 1], places[rank_of_b - 1] = Candidate("a", 0.0), Candidate("b", 0.0)
+        rankings.append(places)
+    fused = rrf(rankings)
+    assert fused["a"] == fused["b"]
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(st.dictionaries(st.text("abcé", max_size=3), st.sampled_from([0.0, 0.5, 1.0]), max_size=8))
+def test_equal_scores_are_ordered_by_id_after_better_ones(scores: Leg) -> None:
+    found = ordered(scores)
+    assert dict(found) == scores
+    for (first, better), (second, worse) in pairwise(found):
+        assert better > worse or (better == worse and first < second)
+
+
+@pytest.mark.req("D-02")
+def test_things_that_swap_places_in_two_rankings_tie_in_every_fusion() -> None:
+    one, other = ranking({"b": 2.0, "a": 1.0}), ranking({"a": 2.0, "b": 1.0})
+    for fuse in FUSIONS.values():
+        assert [i for i, _ in ordered(fuse([one, other]))] == ["a", "b"]
+
+
+@pytest.mark.req("D-02")
+@quick
+@given(st.lists(st.tuples(st.floats(0, 1), legs), max_size=4))
+def test_a_weighted_sum_counts_absence_as_nothing(of: list[tuple[float, Leg]]) -> None:
+    expected: Leg = {}
+    for weight, leg in of:
+        for i, score in leg.items():
+            expected[i] = expected.get(i, 0.0) + weight * score
+    assert weighted(of) == pytest.approx(expected, abs=1e-9)
+    assert weighted(of[::-1]) == pytest.approx(expected, abs=1e-9)

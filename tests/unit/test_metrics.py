@@ -1,0 +1,150 @@
+"""The numbers we report have to be those that the reference script and the library ranx compute."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolscript.evaluation.datasets import Judged
+from toolscript.evaluation.metrics import NAMES, Scores, by_group, difference, graded, intervals, mean
+
+Reference = Callable[[list[dict[str, Any]], list[dict[str, Any]], list[list[int]]], dict[str, float]]
+
+TOOLS = [{"id": f"t{n:03d}"} for n in range(130)]
+OURS_BY_REFERENCE = {"Hit1": "hit@1", "R5": "r@5", "R10": "r@10", "NDCG10": "ndcg@10", "C10": "c@10", "MRR": "mrr"}
+OURS_BY_RANX = {
+    "hit_rate@1": "hit@1",
+    "recall@5": "r@5",
+    "recall@10": "r@10",
+    "ndcg@10": "ndcg@10",
+    "mrr@100": "mrr",
+}
+
+few = st.integers(0, 19)
+answers = st.lists(st.frozensets(few, min_size=1, max_size=3), min_size=1, max_size=12)
+rankings = st.one_of(
+    st.lists(few, unique=True, max_size=20),
+    st.permutations(range(20)).map(lambda order: [*range(20, 130)][:95] + list(order)),
+)
+grades = st.dictionaries(st.sampled_from("abcdefghijklmnop"), st.integers(0, 3), min_size=1, max_size=14).filter(
+    lambda g: any(g.values())
+)
+
+
+@pytest.fixture(scope="module")
+def reference(shared_data: Path) -> Reference:
+    """The function `metrics` of the reference script, without the models that the script loads."""
+    tree = ast.parse((shared_data / "tools" / "baseline.py").read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "metrics"]
+    names: dict[str, Any] = {"math": math}
+    exec(compile(tree, "baseline.py", "exec"), names)
+    function: Reference = names["metrics"]
+    return function
+
+
+def judged(groups: list[frozenset[int]]) -> Judged:
+    named = tuple(frozenset(str(TOOLS[n]["id"]) for n in g) for g in groups)
+    return Judged("q", dict.fromkeys((i for g in named for i in g), 1.0), named)
+
+
+def same(value: float) -> Scores:
+    return dict.fromkeys(NAMES, value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(asked=st.lists(st.tuples(answers, rankings), min_size=1, max_size=4))
+def test_metrics_by_group_are_those_of_the_reference(
+    reference: Reference, asked: list[tuple[list[frozenset[int]], list[int]]]
+) -> None:
+    questions = [judged(groups) for groups, _ in asked]
+    rows = [{"relevant": list(q.grades), "groups": [list(g) for g in q.groups]} for q in questions]
+    theirs = reference(TOOLS, rows, [ranking for _, ranking in asked])
+    ours = mean([by_group(q, [str(TOOLS[n]["id"]) for n in r]) for q, (_, r) in zip(questions, asked, strict=True)])
+    assert {name: ours[own] for name, own in OURS_BY_REFERENCE.items()} == pytest.approx(theirs)
+
+
+def test_any_member_hits_a_group_once_and_every_group_has_to_be_hit() -> None:
+    asked = Judged("q", dict.fromkeys("abc", 1.0), (frozenset("ab"), frozenset("c")))
+    one_group_twice = by_group(asked, ["a", "b"])
+    assert (one_group_twice["r@10"], one_group_twice["c@10"], one_group_twice["hit@1"]) == (0.5, 0.0, 1.0)
+    assert by_group(asked, ["b", "c"]) == pytest.approx(same(1.0))
+    late = by_group(asked, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
+    assert (late["r@5"], late["r@10"], late["mrr"]) == pytest.approx((0.0, 0.5, 1 / 6))
+
+
+@settings(max_examples=80, deadline=None)
+@given(grades=grades, ranking=st.lists(st.sampled_from("abcdefghijklmnopqrst"), unique=True, min_size=1, max_size=16))
+def test_graded_metrics_are_those_of_ranx(ranx: ModuleType, grades: dict[str, int], ranking: list[str]) -> None:
+    asked = Judged("q", {i: float(g) for i, g in grades.items()}, ())
+    run = ranx.Run({"q": {i: float(100 - n) for n, i in enumerate(ranking)}})
+    theirs = ranx.evaluate(ranx.Qrels({"q": grades}), run, list(OURS_BY_RANX))
+    ours = graded(asked, ranking)
+    assert {name: ours[own] for name, own in OURS_BY_RANX.items()} == pytest.approx(theirs)
+    relevant = {i for i, g in grades.items() if g}
+    assert ours["c@10"] == float(relevant <= set(ranking[:10]))
+
+
+def test_grades_are_linear_gains() -> None:
+    asked = Judged("q", {"a": 3.0, "b": 1.0}, ())
+    assert graded(asked, ["b", "a"])["ndcg@10"] == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
+
+
+def test_ten_of_more_than_ten_relevant_documents_are_as_good_as_it_gets() -> None:
+    scores = graded(Judged("q", dict.fromkeys("abcdefghijkl", 1.0), ()), list("abcdefghijkl"))
+    assert (scores["ndcg@10"], scores["r@10"], scores["c@10"]) == pytest.approx((1.0, 10 / 12, 0.0))
+
+
+def test_a_ranking_of_nothing_scores_nothing() -> None:
+    asked = Judged("q", {"a": 1.0}, (frozenset("a"),))
+    assert by_group(asked, []) == graded(asked, []) == same(0.0)
+
+
+def test_the_first_answer_counts_up_to_the_hundredth_place() -> None:
+    asked = Judged("q", {"a": 1.0}, (frozenset("a"),))
+    for score in (by_group, graded):
+        assert score(asked, ["x"] * 99 + ["a"])["mrr"] == pytest.approx(0.01)
+        assert score(asked, ["x"] * 100 + ["a"])["mrr"] == 0
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_an_interval_holds_its_mean(values: list[float]) -> None:
+    for name, found in intervals([same(v) for v in values]).items():
+        assert found.mean == pytest.approx(sum(values) / len(values)), name
+        assert found.low - 1e-9 <= found.mean <= found.high + 1e-9
+
+
+def test_an_interval_is_the_same_each_time_and_narrows_with_more_queries() -> None:
+    few_queries = [same(float(n % 2)) for n in range(20)]
+    narrow, wide = intervals(few_queries * 20)["mrr"], intervals(few_queries)["mrr"]
+    assert intervals(few_queries)["mrr"] == wide
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 2
+    # 1.96 standard errors either side of one half
+    assert (narrow.low, narrow.high) == pytest.approx((0.451, 0.549), abs=0.01)
+
+
+def test_a_run_does_not_differ_from_itself() -> None:
+    run = [same(n / 7) for n in range(8)]
+    assert {(d.mean, d.low, d.high) for d in difference(run, run).values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_a_real_gain_lies_above_zero_and_a_coincidence_does_not() -> None:
+    base = [same((n * 37 % 100) / 200) for n in range(60)]
+    better = [{n: v + 0.05 for n, v in s.items()} for s in base]
+    mixed = [{n: v + (0.2 if i % 2 else -0.2) for n, v in s.items()} for i, s in enumerate(base)]
+    assert all(d.low > 0 and d.mean == pytest.approx(0.05) for d in difference(better, base).values())
+    assert all(d.high < 0 for d in difference(base, better).values())
+    assert all(d.low < 0 < d.high for d in difference(mixed, base).values())
+
+
+def test_runs_over_different_queries_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        difference([same(1.0)], [same(1.0), same(0.0)])

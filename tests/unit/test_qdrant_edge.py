@@ -1,0 +1,153 @@
+"""What is peculiar to the embedded engine: its folder, its lock, its optimiser, and what a crash leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+
+NAME = "things"
+THINGS = Collection(NAME, "model", 8, {"group": FieldType.KEYWORD})
+
+
+def vector(seed: int) -> Vector:
+    values = np.random.default_rng(seed).standard_normal(8).astype(np.float32)
+    return np.asarray(values / np.linalg.norm(values), np.float32)
+
+
+def point(n: int, version: int = 0) -> Point:
+    return Point(
+        f"p{n:06d}", vector(n + 100_000 * version), Terms((n % 50,), (1.0,)), {"group": f"g{n % 4}", "v": version}
+    )
+
+
+async def filled(folder: Path, count: int, worth_optimising: int = 20_000) -> QdrantEdgeIndex:
+    index = QdrantEdgeIndex(folder, worth_optimising=worth_optimising)
+    await index.open(THINGS)
+    await index.upsert(NAME, [point(n) for n in range(count)])
+    return index
+
+
+async def test_points_are_there_after_closing_and_opening_again(tmp_path: Path) -> None:
+    await (await filled(tmp_path, 300)).close()
+    again = QdrantEdgeIndex(tmp_path)
+    held = await again.describe(NAME)
+    assert held == THINGS
+    await again.open(THINGS)
+    assert await again.count(NAME) == 300
+    assert (await again.dense(NAME, vector(7), limit=1))[0].id == "p000007"
+    await again.close()
+
+
+@pytest.mark.req("X-05")
+async def test_a_second_process_is_told_that_the_folder_is_taken(tmp_path: Path) -> None:
+    first = await filled(tmp_path, 1)
+    with pytest.raises(Unavailable, match=r"in use by another process.*--data-dir"):
+        QdrantEdgeIndex(tmp_path)
+    await first.close()
+    second = QdrantEdgeIndex(tmp_path)
+    await second.close()
+
+
+async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_path: Path) -> None:
+    index = await filled(tmp_path, 1500)
+    before = [await index.dense(NAME, vector(n), limit=10) for n in range(20)]
+    await index.close()
+    index = QdrantEdgeIndex(tmp_path, worth_optimising=1000)
+    await index.open(THINGS)
+    await index.upsert(NAME, [point(0)])
+    during = asyncio.create_task(index.settled())
+    await index.upsert(NAME, [point(n, version=1) for n in range(100, 110)])
+    await index.delete(NAME, ["p000200"])
+    await during
+    assert [p.name for p in (tmp_path / NAME).glob("generation-*")] == ["generation-2"]
+    assert await index.count(NAME) == 1499
+    assert (await index.dense(NAME, point(105, version=1).vector, limit=1))[0].payload["v"] == 1  # type: ignore[arg-type]
+    assert not [c for c in await index.scroll(NAME) if c.id == "p000200"]
+    changed = {f"p{n:06d}" for n in range(100, 110)} | {"p000200"}
+    for n, old in enumerate(before):
+        if not changed & {c.id for c in old}:
+            found = {c.id for c in await index.dense(NAME, vector(n), limit=10)}
+            assert len(found & {c.id for c in old}) >= 9
+    await index.close()
+
+
+async def test_closing_in_the_middle_of_optimising_keeps_everything(tmp_path: Path) -> None:
+    index = await filled(tmp_path, 1500, worth_optimising=1000)
+    await asyncio.sleep(0)
+    await index.close()
+    again = QdrantEdgeIndex(tmp_path)
+    await again.open(THINGS)
+    assert await again.count(NAME) == 1500
+    assert len(list((tmp_path / NAME).glob("generation-*"))) == 1
+    await again.close()
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.unit.test_qdrant_edge import NAME, THINGS, point
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+
+async def main():
+    index = QdrantEdgeIndex(Path(sys.argv[1]), worth_optimising=400)
+    await index.open(THINGS)
+    version = 1
+    while True:
+        for start in range(0, 500, 25):
+            await index.upsert(NAME, [point(n, version) for n in range(start, start + 25)])
+            print(version, start, flush=True)
+        version += 1
+
+asyncio.run(main())
+"""
+
+
+def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
+    """Kills the writer after some lines; returns the version and place of the last batch it finished."""
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), root], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        told = [writer.stdout.readline() for _ in range(after)]
+        writer.send_signal(signal.SIGKILL)
+        told += writer.stdout.readlines()
+    version, start = told[-1].split()
+    return int(version), int(start)
+
+
+@pytest.mark.req("H-14")
+@pytest.mark.parametrize("after", [1, 9, 23, 47])
+async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_garbage(
+    tmp_path: Path, after: int
+) -> None:
+    await (await filled(tmp_path, 500)).close()
+    version, start = await asyncio.to_thread(_write_until_killed, tmp_path, after)
+
+    index = QdrantEdgeIndex(tmp_path)
+    await index.open(THINGS)
+    held = {c.id: c.payload for c in await index.scroll(NAME)}
+    assert len(held) == 500
+    for n in range(500):
+        payload = held[f"p{n:06d}"]
+        written = version if n < start + 25 else version - 1
+        assert payload["v"] in {written, written + 1}
+        own = point(n, int(payload["v"]))
+        assert payload == own.payload
+        (nearest,) = await index.dense(NAME, own.vector, limit=1)  # type: ignore[arg-type]
+        assert nearest.id == own.id
+        assert nearest.score == pytest.approx(1.0, abs=1e-3)
+    await index.upsert(NAME, [point(n, 99) for n in range(500)])
+    assert {c.payload["v"] for c in await index.scroll(NAME)} == {99}
+    await index.close()

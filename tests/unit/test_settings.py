@@ -1,0 +1,162 @@
+"""Where a setting comes from, what it may be, and what a person reads when it is not that."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolscript.domain.errors import Invalid
+from toolscript.settings import Settings, load_settings, rule_of, variable_of
+
+BOUNDS: dict[str, tuple[float, float, float]] = {
+    "search_alpha": (0, 1, 0.01),
+    "search_limit": (1, 100, 1),
+    "search_threshold": (0, 1, 0.01),
+    "port": (0, 65_535, 1),
+}
+CHOICES = {"search_device": ["auto", "cpu", "gpu"], "log_level": ["debug", "info", "warning", "error"]}
+SECRETS = {"index_key", "embeddings_key", "hub_token", "store"}
+
+
+def flag_of(name: str) -> str:
+    return {
+        "search_alpha": "--alpha",
+        "search_limit": "--limit",
+        "search_threshold": "--threshold",
+        "search_device": "--device",
+        "log_level": "--log-level",
+        "port": "--port",
+    }[name]
+
+
+def refusal(**how: Any) -> Invalid:
+    with pytest.raises(Invalid) as refused:
+        load_settings(**{"environment": {}, **how})
+    return refused.value
+
+
+@pytest.mark.req("S-05")
+@pytest.mark.parametrize(
+    ("name", "default", "given", "read", "flag"),
+    [
+        ("search_limit", 3, "7", 7, 9),
+        ("search_threshold", 0.35, "0.5", 0.5, 0.6),
+        ("search_alpha", 0.7, "0", 0.0, 1.0),
+        ("search_model", "Xenova/bge-small-en-v1.5", "hashed-64", "hashed-64", "other"),
+        ("search_device", "auto", "cpu", "cpu", "gpu"),
+        ("host", "127.0.0.1", "0.0.0.0", "0.0.0.0", "::1"),
+        ("port", 3780, "8080", 8080, 0),
+        ("data_dir", Path("~/.toolscript"), "/srv/data", Path("/srv/data"), Path("here")),
+        ("index", "", "memory:", "memory:", ""),
+        ("store", "", "sqlite://", "sqlite://", "postgresql://h/n"),
+        ("index_key", None, "k", "k", "l"),
+        ("embeddings_url", None, "http://e", "http://e", "http://f"),
+        ("embeddings_key", None, "k", "k", "l"),
+        ("hub_url", "https://huggingface.co", "http://mirror", "http://mirror", "http://other"),
+        ("hub_token", None, "t", "t", "u"),
+        ("log_level", "warning", "debug", "debug", "error"),
+    ],
+)
+def test_a_flag_beats_the_environment_which_beats_the_default(
+    name: str, default: Any, given: str, read: Any, flag: Any
+) -> None:
+    environment = {"TOOLSCRIPT_" + name.upper(): given}
+    assert getattr(load_settings(environment={}), name) == default
+    assert getattr(load_settings(environment=environment), name) == read
+    assert type(getattr(load_settings(environment=environment), name)) is type(read)
+    assert getattr(load_settings(environment=environment, **{name: flag}), name) == flag
+    assert getattr(load_settings(environment=environment, **{name: None}), name) == read
+
+
+@pytest.mark.req("S-05")
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load_settings(environment={variable_of(f.name): "" for f in fields(Settings)}) == Settings()
+
+
+def test_variables_of_others_are_not_read() -> None:
+    assert load_settings(environment={"SEARCH_LIMIT": "7", "toolscript_search_limit": "8"}) == Settings()
+
+
+def test_without_a_mapping_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_LIMIT", "11")
+    assert load_settings().search_limit == 11
+
+
+def test_the_table_of_bounds_is_complete() -> None:
+    assert {f.name for f in fields(Settings) if rule_of(f).read in {int, float}} == BOUNDS.keys()
+    assert {f.name for f in fields(Settings) if rule_of(f).allowed} == CHOICES.keys()
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) -> None:
+    least, most, step = BOUNDS[name]
+    variable = variable_of(name)
+    for inside in (least, most):
+        assert getattr(load_settings(environment={variable: f"{inside:g}"}), name) == inside
+        assert getattr(load_settings(environment={}, **{name: inside}), name) == inside
+    for outside in (least - step, most + step):
+        for error, source in (
+            (refusal(environment={variable: f"{outside:g}"}), variable),
+            (refusal(**{name: outside}), flag_of(name)),
+        ):
+            assert error.message.startswith(f"{source}={outside:g} ")
+            assert f"from {least:g} to {most:g}" in error.message
+            assert error.details["field"] == source
+            assert f"from {least:g} to {most:g}" in error.details["allowed"]
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("given", ["many", "nan", "inf", "-inf", "1,5", " ", "0x10"])
+def test_what_is_no_number_is_refused(name: str, given: str) -> None:
+    error = refusal(environment={variable_of(name): given})
+    assert error.message.startswith(f"{variable_of(name)}={given} ")
+    assert "number from" in error.message
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize("name", ["search_limit", "port"])
+@pytest.mark.parametrize("given", ["1.5", "1e1"])
+def test_a_whole_number_is_asked_for_where_one_is_needed(name: str, given: str) -> None:
+    assert "a whole number from" in refusal(environment={variable_of(name): given}).message
+
+
+@pytest.mark.req("X-03", "S-09")
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_is_one_of_those_allowed(name: str) -> None:
+    for choice in CHOICES[name]:
+        assert getattr(load_settings(environment={variable_of(name): choice}), name) == choice
+    for error, source in (
+        (refusal(environment={variable_of(name): "tpu"}), variable_of(name)),
+        (refusal(**{name: "tpu"}), flag_of(name)),
+    ):
+        assert error.message == f"{source}=tpu is not usable: give one of {', '.join(CHOICES[name])}"
+        assert error.details["field"] == source
+
+
+@pytest.mark.req("X-03")
+def test_a_bad_variable_does_not_matter_under_a_good_flag() -> None:
+    assert load_settings(environment={"TOOLSCRIPT_PORT": "x"}, port=1).port == 1
+
+
+@pytest.mark.req("X-04")
+def test_secrets_do_not_show() -> None:
+    assert {f.name for f in fields(Settings) if rule_of(f).secret} == SECRETS
+    shown = repr(load_settings(environment={variable_of(s): f"hush-{s}" for s in SECRETS}))
+    assert "hush" not in shown
+    assert "search_model" in shown
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [f.name for f in fields(Settings) if not rule_of(f).help.endswith(".")] == []
+
+
+def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environment={}).data == tmp_path / ".toolscript"
+    assert load_settings(environment={}, data_dir="here").data == tmp_path / "here"
