@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ class SqliteSession:
                 check_same_thread=False,  # closed by another thread than the one that uses it
             )
             self._connection.row_factory = _as_dict
-            for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+            _write_ahead(self._connection)
+            for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
                 self._connection.execute(f"PRAGMA {pragma}").close()
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
@@ -77,6 +79,20 @@ class SqliteSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switches to write-ahead logging. The switch does not wait for others by itself, so it is tried again."""
+    patience = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError:
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _said(row: Row) -> dict[str, Any]:
