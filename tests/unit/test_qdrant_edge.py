@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -81,10 +82,37 @@ async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_
     await index.close()
 
 
-async def test_closing_in_the_middle_of_optimising_keeps_everything(tmp_path: Path) -> None:
+async def test_what_comes_in_while_optimising_is_optimised_in_turn(tmp_path: Path) -> None:
+    index = await filled(tmp_path, 1000, worth_optimising=1000)
+    await index.upsert(NAME, [point(n) for n in range(1000, 2100)])
+    await index.settled()
+    assert await index.count(NAME) == 2100
+    manifest = json.loads((tmp_path / NAME / "collection.json").read_text(encoding="utf-8"))
+    assert 2100 - manifest["optimised"] < 1000
+    assert [p.name for p in (tmp_path / NAME).glob("generation-*")] == [f"generation-{manifest['generation']}"]
+    await index.close()
+
+
+async def test_an_optimiser_that_cannot_run_is_told_once_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("toolscript.adapters.qdrant_shard._OPTIMISE", "raise SystemExit('no memory')")
+    index = await filled(tmp_path, 300, worth_optimising=100)
+    await index.settled()
+    await index.upsert(NAME, [point(n) for n in range(300, 500)])
+    await index.settled()
+    assert [(r.message, "no memory" in r.__dict__["reason"]) for r in caplog.records] == [("optimisation_failed", True)]
+    assert await index.count(NAME) == 500
+    await index.close()
+
+
+async def test_closing_in_the_middle_of_optimising_keeps_everything_and_complains_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     index = await filled(tmp_path, 1500, worth_optimising=1000)
     await asyncio.sleep(0)
     await index.close()
+    assert caplog.records == []
     again = QdrantEdgeIndex(tmp_path)
     await again.open(THINGS)
     assert await again.count(NAME) == 1500

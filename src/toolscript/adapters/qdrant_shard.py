@@ -70,6 +70,7 @@ class Shard:
         self._worth_optimising = worth_optimising
         self._writing = asyncio.Lock()
         self._changed: set[str] | None = None
+        self._leave_as_it_is = False
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         written = read_manifest(folder)
@@ -135,10 +136,10 @@ class Shard:
             await self._task
 
     async def close(self) -> None:
+        self._leave_as_it_is = True
         if self._child and self._child.returncode is None:
             self._child.kill()
-        if self._task:
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self.settled()
         self._shard.flush()
         self._shard.close()
 
@@ -150,46 +151,61 @@ class Shard:
         return _generation(self._folder, self._manifest.generation)
 
     def _optimise_if_it_pays(self) -> None:
-        if self._task and not self._task.done():
-            return
-        if self._shard.info().points_count - self._manifest.optimised >= self._worth_optimising:
-            self._task = asyncio.create_task(self._optimise())
+        if self._pays() and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._optimise_while_it_pays())
 
-    async def _optimise(self) -> None:
-        """Copies the shard, optimises the copy elsewhere, repeats on it what changed since, and swaps."""
-        after = replace(
-            self._manifest, generation=self._manifest.generation + 1, optimised=self._shard.info().points_count
-        )
-        copy = _generation(self._folder, after.generation)
+    def _pays(self) -> bool:
+        unoptimised = self._shard.info().points_count - self._manifest.optimised
+        return unoptimised >= self._worth_optimising and not self._leave_as_it_is
+
+    async def _optimise_while_it_pays(self) -> None:
+        """Never fails a caller: what goes wrong is told once, and the shard stays as it is until it is reopened."""
         try:
-            async with self._writing:
-                await asyncio.to_thread(shutil.copytree, self._place, copy)
-                self._changed = set()
-            if await self._run_child(copy):
-                async with self._writing:
-                    self._take_over(copy, after)
-        except OSError as error:
-            self._say_failed(str(error))
+            while self._pays():
+                await self._optimise()
+        except Exception as error:  # noqa: BLE001  (the engine's errors share no class)
+            if not self._leave_as_it_is:
+                told = {"collection": self._manifest.collection.name, "reason": str(error)[-500:]}
+                log.warning("optimisation_failed", extra=told)
+            self._leave_as_it_is = True
         finally:
             self._changed = None
             _sweep(self._folder, keep=self._place)
 
-    async def _run_child(self, copy: Path) -> bool:
+    async def _optimise(self) -> None:
+        """Copies the shard, optimises the copy elsewhere, repeats on it what changed since, and swaps."""
+        async with self._writing:
+            optimised = self._shard.info().points_count
+            after = replace(self._manifest, generation=self._manifest.generation + 1, optimised=optimised)
+            copy = _generation(self._folder, after.generation)
+            await asyncio.to_thread(shutil.copytree, self._place, copy)
+            self._changed = set()
+        await self._run_child(copy)
+        fresh = qe.EdgeShard.load(str(copy))
+        try:
+            # Most of what changed is repeated while others go on writing; only the last of it while they wait.
+            while len(self._changed) > UPSERT_BATCH:
+                await self._repeat_changes(fresh)
+            async with self._writing:
+                await self._repeat_changes(fresh)
+                fresh.flush()
+                _write_manifest(self._folder, after)
+                fresh, self._shard, self._manifest = self._shard, fresh, after
+        finally:
+            fresh.close()
+
+    async def _run_child(self, copy: Path) -> None:
+        if self._leave_as_it_is:
+            raise InterruptedError("closing")
         self._child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _OPTIMISE, str(copy), stderr=asyncio.subprocess.PIPE
         )
         _, said = await self._child.communicate()
-        if self._child.returncode == 0:
-            return True
-        self._say_failed(said.decode()[-500:])
-        return False
+        if self._child.returncode:
+            raise ChildProcessError(said.decode() or f"ended with {self._child.returncode}")
 
-    def _say_failed(self, reason: str) -> None:
-        log.warning("optimisation_failed", extra={"collection": self._manifest.collection.name, "reason": reason})
-
-    def _take_over(self, copy: Path, after: Manifest) -> None:
-        fresh = qe.EdgeShard.load(str(copy))
-        changed = sorted(self._changed or ())
+    async def _repeat_changes(self, fresh: qe.EdgeShard) -> None:
+        changed, self._changed = sorted(self._changed or ()), set()
         for start in range(0, len(changed), UPSERT_BATCH):
             ids: list[Any] = changed[start : start + UPSERT_BATCH]
             now = self._shard.retrieve(ids, with_payload=True, with_vector=True)
@@ -197,10 +213,7 @@ class Shard:
             if now:
                 points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
                 fresh.update(qe.UpdateOperation.upsert_points(points))
-        fresh.flush()
-        _write_manifest(self._folder, after)
-        old, self._shard, self._manifest = self._shard, fresh, after
-        old.close()
+            await asyncio.sleep(0)
 
 
 class _EdgeWords:

@@ -58,8 +58,6 @@ async def _serve(settings: Settings) -> None:
             items = demo_items()
             with console.status("Indexing the demo catalogue"):
                 await opened.sync.run(items)
-            if opened.model.instead_because and opened.model.embedder:
-                console.print(f"[yellow]Model {opened.model.embedder.model}:[/] {opened.model.instead_because}")
             console.print(f'Searching {len(items)} demo tools for "{SAMPLE}":\n')
             show(await opened.tool_search.search(SAMPLE))
             url = f"http://{settings.host}:{listening.getsockname()[1]}"
