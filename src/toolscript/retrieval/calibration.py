@@ -19,9 +19,10 @@ def calibrated(cosine: float, similarity: Similarity) -> float:
 def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity:
     """The calibration of a model, from questions in plain words and the texts that answer them, pair by pair.
 
-    A typical question scores 0.5 with its own answer and 0 with the others'. It takes two pairs at least.
+    A typical question scores 0.5 with its own answer, and 0 with three quarters of the others'. It takes two pairs at
+    least.
     """
     cosines = np.asarray(queries) @ np.asarray(answers).T
     own = np.median(np.diag(cosines))
-    floor = float(np.median(cosines[~np.eye(len(cosines), dtype=bool)]))
+    floor = float(np.percentile(cosines[~np.eye(len(cosines), dtype=bool)], 75))
     return Similarity(floor, floor + max(2 * (float(own) - floor), 0.05))
