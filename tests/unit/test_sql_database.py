@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.adapters.sql_database import Database, Session, migrations
+from toolscript.adapters.sql_database import Database, migrations
+from toolscript.adapters.sql_session import Session
 from toolscript.domain.errors import Unavailable
 
 pytestmark = pytest.mark.req("H-15")

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolscript.adapters.sql_database import Database, Row, Session, upsert
+from toolscript.adapters.sql_database import Database, upsert
+from toolscript.adapters.sql_session import Row, Session
 from toolscript.adapters.sql_terms import change_counts, count_terms, packed, unpacked
 from toolscript.domain.catalog import (
     Assignment,

@@ -9,54 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from string import Template
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
+from toolscript.adapters.sql_session import Row, Session
 from toolscript.domain.errors import Invalid, Unavailable
 
 T = TypeVar("T")
-Row = Mapping[str, Any]
 
 WORKERS = 8
-
-
-class Session(Protocol):
-    """A connection, used by one thread. Statements name their parameters `:like_this`."""
-
-    @property
-    def words(self) -> Mapping[str, str]:
-        """What the `$words` of a migration are called here."""
-
-    @property
-    def faults(self) -> tuple[type[Exception], ...]:
-        """What the driver raises when the database cannot do its work."""
-
-    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        """What a statement returns. JSON, lists of texts and booleans come back as such."""
-
-    def run(self, sql: str, **parameters: Any) -> int:
-        """Runs a statement and returns how many rows it touched."""
-
-    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        """Runs a statement once per row."""
-
-    def among(self, column: str, parameter: str) -> str:
-        """The condition that a column's value is in the list given as that parameter."""
-
-    def begin(self, *, writing: bool) -> None:
-        """Starts a transaction. Raises one of `faults` when the connection is gone."""
-
-    def prepare_migration(self) -> None:
-        """Makes processes that start together take turns."""
-
-    def commit(self) -> None: ...
-
-    def rollback(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Database:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolscript.adapters.sql_database import Database, Session, upsert
+from toolscript.adapters.sql_database import Database, upsert
+from toolscript.adapters.sql_session import Session
 from toolscript.adapters.sql_terms import change_counts, count_terms, packed, unpacked
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.ports import TermCounts

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json
 
-from toolscript.adapters.sql_database import Row
+from toolscript.adapters.sql_session import Row
 from toolscript.domain.errors import Unavailable
 
 CONNECT_SECONDS = 5

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolscript.adapters.sql_database import Row
+from toolscript.adapters.sql_session import Row
 from toolscript.domain.errors import Unavailable
 
 BUSY_SECONDS = 10

@@ -6,7 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from toolscript.adapters.sql_database import Session
+from toolscript.adapters.sql_session import Session
 from toolscript.ports import TermCounts
 
 EVERY_TEXT = -1
