@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -59,10 +59,15 @@ class House:
     async def indexed(self) -> dict[str, object]:
         return {c.id: c.payload["description"] for c in await self.index.scroll(TOOLS)}
 
+    async def close(self) -> None:
+        await self.catalog.close()
+
 
 @pytest.fixture
-async def house() -> House:
-    return await House().opened()
+async def house() -> AsyncIterator[House]:
+    made = await House().opened()
+    yield made
+    await made.close()
 
 
 async def test_what_is_offered_is_stored_and_indexed(house: House) -> None:
@@ -118,6 +123,7 @@ async def test_a_sync_that_was_cut_short_is_completed_by_the_next(at: int) -> No
     assert report.added == 0
     assert report.indexed == (100 if at == 1 else 36)
     assert await house.indexed() == {i.id: i.description for i in many}
+    await house.close()
 
 
 async def test_an_index_that_lost_or_kept_too_much_is_repaired(house: House) -> None:
@@ -146,8 +152,6 @@ async def test_progress_ends_where_all_is_done(house: House) -> None:
     assert told == [(64, 130), (128, 130), (130, 130)]
 
 
-async def test_without_a_model_words_are_indexed_all_the_same() -> None:
-    house = House()
-    await house.index.open(tools_collection("none", 1))
+async def test_without_a_model_words_are_indexed_all_the_same(house: House) -> None:
     report = await Sync(house.catalog, house.index, None).run([A])
     assert report.indexed == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,16 +22,20 @@ from toolscript.services.sync import Sync, tools_collection
 from toolscript.services.tool_search import Blend, ToolSearch
 
 
-async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> ToolSearch:
-    catalog, index = SqlCatalog(Database("sqlite://")), MemoryIndex()
+@asynccontextmanager
+async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
+    database, index = Database("sqlite://"), MemoryIndex()
+    catalog = SqlCatalog(database)
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
     await Sync(catalog, index, embedder).run(items)
-    return ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
+    yield ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
+    await database.close()
 
 
 @pytest.fixture(scope="module")
-async def demo(minilm: OnnxEmbedder) -> ToolSearch:
-    return await searching(GatheredEmbedder(minilm, similarity=minilm.similarity), demo_items())
+async def demo(minilm: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
+    async with searching(GatheredEmbedder(minilm, similarity=minilm.similarity), demo_items()) as search:
+        yield search
 
 
 @pytest.mark.req("S-01")
@@ -74,27 +79,27 @@ async def test_the_threshold_and_the_limit_are_kept(demo: ToolSearch) -> None:
 async def test_alpha_weighs_meaning_against_words(minilm: OnnxEmbedder) -> None:
     items = [Item("a", "fetch_page", "Obtain a web site"), Item("b", "words", "get hold of internet document things")]
     query = "get hold of things"
-    by_words = await searching(minilm, items, alpha=0.0)
-    assert (await by_words.search(query, threshold=0)).hits[0].id == "b__words"
+    async with searching(minilm, items, alpha=0.0) as by_words:
+        assert (await by_words.search(query, threshold=0)).hits[0].id == "b__words"
     query = "download the contents of a URL"
-    by_meaning = await searching(minilm, items, alpha=1.0)
-    assert (await by_meaning.search(query, threshold=0)).hits[0].id == "a__fetch_page"
+    async with searching(minilm, items, alpha=1.0) as by_meaning:
+        assert (await by_meaning.search(query, threshold=0)).hits[0].id == "a__fetch_page"
 
 
 @pytest.mark.req("S-01")
 async def test_a_reason_names_the_words_that_matched(minilm: OnnxEmbedder) -> None:
-    search = await searching(minilm, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3)
-    (hit,) = (await search.search("zebras need feeding", threshold=0)).hits
+    async with searching(minilm, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3) as search:
+        (hit,) = (await search.search("zebras need feeding", threshold=0)).hits
     assert hit.reason.startswith("Keyword match (zebras, feeding)")
 
 
 @pytest.mark.req("S-08")
 async def test_without_a_model_words_and_names_still_find() -> None:
-    search = await searching(None, demo_items())
-    found = await search.search("read the text of a file")
-    assert found.hits[0].name.startswith("read")
-    assert found.report.degraded == ["embedder"]
-    assert (await search.search("read_fil")).hits[0].id == "filesystem__read_file"
+    async with searching(None, demo_items()) as search:
+        found = await search.search("read the text of a file")
+        assert found.hits[0].name.startswith("read")
+        assert found.report.degraded == ["embedder"]
+        assert (await search.search("read_fil")).hits[0].id == "filesystem__read_file"
 
 
 @pytest.mark.req("S-08")
@@ -103,7 +108,8 @@ async def test_a_model_that_fails_in_the_middle_costs_meaning_only(caplog: pytes
         async def embed_query(self, text: str) -> Vector:
             raise Unavailable("out of memory")
 
-    found = await (await searching(Failing(16), demo_items())).search("read the text of a file")
+    async with searching(Failing(16), demo_items()) as search:
+        found = await search.search("read the text of a file")
     assert found.hits
     assert found.report.degraded == ["embedder"]
     assert "query_not_embedded" in caplog.text
@@ -117,8 +123,8 @@ async def test_every_blend_ranks_the_plain_case_right(demo: ToolSearch, blend: B
 
 
 async def test_an_empty_catalogue_finds_nothing() -> None:
-    search = await searching(HashedEmbedder(8), [])
-    assert (await search.search("anything", threshold=0)).hits == []
+    async with searching(HashedEmbedder(8), []) as search:
+        assert (await search.search("anything", threshold=0)).hits == []
 
 
 async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
