@@ -39,7 +39,8 @@ def command_line() -> str:
     parts = ["# Command line\n"]
 
     def tell(command: click.Command, path: str) -> None:
-        with click.Context(command, info_name=path, max_content_width=100, terminal_width=100) as context:
+        looks = {**run.context_settings, "max_content_width": 100, "terminal_width": 100}
+        with click.Context(command, info_name=path, **looks) as context:
             parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):
             for name, sub in sorted(command.commands.items()):

@@ -84,12 +84,16 @@ class EmbeddingsApi(HttpDouble):
         super().__init__()
         self.dimensions = dimensions
         self.forget_last = False
+        self.say_instead: str | None = None
 
     @property
     def url(self) -> str:
         return f"{self.root}/v1"
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if self.say_instead is not None:
+            self.send(request, 200, self.say_instead.encode())
+            return
         asked = json.loads(body)
         rows = [
             {"object": "embedding", "index": i, "embedding": self._vector(text)}

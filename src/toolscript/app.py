@@ -22,10 +22,10 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.texts import item_text
 from toolscript.services.demo import demo_items, demo_pairs
 from toolscript.services.document_search import DocumentSearch
-from toolscript.services.ingest_documents import IngestDocuments, documents_collection
+from toolscript.services.ingest_documents import DOCUMENTS, IngestDocuments, documents_collection
 from toolscript.services.sync import TOOLS, Sync, tools_collection
 from toolscript.services.tool_search import ToolSearch
-from toolscript.settings import Settings
+from toolscript.settings import DEFAULT_MODEL, Settings
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,11 @@ class App:
     sync: Sync
     ingest_documents: IngestDocuments
 
+    async def ready(self) -> None:
+        """Raises Unavailable when store or index do not answer."""
+        await self.catalog.ping()
+        await self.index.count(TOOLS)
+
 
 @asynccontextmanager
 async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIterator[App]:
@@ -63,24 +68,28 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
     async with AsyncExitStack() as stack:
         index = _index(settings)
         stack.push_async_callback(index.close)
-        held = None if fresh_index else await index.describe(TOOLS)
+        if fresh_index:
+            for name in (TOOLS, DOCUMENTS):
+                await index.drop(name)
+        held = await index.describe(TOOLS)
         model = await _model(settings, held.model if held else None)
         if model.embedder:
             stack.push_async_callback(model.embedder.close)
-        database = Database(settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
-        stack.push_async_callback(database.close)
+        database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
         catalog, documents = SqlCatalog(database), SqlDocuments(database)
-        await _open_collections(index, model.embedder, fresh_index)
+        stack.push_async_callback(catalog.close)
+        await _open_collections(index, model.embedder)
         retriever = Retriever(model.embedder, index)
+        tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha)
         yield App(
             settings=settings,
             model=model,
             index=index,
             catalog=catalog,
             documents=documents,
-            tool_search=ToolSearch(retriever, catalog, alpha=settings.search_alpha),
+            tool_search=tool_search,
             document_search=DocumentSearch(retriever, documents),
-            sync=Sync(catalog, index, model.embedder),
+            sync=Sync(catalog, index, model.embedder, on_change=tool_search.forget_names),
             ingest_documents=IngestDocuments(documents, index, model.embedder),
         )
 
@@ -109,7 +118,7 @@ def _index(settings: Settings) -> VectorIndex:
 
 async def _model(settings: Settings, indexed_with: str | None) -> Model:
     """The model that was asked for; else the one in the package; else none, and words alone must do."""
-    hashed = re.fullmatch(r"hashed-(\d+)", settings.search_model)
+    hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
     if settings.embeddings_url:
@@ -125,7 +134,7 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
     folder = find_locally(settings.search_model, cache)
     if folder:
         return folder, None
-    if indexed_with == PACKAGED:
+    if indexed_with == PACKAGED and settings.search_model == DEFAULT_MODEL:
         because = (
             f"{settings.search_model} is not on this machine and the index was built with {PACKAGED}; "
             "`toolscript index rebuild` asks the hub again"
@@ -171,11 +180,11 @@ async def _calibrate(embedder: GatheringEmbedder) -> Similarity:
     return measured(queries, answers)
 
 
-async def _open_collections(index: VectorIndex, embedder: Embedder | None, fresh: bool) -> None:
+async def _open_collections(index: VectorIndex, embedder: Embedder | None) -> None:
     model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
     for collection in (tools_collection(model, dimensions), documents_collection(model, dimensions)):
         held = await index.describe(collection.name)
-        if fresh or (held and held.model == "none" and embedder):
+        if held and held.model == "none" and embedder:
             await index.drop(collection.name)
         await index.open(collection if embedder or not held else held)
 

@@ -15,6 +15,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid
 
 PREFIX = "TOOLSCRIPT_"
+DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Settings:
         secret=True,
     )
     search_model: str = _setting(
-        "Xenova/bge-small-en-v1.5",
+        DEFAULT_MODEL,
         "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or, with "
         "TOOLSCRIPT_EMBEDDINGS_URL, a model of that API.",
     )
@@ -85,8 +86,13 @@ class Settings:
 
     @property
     def data(self) -> Path:
-        """The data folder with `~` resolved."""
-        return self.data_dir.expanduser().absolute()
+        """The data folder with `~` resolved. Raises Invalid for a user that is not there."""
+        try:
+            return self.data_dir.expanduser().absolute()
+        except RuntimeError as error:
+            raise Invalid(
+                f"the data folder {self.data_dir} cannot be found: {error}", details={"field": "--data-dir"}
+            ) from error
 
 
 def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any) -> Settings:
@@ -101,7 +107,7 @@ def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any)
     values: dict[str, Any] = {}
     for each in fields(Settings):
         variable = variable_of(each.name)
-        if flags.get(each.name) is not None:
+        if flags.get(each.name) not in {None, ""}:
             flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
             values[each.name] = _checked(each, flags[each.name], flag)
         elif environment.get(variable):

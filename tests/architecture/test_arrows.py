@@ -31,7 +31,7 @@ LIBRARIES: dict[str, set[str]] = {
     "evaluation": {"numpy"},
     "surfaces/cli": {"click", "rich"},
     "surfaces/cli/gateway.py": {"click", "rich", "uvicorn"},
-    "surfaces/http": {"fastapi"},
+    "surfaces/http": {"fastapi", "starlette"},
     "adapters/memory.py": {"numpy"},
     "adapters/model_folders.py": {"huggingface_hub", "httpx"},
     "adapters/onnx.py": {"numpy", "onnxruntime", "tokenizers"},

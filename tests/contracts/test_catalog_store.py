@@ -10,7 +10,7 @@ import pytest
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Assignment, Item, ItemType, Origin, Skill, Suggestion, SuggestionStatus
-from toolscript.domain.errors import NotFound
+from toolscript.domain.errors import Invalid, NotFound
 from toolscript.ports import CatalogStore
 
 pytestmark = pytest.mark.req("X-02", "H-15")
@@ -153,3 +153,19 @@ async def test_writers_at_once_lose_nothing(catalog: CatalogStore) -> None:
 
 async def test_a_store_that_answers_says_so(catalog: CatalogStore) -> None:
     await catalog.ping()
+
+
+async def test_writers_of_the_same_items_count_them_once(catalog: CatalogStore) -> None:
+    items = [(Item("many", f"t{n:02d}"), frozenset({7, n + 100})) for n in range(30)]
+    await asyncio.gather(*(catalog.save_items(items if n % 2 else items[::-1]) for n in range(12)))
+    counts = await catalog.term_counts([7, 100])
+    assert (counts.documents, counts.holding) == (30, {7: 30, 100: 1})
+
+
+@pytest.mark.req("X-03")
+async def test_a_value_that_breaks_a_rule_is_refused_and_nothing_is_lost(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    with pytest.raises(Invalid, match="refuses"):
+        await catalog.assign(READ.id, [Assignment("a", 0.9), Assignment("a", 0.8)])
+    assert [s.item for s in await catalog.items()] == [READ]

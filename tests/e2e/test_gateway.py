@@ -35,8 +35,8 @@ def started(tmp_path: Path) -> Iterator[tuple[Process, str, str]]:
             assert process.stderr is not None
             pytest.fail(process.stderr.read())
         yield process, printed, serving[1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=15) in {0, 1, 130}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=15) == 0
 
 
 @pytest.mark.req("X-01", "S-08")

@@ -78,6 +78,11 @@ def test_nothing_found_says_what_to_try(toolscript: Toolscript) -> None:
         (["gateway", "start", "--host", "0.0.0.0"], 2, "loopback"),
         (["gateway", "start", "--port", "99999"], 2, "0 to 65535"),
         (["nonsense"], 2, "nonsense"),
+        (["search", "x", "--data-dir", "/dev/null/x"], 3, "--data-dir"),
+        (["search", "x", "--data-dir", "~nobody-here/x"], 2, "cannot be found"),
+        (["search", "x", "--model", "~nobody-here/x"], 2, "not known"),
+        (["search", "x", "--model", "m" * 300], 2, "not known"),
+        (["search", "x", "--model", "hashed-0"], 2, "not known"),
     ],
 )
 def test_wrong_input_is_one_clear_message_and_an_exit_code(
@@ -161,3 +166,29 @@ def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:
     result = toolscript("eval", "--pipeline", "zscore")
     assert result.exit_code == 2
     assert "not for tools" in result.stderr
+
+
+@pytest.mark.req("X-03")
+def test_bytes_that_are_no_text_are_searched_as_far_as_they_are(toolscript: Toolscript) -> None:
+    result = toolscript("search", "\udcff read_file", "--json")
+    assert json.loads(result.stdout)["results"][0]["toolId"] == "filesystem__read_file"
+
+
+def test_a_fault_of_ours_is_one_line_and_exit_code_one(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.surfaces.cli.search.load_settings", lambda **_: 1 / 0)
+    result = toolscript("search", "x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ZeroDivisionError")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_sets_of_one_name_are_told_apart(toolscript: Toolscript, tmp_path: Path) -> None:
+    for place, text in (("p", "red wine"), ("q", "white wine")):
+        folder = tmp_path / place / "docs"
+        folder.mkdir(parents=True)
+        (folder / "documents.jsonl").write_text(json.dumps({"id": place, "text": text}), encoding="utf-8")
+        (folder / "queries.jsonl").write_text(json.dumps({"query": text, "relevant": {place: 1}}), encoding="utf-8")
+    folders = [str(tmp_path / place / "docs") for place in "pq"]
+    told = json.loads(toolscript("eval", *folders, "--pipeline", "keyword", "--json").stdout)["sets"]
+    assert list(told) == folders
+    assert [row["ndcg@10"] for row in told.values()] == [1.0, 1.0]

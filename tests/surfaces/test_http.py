@@ -71,3 +71,11 @@ async def test_the_api_describes_itself(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert {"/search", "/health", "/ready"} <= paths.keys()
     assert all(route["get"]["summary"] for route in paths.values())
+
+
+@pytest.mark.req("D-11")
+async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) -> None:
+    missing, wrong = await http.get("/nothing"), await http.post("/search")
+    assert (missing.status_code, wrong.status_code) == (404, 405)
+    for answer in (missing, wrong):
+        assert answer.json()["error"]["code"] == "NOT_FOUND"

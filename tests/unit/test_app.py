@@ -14,6 +14,7 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.model_folders import PACKAGED, known
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.app import App, open_app
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.services.demo import demo_items
 from toolscript.settings import Settings, load_settings
@@ -21,7 +22,6 @@ from toolscript.settings import Settings, load_settings
 
 async def first_hit(app: App, query: str) -> str:
     await app.sync.run(demo_items())
-    app.tool_search.forget_names()
     return (await app.tool_search.search(query)).hits[0].id
 
 
@@ -145,7 +145,10 @@ async def test_postgres_carries_the_same_application(small: Settings, postgres: 
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("mysql://x", "'mysql' is not usable"),
+        ("mysql://x", "'mysql://x' is not usable"),
+        ("sqlite:", "'sqlite:' is not usable"),
+        ("sqlite:///a?mode=ro", "is not usable"),
+        ("postgresql://u:secret@127.0.0.1:bad/x", "127.0.0.1:bad/x cannot be opened"),
         ("postgresql://nobody:secret@127.0.0.1:9/none", "127.0.0.1:9/none cannot be opened"),
         ("sqlite:////dev/null/x.db", "cannot be opened"),
     ],
@@ -203,3 +206,79 @@ async def test_a_second_application_on_the_same_folder_is_told_so(small: Setting
         with pytest.raises(Unavailable, match="in use by another process"):
             async with open_app(small):
                 pass
+
+
+async def test_names_that_a_sync_brings_are_found_at_once(app: App) -> None:
+    await first_hit(app, "read_file")
+    await app.sync.run([*demo_items(), Item("new", "frobnicate")])
+    assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
+
+
+@pytest.mark.req("S-07")
+async def test_a_model_named_by_the_user_is_never_quietly_replaced_by_that_of_the_index(tmp_path: Path) -> None:
+    async with open_app(load_settings(data_dir=tmp_path)) as app:
+        await app.sync.run(demo_items())
+    with pytest.raises(Invalid, match="nosuchmodel"):
+        async with open_app(load_settings(data_dir=tmp_path, search_model="nosuchmodel")):
+            pass
+
+
+@pytest.mark.req("S-07")
+async def test_two_folders_of_one_name_are_two_models(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        shutil.copytree(SHIPPED, tmp_path / place / "mine")
+    (tmp_path / "b" / "mine" / "1_Pooling").mkdir()
+    (tmp_path / "b" / "mine" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    settings = load_settings(data_dir=tmp_path / "data", search_model=str(tmp_path / "a" / "mine"))
+    async with open_app(settings) as app:
+        await app.sync.run(demo_items())
+    with pytest.raises(Invalid, match="index rebuild"):
+        async with open_app(replace(settings, search_model=str(tmp_path / "b" / "mine"))):
+            pass
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "not json",
+        "<html>",
+        "[1,2]",
+        '{"foo":1}',
+        '{"data":null}',
+        '{"data":[{"index":0,"embedding":["x"]}]}',
+        '{"data":[{"index":0,"embedding":[]}]}',
+        '{"data":[{"index":0,"embedding":[NaN, 1]}]}',
+        '{"data":[{"index":0,"embedding":[0.0, 0.0]}]}',
+        '{"data":[{"embedding":[1.0]}, {"embedding":[1.0, 2.0]}]}',
+    ],
+)
+async def test_an_embeddings_api_that_talks_nonsense_is_named(tmp_path: Path, sent: str) -> None:
+    with EmbeddingsApi() as api:
+        api.say_instead = sent
+        with pytest.raises(Unavailable, match="embeddings API"):
+            async with open_app(load_settings(data_dir=tmp_path, embeddings_url=api.url, search_model="m")):
+                pass
+
+
+@pytest.mark.req("H-15", "X-03")
+@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"collection": 5}'])
+async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it(small: Settings, damage: str) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    (small.data / "index" / "mcp_unified_search" / "collection.json").write_text(damage)
+    with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
+        async with open_app(small):
+            pass
+    async with open_app(small, fresh_index=True) as app:
+        assert (await app.sync.index_catalogue())[0] == 56
+
+
+@pytest.mark.req("H-15", "X-03")
+async def test_an_index_without_its_points_is_named_with_its_remedy(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    shutil.rmtree(small.data / "index" / "mcp_unified_search" / "generation-1")
+    with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
+        async with open_app(small) as app:
+            await app.sync.run(demo_items())

@@ -215,3 +215,27 @@ def test_a_packed_file_that_is_not_packed_is_refused(folder: Path) -> None:
     (folder / "tools.jsonl.gz").write_text(jsonl(TOOL), encoding="utf-8")
     with pytest.raises(Invalid, match=r"tools\.jsonl"):
         read_set(folder)
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("tool", "query", "told"),
+    [
+        ({"id": "t", "server": "s", "name": 5}, {"query": "q", "relevant": ["t"]}, "name is not what it should be"),
+        (
+            {"id": "t", "server": "s", "name": "n", "input_schema": "x"},
+            {"query": "q", "relevant": ["t"]},
+            "input_schema",
+        ),
+        ({"id": "t", "server": "s", "name": "n"}, {"query": 5, "relevant": ["t"]}, "query is not what it should be"),
+        ({"id": "t", "server": "s", "name": "n"}, {"query": "q", "relevant": 5}, "relevant is not what it should be"),
+        ({"id": "t", "server": "s", "name": "n"}, {"query": "q", "relevant": []}, "no query with an answer"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(
+    tmp_path: Path, tool: dict[str, object], query: dict[str, object], told: str
+) -> None:
+    (tmp_path / "tools.jsonl").write_text(json.dumps(tool), encoding="utf-8")
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query), encoding="utf-8")
+    with pytest.raises(Invalid, match=told):
+        read_set(tmp_path)

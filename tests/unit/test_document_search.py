@@ -61,7 +61,7 @@ async def test_unchanged_documents_are_left_alone_and_changed_ones_replaced(fill
 
 @pytest.mark.req("H-15")
 async def test_what_the_index_lost_is_put_back_from_the_store(filled: App) -> None:
-    await filled.index.delete(DOCUMENTS, ["acme/wine"])
+    await filled.index.delete(DOCUMENTS, ['["acme", "wine"]'])
     assert await filled.ingest_documents.index_all() == 1
     assert (await filled.document_search.search("acme", "red wine")).hits[0].doc_id == "wine"
 
@@ -79,3 +79,24 @@ async def test_what_the_index_lost_is_put_back_from_the_store(filled: App) -> No
 async def test_a_wrong_request_is_refused(app: App, query: str, wrong: dict[str, object], told: str) -> None:
     with pytest.raises(Invalid, match=told):
         await app.document_search.search("acme", query, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("D-04")
+async def test_tenants_and_ids_that_look_alike_put_together_stay_apart(app: App) -> None:
+    await app.ingest_documents.put("a", [Document("b/c", "red wine of the first")])
+    await app.ingest_documents.put("a/b", [Document("c", "red wine of the second")])
+    assert [h.doc_id for h in (await app.document_search.search("a", "red wine")).hits] == ["b/c"]
+    assert [h.doc_id for h in (await app.document_search.search("a/b", "red wine")).hits] == ["c"]
+
+
+@pytest.mark.req("D-09")
+async def test_a_deleted_document_is_not_found_again(filled: App) -> None:
+    assert await filled.ingest_documents.delete("acme", ["wine", "unknown"]) == 1
+    assert (await filled.document_search.search("acme", "red", search_type=SearchType.KEYWORD)).hits == []
+
+
+@pytest.mark.req("H-15")
+async def test_what_the_store_no_longer_has_leaves_the_index(filled: App) -> None:
+    await filled.documents.delete_documents("acme", ["wine"])
+    await filled.ingest_documents.index_all()
+    assert await filled.index.count(DOCUMENTS) == 2

@@ -94,3 +94,14 @@ async def test_one_who_stops_waiting_does_not_disturb_the_others() -> None:
     with pytest.raises(asyncio.CancelledError):
         await impatient
     await embedder.close()
+
+
+async def test_an_answer_of_the_wrong_size_is_a_failure_not_a_wait_without_end() -> None:
+    class Short(HashedEmbedder):
+        async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+            return []
+
+    embedder = GatheredEmbedder(Short(8), similarity=None)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="shorter"):
+            await asyncio.wait_for(embedder.embed_query("a"), timeout=5)

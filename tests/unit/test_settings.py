@@ -50,7 +50,7 @@ def refusal(**how: Any) -> Invalid:
         ("host", "127.0.0.1", "0.0.0.0", "0.0.0.0", "::1"),
         ("port", 3780, "8080", 8080, 0),
         ("data_dir", Path("~/.toolscript"), "/srv/data", Path("/srv/data"), Path("here")),
-        ("index", "", "memory:", "memory:", ""),
+        ("index", "", "memory:", "memory:", "http://q:6333"),
         ("store", "", "sqlite://", "sqlite://", "postgresql://h/n"),
         ("index_key", None, "k", "k", "l"),
         ("embeddings_url", None, "http://e", "http://e", "http://f"),

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Vector
 from toolscript.ports import Embedder, Similarity
 
@@ -73,15 +74,20 @@ class GatheredEmbedder:
             texts, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
             try:
                 vectors = await self._inner.embed_queries(texts)
-            except Exception as error:  # noqa: BLE001  (whatever it is belongs to those who asked)
+                for text, vector in zip(texts, vectors, strict=True):
+                    self._remember(text, vector)
+                    self._waiting.pop(text).set_result(vector)
+            except BaseException as error:  # whatever it is belongs to those who asked
                 for text in texts:
-                    future = self._waiting.pop(text)
-                    future.set_exception(error)
-                    future.exception()  # those who gave up waiting need not hear of it
-                continue
-            for text, vector in zip(texts, vectors, strict=True):
-                self._remember(text, vector)
-                self._waiting.pop(text).set_result(vector)
+                    self._fail(text, error)
+                if not isinstance(error, Exception):
+                    raise
+
+    def _fail(self, text: str, error: BaseException) -> None:
+        future = self._waiting.pop(text, None)
+        if future is not None:
+            future.set_exception(error if isinstance(error, Exception) else Unavailable("the embedder was closed"))
+            future.exception()  # those who gave up waiting need not hear of it
 
     def _remember(self, text: str, vector: Vector) -> None:
         self._known[text] = vector

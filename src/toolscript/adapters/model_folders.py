@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.ports import Similarity
 
 PACKAGED = "all-MiniLM-L6-v2"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 HUB_PATIENCE_SECONDS = 2.5
 
 
@@ -73,13 +77,14 @@ def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
     Raises Invalid for a folder that holds no usable model.
     """
     card = known(name)
-    own = Path(name).expanduser()
-    if card is None and own.is_dir():
+    own = _as_folder(name)
+    if card is None and own is not None:
         return _folder(own)
     packaged = Path(str(resources.files("toolscript").joinpath("data/models")))
     for place in (cache_dir, packaged):
-        if (place / _folder_name(name)).is_dir():
-            return _folder(place / _folder_name(name), card)
+        cached = _as_folder(str(place / _folder_name(name)))
+        if cached:
+            return _folder(cached, card)
     return None
 
 
@@ -91,22 +96,18 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
     """
     card = known(name)
     repository = card.repository if card else name
-    if repository.count("/") != 1:
+    if not _REPOSITORY.fullmatch(repository):
         raise unknown_model(name)
     _require_hub(name, hub_url)
-    from huggingface_hub import errors, snapshot_download  # slow to import, seldom needed
+    from huggingface_hub import HfApi, errors  # slow to import, seldom needed
 
+    hub = HfApi(endpoint=hub_url, token=token or False)
     target = cache_dir / _folder_name(name)
     partial = target.with_name(f".{target.name}.partial")
-    wanted = card.files if card else ONNX_FILES
     try:
-        snapshot_download(
-            repository,
-            endpoint=hub_url,
-            token=token or False,
-            local_dir=partial,
-            allow_patterns=[wanted[0], "*.json", "1_Pooling/config.json"],
-        )
+        there = set(hub.list_repo_files(repository))
+        onnx = next((f for f in (*(card.files if card else ()), *ONNX_FILES) if f in there), ONNX_FILES[0])
+        hub.snapshot_download(repository, local_dir=partial, allow_patterns=[onnx, "*.json", "1_Pooling/config.json"])
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise unknown_model(name) from error
     except (OSError, ValueError) as error:
@@ -134,11 +135,19 @@ def _require_hub(name: str, hub_url: str) -> None:
 
     try:
         httpx.head(hub_url, timeout=HUB_PATIENCE_SECONDS, follow_redirects=False)
-    except (httpx.HTTPError, OSError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unavailable(
             f"model {name} is not on this machine and the hub {hub_url} cannot be reached ({type(error).__name__})",
             details={"model": name, "hub": hub_url},
         ) from error
+
+
+def _as_folder(name: str) -> Path | None:
+    try:
+        place = Path(name).expanduser()
+        return place if place.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _folder_name(name: str) -> str:
@@ -163,24 +172,35 @@ def _described(place: Path) -> ModelCard:
     own = known(place.name)
     if own:
         return own
+    pooling_file = place / "1_Pooling" / "config.json"
     try:
         config = json.loads((place / "config.json").read_text(encoding="utf-8"))
         dimensions = int(config.get("hidden_size") or config["dim"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        window = min(int(config.get("max_position_embeddings", 512)), 512)
+        pooling = json.loads(pooling_file.read_text(encoding="utf-8")) if pooling_file.is_file() else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(
             f"{place} holds no usable model: config.json must be JSON with hidden_size",
             details={"folder": str(place)},
         ) from error
-    pooling_file = place / "1_Pooling" / "config.json"
-    pooling = json.loads(pooling_file.read_text(encoding="utf-8")) if pooling_file.is_file() else {}
     return ModelCard(
-        name=place.name,
+        name=f"{place.name}-{_fingerprint(place, pooling)}",
         aliases=(place.name,),
         repository="",
         dimensions=dimensions,
         pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
         prefix="",
-        window=min(int(config.get("max_position_embeddings", 512)), 512),
+        window=window,
         files=ONNX_FILES,
         similarity=None,
     )
+
+
+def _fingerprint(place: Path, pooling: Any) -> str:
+    """Tells two models in folders of the same name apart: indexes must not mix their vectors."""
+    told = hashlib.sha256(json.dumps(pooling, sort_keys=True).encode())
+    for file in (place / f for f in ONNX_FILES if (place / f).is_file()):
+        with file.open("rb") as opened:
+            told.update(opened.read(2**20))
+            told.update(str(file.stat().st_size).encode())
+    return told.hexdigest()[:8]

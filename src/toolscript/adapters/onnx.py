@@ -107,7 +107,12 @@ class _Lane:
         self._session = _session(folder.onnx, device, threads)
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._pooling = folder.card.pooling
-        self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
+        except Exception as error:  # the library raises no class of its own
+            raise Invalid(
+                f"{folder.tokenizer} is not a tokenizer: {error}", details={"file": str(folder.tokenizer)}
+            ) from error
         self._tokenizer.enable_truncation(folder.card.window)
         self._tokenizer.no_padding()
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="embed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import openai
@@ -71,22 +72,31 @@ class OpenAiEmbedder:
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             raise Invalid(
                 f"the embeddings API at {self._client.base_url} refuses model {self._model!r}: {error.message}",
-                details={"setting": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self._model},
+                details={"field": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self._model},
             ) from error
-        except openai.OpenAIError as error:
+        except (openai.OpenAIError, ValueError) as error:
+            reason = f"{error} {error.__cause__ or ''}".strip()
             raise Unavailable(
-                f"the embeddings API at {self._client.base_url} does not answer: {error}",
-                details={"setting": "TOOLSCRIPT_EMBEDDINGS_URL"},
+                f"the embeddings API at {self._client.base_url} does not answer: {reason}",
+                details={"field": "TOOLSCRIPT_EMBEDDINGS_URL"},
             ) from error
-        rows = sorted(answer.data, key=lambda row: row.index)
-        if len(rows) != len(said):
-            raise Unavailable(
-                f"the embeddings API at {self._client.base_url} sent {len(rows)} vectors for {len(said)} texts",
-                details={"setting": "TOOLSCRIPT_EMBEDDINGS_URL"},
-            )
-        return [_unit(row.embedding) for row in rows]
+        return self._checked(answer, len(said))
 
+    def _checked(self, answer: Any, texts: int) -> list[Vector]:
+        """The vectors of an answer, made of length one. Raises Unavailable for an answer that makes no sense."""
+        try:
+            rows = sorted(answer.data, key=lambda row: row.index)
+            vectors = np.array([row.embedding for row in rows], dtype=np.float32).reshape(texts, -1)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            sound = bool(np.all(np.isfinite(lengths)) and np.all(lengths > 0))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self._nonsense(str(error)) from error
+        if not sound or (self._dimensions and vectors.shape[1] != self._dimensions):
+            raise self._nonsense(f"vectors of {vectors.shape[1]} numbers, not all of them usable")
+        return list(vectors / lengths)
 
-def _unit(values: Sequence[float]) -> Vector:
-    vector = np.asarray(values, dtype=np.float32)
-    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), dtype=np.float32)
+    def _nonsense(self, what: str) -> Unavailable:
+        return Unavailable(
+            f"the embeddings API at {self._client.base_url} sent an answer that makes no sense: {what}",
+            details={"field": "TOOLSCRIPT_EMBEDDINGS_URL"},
+        )

@@ -24,19 +24,24 @@ class QdrantEdgeIndex:
 
     def __init__(self, root: Path, *, worth_optimising: int = WORTH_OPTIMISING) -> None:
         """Raises Unavailable when another process has the folder."""
-        root.mkdir(parents=True, exist_ok=True)
         self._root = root
         self._worth_optimising = worth_optimising
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
         self._lock = FileLock(root / ".lock")
         try:
+            root.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(blocking=False)
         except Timeout as error:
             raise Unavailable(
                 f"the index folder {root} is in use by another process: stop that one, talk to it over HTTP, or give "
                 "this one a folder of its own with --data-dir",
                 details={"folder": str(root)},
+            ) from error
+        except OSError as error:
+            raise Unavailable(
+                f"the index folder {root} cannot be used ({error.strerror}): choose another with --data-dir",
+                details={"field": "--data-dir", "folder": str(root)},
             ) from error
 
     async def describe(self, name: str) -> Collection | None:
@@ -56,7 +61,11 @@ class QdrantEdgeIndex:
         held = self._shards.pop(name, None)
         if held:
             await held.close()
-        shutil.rmtree(self._root / name, ignore_errors=True)
+        folder = self._root / name
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         await self._shard(name).upsert(points)
@@ -86,11 +95,13 @@ class QdrantEdgeIndex:
         return await self._shard(name).scroll(where, fields)
 
     async def close(self) -> None:
-        for held in self._shards.values():
-            await held.close()
-        self._shards.clear()
-        self._open.clear()
-        self._lock.release()
+        try:
+            for held in self._shards.values():
+                await held.close()
+        finally:
+            self._shards.clear()
+            self._open.clear()
+            self._lock.release()
 
     async def settled(self) -> None:
         """Waits until no optimisation is under way (benchmarks and tests want to know when)."""

@@ -12,7 +12,7 @@ from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
-from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import (
     Candidate,
@@ -38,7 +38,13 @@ class QdrantServerIndex:
     @classmethod
     def at(cls, url: str, api_key: str | None = None, *, timeout_seconds: int = 10) -> QdrantServerIndex:
         """An index on the server at a URL. Nothing is contacted yet."""
-        return cls(AsyncQdrantClient(url=url, api_key=api_key, timeout=timeout_seconds, check_compatibility=False))
+        try:
+            client = AsyncQdrantClient(url=url, api_key=api_key, timeout=timeout_seconds, check_compatibility=False)
+        except Exception as error:  # the client's parsers raise what they like
+            raise Invalid(
+                f"TOOLSCRIPT_INDEX {url!r} is not a usable address: {error}", details={"field": "TOOLSCRIPT_INDEX"}
+            ) from error
+        return cls(client)
 
     async def describe(self, name: str) -> Collection | None:
         async with _answering():
@@ -52,18 +58,27 @@ class QdrantServerIndex:
     async def open(self, collection: Collection) -> None:
         self._fields[collection.name] = collection.fields
         held = await self.describe(collection.name)
-        if held:
-            require_same(held, collection)
-            return
+        if not held:
+            await self._create(collection)
+            held = await self.describe(collection.name)
+        require_same(held or collection, collection)
         async with _answering():
-            await self._client.create_collection(
-                collection.name,
-                vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
-                sparse_vectors_config={TERMS: qm.SparseVectorParams()},
-                metadata={"model": collection.model},
-            )
             for field, kind in collection.fields.items():
                 await self._client.create_payload_index(collection.name, key(field), _FIELD_INDEXES[kind])
+
+    async def _create(self, collection: Collection) -> None:
+        """Another process may have been faster: that is as good."""
+        async with _answering():
+            try:
+                await self._client.create_collection(
+                    collection.name,
+                    vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
+                    sparse_vectors_config={TERMS: qm.SparseVectorParams()},
+                    metadata={"model": collection.model},
+                )
+            except UnexpectedResponse as error:
+                if error.status_code != httpx.codes.CONFLICT:
+                    raise
 
     async def drop(self, name: str) -> None:
         async with _answering():
@@ -177,6 +192,9 @@ _FIELD_INDEXES: dict[FieldType, Any] = {
 }
 
 
+_WHERE = {"field": "TOOLSCRIPT_INDEX"}
+
+
 @asynccontextmanager
 async def _answering(collection: str | None = None) -> AsyncIterator[None]:
     """Says in our words what the client raises."""
@@ -185,9 +203,9 @@ async def _answering(collection: str | None = None) -> AsyncIterator[None]:
     except UnexpectedResponse as error:
         if error.status_code == httpx.codes.NOT_FOUND:
             raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
-        raise Unavailable(f"Qdrant refused the request: {error}", details={"index": "qdrant"}) from error
+        raise Unavailable(f"Qdrant refused the request: {error}; check TOOLSCRIPT_INDEX", details=_WHERE) from error
     except ResponseHandlingException as error:
-        raise Unavailable(f"Qdrant does not answer: {error}", details={"index": "qdrant"}) from error
+        raise Unavailable(f"Qdrant does not answer: {error}; check TOOLSCRIPT_INDEX", details=_WHERE) from error
     except ValueError as error:
         if "not found" in str(error):
             raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error

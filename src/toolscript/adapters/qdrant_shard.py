@@ -21,6 +21,7 @@ from typing import Any
 import qdrant_edge as qe
 
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Filter
 from toolscript.domain.search import Candidate, Collection, FieldType, Point
 
@@ -71,13 +72,14 @@ class Shard:
         self._writing = asyncio.Lock()
         self._changed: set[str] | None = None
         self._leave_as_it_is = False
+        self._written = 0
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         written = read_manifest(folder)
         self._manifest = written or Manifest(collection, generation=1, optimised=0)
         _sweep(folder, keep=self._place if written else None)
         if written:
-            self._shard = qe.EdgeShard.load(str(self._place))
+            self._shard = _load(self._place)
         else:
             self._place.mkdir(parents=True)
             self._shard = _create(self._place, collection)
@@ -88,6 +90,7 @@ class Shard:
             batch = [_point(p) for p in points[start : start + UPSERT_BATCH]]
             async with self._writing:
                 self._shard.update(qe.UpdateOperation.upsert_points(batch))
+                self._written += len(batch)
                 if self._changed is not None:
                     self._changed.update(str(p.id) for p in batch)
             await asyncio.sleep(0)
@@ -155,7 +158,7 @@ class Shard:
             self._task = asyncio.create_task(self._optimise_while_it_pays())
 
     def _pays(self) -> bool:
-        unoptimised = self._shard.info().points_count - self._manifest.optimised
+        unoptimised = max(self._written, self._shard.info().points_count - self._manifest.optimised)
         return unoptimised >= self._worth_optimising and not self._leave_as_it_is
 
     async def _optimise_while_it_pays(self) -> None:
@@ -175,7 +178,7 @@ class Shard:
     async def _optimise(self) -> None:
         """Copies the shard, optimises the copy elsewhere, repeats on it what changed since, and swaps."""
         async with self._writing:
-            optimised = self._shard.info().points_count
+            optimised, self._written = self._shard.info().points_count, 0
             after = replace(self._manifest, generation=self._manifest.generation + 1, optimised=optimised)
             copy = _generation(self._folder, after.generation)
             await asyncio.to_thread(shutil.copytree, self._place, copy)
@@ -194,12 +197,17 @@ class Shard:
         finally:
             fresh.close()
 
+    def _must_stop(self) -> bool:
+        return self._leave_as_it_is
+
     async def _run_child(self, copy: Path) -> None:
-        if self._leave_as_it_is:
+        if self._must_stop():
             raise InterruptedError("closing")
         self._child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _OPTIMISE, str(copy), stderr=asyncio.subprocess.PIPE
         )
+        if self._must_stop():
+            self._child.kill()
         _, said = await self._child.communicate()
         if self._child.returncode:
             raise ChildProcessError(said.decode() or f"ended with {self._child.returncode}")
@@ -277,6 +285,21 @@ def _create(place: Path, collection: Collection) -> qe.EdgeShard:
     return shard
 
 
+def _load(place: Path) -> qe.EdgeShard:
+    try:
+        return qe.EdgeShard.load(str(place))
+    except Exception as error:
+        raise _damaged(place.parent, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> Unavailable:
+    return Unavailable(
+        f"the index in {folder} is damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
+        "run `toolscript index rebuild`, nothing is lost",
+        details={"folder": str(folder)},
+    )
+
+
 def _point(point: Point) -> qe.Point:
     vectors: dict[str, Any] = {}
     if point.vector is not None:
@@ -309,12 +332,14 @@ def _generation(folder: Path, number: int) -> Path:
 def read_manifest(folder: Path) -> Manifest | None:
     try:
         written = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+        told = written["collection"]
+        fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
+        collection = Collection(told["name"], told["model"], told["dimensions"], fields)
+        return Manifest(collection, written["generation"], written["optimised"])
     except FileNotFoundError:
         return None
-    told = written["collection"]
-    fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
-    collection = Collection(told["name"], told["model"], told["dimensions"], fields)
-    return Manifest(collection, written["generation"], written["optimised"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder, error) from error
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

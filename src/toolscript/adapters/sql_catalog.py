@@ -8,7 +8,7 @@ from typing import Any
 
 from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Row, Session
-from toolscript.adapters.sql_terms import change_counts, count_terms, packed, unpacked
+from toolscript.adapters.sql_terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.catalog import (
     Assignment,
     Item,
@@ -33,6 +33,7 @@ class SqlCatalog:
 
     async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
         def work(session: Session) -> None:
+            take_turns(session, SCOPE)
             old = _active_terms(session, [item.id for item, _ in items])
             upsert(session, "tools", [_item_row(item, terms) for item, terms in items], keys=["item_id"])
             change_counts(session, SCOPE, removed=old.values(), added=(terms for _, terms in items))
@@ -41,6 +42,7 @@ class SqlCatalog:
 
     async def deactivate(self, item_ids: Sequence[str]) -> None:
         def work(session: Session) -> None:
+            take_turns(session, SCOPE)
             old = _active_terms(session, item_ids)
             session.run(
                 "UPDATE tools SET is_active = FALSE, updated_at = CURRENT_TIMESTAMP "

@@ -29,6 +29,7 @@ class Database:
     def __init__(self, url: str) -> None:
         """Raises Invalid for a URL that is neither SQLite nor PostgreSQL, Unavailable when it cannot be opened."""
         self._connect, workers = _connector(url)
+        self._in_memory = workers == 1
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sql")
         self._own = threading.local()
         self._all: list[Session] = []
@@ -66,6 +67,9 @@ class Database:
         try:
             done = work(session)
             session.commit()
+        except session.refusals as error:
+            session.rollback()
+            raise Invalid(f"the store refuses a value: {_first_line(error)}", details={"store": "sql"}) from error
         except session.faults as error:
             self._forget(session)
             raise Unavailable(f"the store does not answer: {_first_line(error)}", details={"store": "sql"}) from error
@@ -94,6 +98,10 @@ class Database:
         return session
 
     def _forget(self, session: Session) -> None:
+        """Drops a connection that failed; what is in memory only would go with it, so that one is kept."""
+        if self._in_memory:
+            session.rollback()
+            return
         session.close()
         self._all.remove(session)
         del self._own.session
@@ -101,7 +109,9 @@ class Database:
 
 def migrate(session: Session) -> None:
     """Brings the tables to the newest version, in order, inside one transaction."""
-    session.prepare_migration()
+    session.take_turns("migration")
+    for statement in session.schemas:
+        session.run(statement)
     session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")
     done = {row["version"] for row in session.rows("SELECT version FROM toolscript_migrations")}
     for version, text in migrations():
@@ -137,7 +147,9 @@ def _connector(url: str) -> tuple[Callable[[], Session], int]:
     if scheme == "sqlite":
         from toolscript.adapters.sql_sqlite import SqliteSession
 
-        file = url.removeprefix("sqlite:///").removeprefix("sqlite://")
+        file = url.removeprefix("sqlite:///") if url != "sqlite://" else ""
+        if file == url or "?" in file or file == ":memory:":
+            raise _unusable(url)
         # A database in memory belongs to one connection, hence to one thread.
         return (lambda: SqliteSession(file)), WORKERS if file else 1
     if scheme in {"postgresql", "postgres"}:
@@ -149,9 +161,15 @@ def _connector(url: str) -> tuple[Callable[[], Session], int]:
                 details={"field": "TOOLSCRIPT_STORE", "extra": "postgres"},
             ) from error
         return (lambda: PostgresSession(url)), WORKERS
-    raise Invalid(
-        f"TOOLSCRIPT_STORE scheme {scheme!r} is not usable: give sqlite:///FILE or postgresql://USER@HOST/NAME",
-        details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite", "postgresql"]},
+    raise _unusable(url)
+
+
+def _unusable(url: str) -> Invalid:
+    shown = url.rpartition("@")[2]
+    return Invalid(
+        f"TOOLSCRIPT_STORE {shown!r} is not usable: give sqlite:///FILE, sqlite:// (memory) or "
+        "postgresql://USER@HOST/NAME",
+        details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "sqlite://", "postgresql://…"]},
     )
 
 

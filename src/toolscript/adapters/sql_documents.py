@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Session
-from toolscript.adapters.sql_terms import change_counts, count_terms, packed, unpacked
+from toolscript.adapters.sql_terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.ports import TermCounts
 
@@ -19,6 +19,7 @@ class SqlDocuments:
 
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
         def work(session: Session) -> None:
+            take_turns(session, _scope(tenant))
             old = _terms(session, tenant, [d.document.id for d in documents])
             rows = [
                 {
@@ -39,6 +40,7 @@ class SqlDocuments:
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         def work(session: Session) -> int:
+            take_turns(session, _scope(tenant))
             old = _terms(session, tenant, ids)
             session.run(f"DELETE FROM documents WHERE {_named(session)}", tenant=tenant, ids=list(ids))
             change_counts(session, _scope(tenant), removed=old)
@@ -72,9 +74,6 @@ class SqlDocuments:
 
     async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, _scope(tenant), terms))
-
-    async def close(self) -> None:
-        await self._database.close()
 
 
 def _scope(tenant: str) -> str:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.rows import dict_row
@@ -17,8 +16,6 @@ from toolscript.domain.errors import Unavailable
 
 CONNECT_SECONDS = 5
 STATEMENT_MILLISECONDS = 30_000
-# Any number of ours: processes that migrate the same database take turns by it.
-MIGRATION_LOCK = 70_321_140
 
 
 class PostgresSession:
@@ -32,7 +29,9 @@ class PostgresSession:
         "texts": "TEXT[]",
         "time": "TIMESTAMPTZ",
     }
+    schemas = ("CREATE SCHEMA IF NOT EXISTS mcp", "CREATE SCHEMA IF NOT EXISTS documents")
     faults = (psycopg.OperationalError, psycopg.InterfaceError)
+    refusals = (psycopg.IntegrityError, psycopg.DataError)
 
     def __init__(self, url: str) -> None:
         """Raises Unavailable, naming the server but no password, when it does not answer."""
@@ -45,11 +44,11 @@ class PostgresSession:
                 options=f"-c search_path=mcp,documents,public -c statement_timeout={STATEMENT_MILLISECONDS}",
             )
         except psycopg.Error as error:
-            where = urlsplit(url)
+            where = url.partition("://")[2].rpartition("@")[2].partition("?")[0]
             reason = str(error).strip().splitlines()[0]
             raise Unavailable(
-                f"the store postgresql://{where.hostname}:{where.port or 5432}{where.path} cannot be opened: {reason}",
-                details={"store": "postgresql", "host": where.hostname},
+                f"the store postgresql://{where} cannot be opened: {reason}; check TOOLSCRIPT_STORE and the server",
+                details={"field": "TOOLSCRIPT_STORE", "store": where},
             ) from error
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -68,10 +67,8 @@ class PostgresSession:
     def begin(self, *, writing: bool) -> None:
         self._connection.execute("BEGIN" if writing else "BEGIN READ ONLY")
 
-    def prepare_migration(self) -> None:
-        self._connection.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
-        self._connection.execute("CREATE SCHEMA IF NOT EXISTS mcp")
-        self._connection.execute("CREATE SCHEMA IF NOT EXISTS documents")
+    def take_turns(self, subject: str) -> None:
+        self._connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"toolscript {subject}"])
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")

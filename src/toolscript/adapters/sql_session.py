@@ -16,8 +16,16 @@ class Session(Protocol):
         """What the `$words` of a migration are called here."""
 
     @property
+    def schemas(self) -> tuple[str, ...]:
+        """Statements that must run before the first migration."""
+
+    @property
     def faults(self) -> tuple[type[Exception], ...]:
         """What the driver raises when the database cannot do its work."""
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:
+        """What the driver raises when a value breaks a rule of the tables."""
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
         """What a statement returns. JSON, lists of texts and booleans come back as such."""
@@ -34,8 +42,8 @@ class Session(Protocol):
     def begin(self, *, writing: bool) -> None:
         """Starts a transaction. Raises one of `faults` when the connection is gone."""
 
-    def prepare_migration(self) -> None:
-        """Makes processes that start together take turns."""
+    def take_turns(self, subject: str) -> None:
+        """Waits until no other transaction is at the same subject; holds it until the transaction ends."""
 
     def commit(self) -> None: ...
 

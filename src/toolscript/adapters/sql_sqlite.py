@@ -31,7 +31,9 @@ class SqliteSession:
         "texts": "TEXTS",
         "time": "TIMESTAMP_TEXT",
     }
-    faults = (sqlite3.OperationalError, sqlite3.DatabaseError)
+    schemas = ()
+    faults = (sqlite3.DatabaseError,)
+    refusals = (sqlite3.IntegrityError, sqlite3.DataError)
 
     def __init__(self, file: str) -> None:
         """Raises Unavailable when the file cannot be opened as a SQLite database."""
@@ -68,8 +70,8 @@ class SqliteSession:
         # A writer takes its lock at once: one that upgrades half-way can find itself locked out for good.
         self._connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
 
-    def prepare_migration(self) -> None:
-        """Nothing to do: a writer already waits for the others."""
+    def take_turns(self, subject: str) -> None:
+        """Nothing to do: a writer already waits for all others."""
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -87,8 +89,8 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL").close()
-        except sqlite3.OperationalError:
-            if time.monotonic() > patience:
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > patience:
                 raise
             time.sleep(0.01)
         else:

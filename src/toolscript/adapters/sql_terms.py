@@ -12,6 +12,11 @@ from toolscript.ports import TermCounts
 EVERY_TEXT = -1
 
 
+def take_turns(session: Session, scope: str) -> None:
+    """To be called before a scope's texts are read or changed: what two writers read must not be the same past."""
+    session.take_turns(f"terms {scope}")
+
+
 def change_counts(
     session: Session,
     scope: str,

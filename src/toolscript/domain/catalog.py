@@ -43,8 +43,9 @@ class Item:
     @property
     def digest(self) -> str:
         """Changes exactly when what the server says of the item changes."""
-        said = [self.description, self.title, self.input_schema, self.output_schema, self.annotations]
-        return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        named = [self.server, self.type.value, self.name, self.title, self.description]
+        said = [*named, self.input_schema, self.output_schema, self.annotations]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
     @property
     def parameters(self) -> list[str]:

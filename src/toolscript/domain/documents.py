@@ -22,7 +22,7 @@ class Document:
     def digest(self) -> str:
         """Changes exactly when the document does."""
         said = [self.title, self.text, self.metadata]
-        return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import Any
 
 from toolscript.domain.errors import Invalid
 
-Scalar = str | int | float | bool
 Payload = Mapping[str, Any]
 
 # Numbers beyond this lose digits in engines that compare as 64-bit floats.

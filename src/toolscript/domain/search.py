@@ -42,8 +42,8 @@ def require_same(held: Collection, wanted: Collection) -> None:
         return
     raise Invalid(
         f"collection {held.name} was indexed with model {held.model} ({held.dimensions} dimensions), the model in use "
-        f"is {wanted.model} ({wanted.dimensions}): run `toolscript index rebuild`, or set TOOLSCRIPT_SEARCH_MODEL to "
-        f"{held.model}",
+        f"is {wanted.model} ({wanted.dimensions}): run `toolscript index rebuild`, or go back to that model with "
+        "--model or TOOLSCRIPT_SEARCH_MODEL",
         details={"collection": held.name, "indexed_with": held.model, "in_use": wanted.model},
     )
 

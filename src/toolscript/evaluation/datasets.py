@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -44,6 +44,12 @@ class DocumentSet:
     queries: list[Judged]
 
 
+Keys = Mapping[str, type | tuple[type, ...]]
+QUERY: Keys = {"query": str, "relevant": (list, dict)}
+TOOL: Keys = {"id": (str, int), "server": str, "name": str, "description": str, "input_schema": dict}
+OPTIONAL = frozenset({"description", "input_schema"})
+
+
 def demo_folder() -> Path:
     """The set that comes with the package."""
     return Path(str(resources.files("toolscript").joinpath("data/demo")))
@@ -53,18 +59,20 @@ def read_set(folder: Path) -> ToolSet | DocumentSet:
     """Reads a folder with `tools.jsonl[.gz]` or `documents.jsonl`, and `queries.jsonl`. Raises Invalid."""
     if not folder.is_dir():
         raise Invalid(f"{folder} is not a folder", details={"field": "DIR"})
-    rows = list(_rows(folder, "queries.jsonl", ("query", "relevant")))
+    rows = list(_rows(folder, "queries.jsonl", QUERY))
     if not rows:
         raise Invalid(f"{folder} has no queries.jsonl: there is nothing to measure", details={"field": "DIR"})
-    negatives = list(_rows(folder, "negatives.jsonl", ("query", "relevant")))
+    negatives = list(_rows(folder, "negatives.jsonl", QUERY))
     judged = [_judged(q) for q in [*rows, *negatives]]
     answerable = [j for j in judged if j.grades]
-    documents = list(_rows(folder, "documents.jsonl", ("id", "text")))
+    if not answerable:
+        raise Invalid(f"{folder}/queries.jsonl has no query with an answer", details={"field": "DIR"})
+    documents = list(_rows(folder, "documents.jsonl", {"id": (str, int), "text": str}))
     if documents:
         return DocumentSet(
             folder.name, [Document(str(d["id"]), d["text"], d.get("title") or "") for d in documents], answerable
         )
-    tools = list(_rows(folder, "tools.jsonl", ("id", "server", "name")))
+    tools = list(_rows(folder, "tools.jsonl", TOOL))
     if not tools:
         raise Invalid(f"{folder} has neither tools.jsonl, tools.jsonl.gz nor documents.jsonl", details={"field": "DIR"})
     items = {str(tool["id"]): item_from(tool) for tool in tools}
@@ -79,7 +87,7 @@ def _judged(row: Mapping[str, Any]) -> Judged:
     return Judged(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))
 
 
-def _rows(folder: Path, name: str, keys: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path, name: str, keys: Keys) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file or its gzipped twin, none when there is neither. Raises Invalid, naming the line."""
     plain, packed = folder / name, folder / f"{name}.gz"
     file = plain if plain.is_file() else packed
@@ -94,10 +102,12 @@ def _rows(folder: Path, name: str, keys: Sequence[str]) -> Iterator[dict[str, An
         raise Invalid(f"{file}, line {number or 1}: {error}", details={"file": str(file), "line": number}) from error
 
 
-def _row(row: Any, keys: Sequence[str]) -> dict[str, Any]:
+def _row(row: Any, keys: Keys) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  (caught with the other ways to be wrong)
-    missing = [k for k in keys if k not in row]
-    if missing:
-        raise ValueError(f"{', '.join(missing)} missing")
+    for key, kind in keys.items():
+        if key not in row and key not in OPTIONAL:
+            raise ValueError(f"{key} missing")
+        if not isinstance(row.get(key), kind) and not (key in OPTIONAL and row.get(key) is None):
+            raise ValueError(f"{key} is not what it should be")
     return row

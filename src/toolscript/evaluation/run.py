@@ -17,7 +17,6 @@ from toolscript.services.tool_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
 AT_ONCE = 8
-TENANT = "evaluation"
 
 T = TypeVar("T")
 
@@ -48,9 +47,8 @@ class Evaluation:
         """Brings the set's tools or documents in, in place of the last set's tools."""
         if isinstance(data, ToolSet):
             await self._sync.run(list(data.items.values()))
-            self._tool_search.forget_names()
         else:
-            await self._ingest.put(f"{TENANT}-{data.name}", data.documents)
+            await self._ingest.put(_tenant(data), data.documents)
 
     async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> Outcome:
         """Scores every query of the loaded set. Raises Invalid for a pipeline that the kind of set lacks."""
@@ -84,11 +82,16 @@ class Evaluation:
 
         async def one(judged: Judged) -> Scores:
             found = await self._document_search.search(
-                f"{TENANT}-{data.name}", judged.text, top_k=DEPTH, search_type=kind, fusion=fusion
+                _tenant(data), judged.text, top_k=DEPTH, search_type=kind, fusion=fusion
             )
             return graded(judged, [h.doc_id for h in found.hits])
 
         return Outcome(await _together(one, data.queries))
+
+
+def _tenant(data: DocumentSet) -> str:
+    """A tenant of its own for each set: sets may share a name."""
+    return f"evaluation-{data.name}-{id(data)}"
 
 
 def _blend(pipeline: str) -> Blend:

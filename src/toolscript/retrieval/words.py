@@ -49,6 +49,11 @@ def words(text: str) -> list[str]:
     return [w.casefold() for w in _WORD.findall(kept)]
 
 
+def sayable(text: str) -> str:
+    """The text with whatever cannot be written as UTF-8 (half a surrogate pair, a stray byte) replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def stems(text: str) -> list[str]:
     """The stems of a text's words without stop words; a text of nothing but stop words keeps them."""
     found = words(text)

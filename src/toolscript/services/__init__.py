@@ -1,1 +1,1 @@
-"""One file per use case. Surfaces call these and nothing else."""
+"""One file per use case: what surfaces call."""

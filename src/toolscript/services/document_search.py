@@ -11,7 +11,7 @@ from toolscript.domain.search import Report
 from toolscript.ports import DocumentStore
 from toolscript.retrieval.fusion import FUSIONS, ordered
 from toolscript.retrieval.retriever import Retriever, stage
-from toolscript.retrieval.words import words
+from toolscript.retrieval.words import sayable, words
 from toolscript.services.ingest_documents import DOCUMENTS, of_tenant
 
 DEPTH = 1000
@@ -65,6 +65,7 @@ class DocumentSearch:
         Raises Invalid for a blank query, a `top_k` outside 1 to 200 or an unknown fusion.
         """
         _check(text, top_k, fusion)
+        text = sayable(text)
         report = Report()
         async with stage(report, "total"):
             prepared = await self._retriever.prepare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,16 +57,25 @@ class IngestDocuments:
             put += await self._index_stale(tenant, batch)
         return put
 
+    async def delete(self, tenant: str, ids: Sequence[str]) -> int:
+        """Removes documents; returns how many there were."""
+        gone = await self._store.delete_documents(tenant, ids)
+        await self._index.delete(DOCUMENTS, [_point_id(tenant, i) for i in ids])
+        return gone
+
     async def index_all(self, progress: Progress | None = None) -> int:
-        """Makes the index hold every stored document; returns how many it lacked."""
+        """Makes the index hold exactly the stored documents; returns how many it lacked."""
         tenants = await self._store.tenants()
+        orphans = {c.id for c in await self._index.scroll(DOCUMENTS, fields=[])}
         written = 0
         for done, tenant in enumerate(tenants, start=1):
             documents = await self._store.documents(tenant)
+            orphans -= {_point_id(tenant, d.id) for d in documents}
             for start in range(0, len(documents), BATCH):
                 written += await self._index_stale(tenant, documents[start : start + BATCH])
             if progress:
                 progress(done, len(tenants))
+        await self._index.delete(DOCUMENTS, sorted(orphans))
         return written
 
     async def _index_stale(self, tenant: str, documents: Sequence[Document]) -> int:
@@ -78,7 +88,7 @@ class IngestDocuments:
         vectors = await self._embedder.embed_documents(texts) if self._embedder else [None] * len(texts)
         points = [
             Point(
-                id=f"{tenant}/{d.id}",
+                id=_point_id(tenant, d.id),
                 vector=vector,
                 terms=document_terms(document_frequencies(d), DOCUMENT_AVERAGE_LENGTH),
                 payload=_payload(tenant, d),
@@ -87,6 +97,10 @@ class IngestDocuments:
         ]
         await self._index.upsert(DOCUMENTS, points)
         return len(stale)
+
+
+def _point_id(tenant: str, doc_id: str) -> str:
+    return json.dumps([tenant, doc_id], ensure_ascii=False)
 
 
 def _payload(tenant: str, document: Document) -> dict[str, Any]:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def tools_collection(model: str, dimensions: int) -> search.Collection:
-    """The collection of all items, as D names it."""
+    """The collection of all items."""
     return search.Collection(TOOLS, model, dimensions, TOOL_FIELDS)
 
 
@@ -55,7 +55,15 @@ class SyncReport:
 class Sync:
     """Brings catalogue and index to what the servers offer now."""
 
-    def __init__(self, catalog: CatalogStore, index: VectorIndex, embedder: Embedder | None) -> None:
+    def __init__(
+        self,
+        catalog: CatalogStore,
+        index: VectorIndex,
+        embedder: Embedder | None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called whenever a sync has changed the catalogue."""
+        self._on_change = on_change
         self._catalog = catalog
         self._index = index
         self._embedder = embedder
@@ -81,6 +89,8 @@ class Sync:
             await self._catalog.save_items([(i, frozenset(item_frequencies(i))) for i in [*added, *changed]])
         if vanished:
             await self._catalog.deactivate(vanished)
+        if added or changed or vanished:
+            self._on_change()
         indexed, removed = await self.index_catalogue(progress)
         report = SyncReport(len(added), len(changed), len(vanished), indexed, removed)
         log.info("synced", extra=asdict(report))

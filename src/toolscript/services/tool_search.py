@@ -2,7 +2,8 @@
 
 Each side is scaled by its own best hit, because the spread between hits is what ranks; how sure the whole answer
 is (one factor for all hits of a query) comes from the calibrated similarity of the best hit and from how much
-of the query its words cover. So `confidence = alpha * semantic + (1 - alpha) * keyword` holds for every hit.
+of the query its words cover. So `confidence = alpha * semantic + (1 - alpha) * keyword` holds for every hit. A name
+that is given, exactly or nearly so, speaks for itself: both sides are then what its likeness is.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from toolscript.retrieval.fusion import RRF_K, ordered, rrf, weighted
 from toolscript.retrieval.fuzzy import NameMatches, Names
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
-from toolscript.retrieval.words import STOP_WORDS, stem, stems, words
+from toolscript.retrieval.words import STOP_WORDS, sayable, stem, stems, words
 from toolscript.services.sync import TOOLS, item_payload
 
 LONGEST_QUERY = 1000
@@ -65,21 +66,20 @@ class ToolResults:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """Confidences, and what each side contributed to them, weights included."""
+    """Confidences, and what each side contributed to them, weights included; `by_name` in place of the others."""
 
     fused: Mapping[str, float]
     semantic: Mapping[str, float]
     keyword: Mapping[str, float]
-    fuzzy: Mapping[str, float]
+    by_name: Mapping[str, float]
     exact: frozenset[str]
 
     def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
-        keyword, fuzzy = self.keyword.get(item_id, 0.0), self.fuzzy.get(item_id, 0.0)
+        if item_id in self.exact or item_id in self.by_name:
+            return Evidence(fuzzy=self.by_name.get(item_id, 0.0), exact=item_id in self.exact)
         return Evidence(
             semantic=self.semantic.get(item_id, 0.0),
-            keyword=keyword if keyword >= fuzzy else 0.0,
-            fuzzy=fuzzy if fuzzy > keyword else 0.0,
-            exact=item_id in self.exact,
+            keyword=self.keyword.get(item_id, 0.0),
             shared_words=shared_words,
         )
 
@@ -110,6 +110,7 @@ class ToolSearch:
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
         _check(text, limit, threshold)
+        text = sayable(text)
         report = Report()
         async with stage(report, "total"):
             prepared = await self._retriever.prepare(
@@ -148,10 +149,10 @@ class ToolSearch:
         span = max(nearest - similarity.floor, 1e-9)
         semantic = {c.id: alpha * certainty * max(0.0, (c.score - similarity.floor) / span) for c in legs.dense}
         keyword = {c.id: (1 - alpha) * certainty * c.score / top for c in legs.lexical}
-        fuzzy = {i: (1 - alpha) * score for i, score in names.close.items()}
-        by_words = {i: max(keyword.get(i, 0.0), fuzzy.get(i, 0.0)) for i in keyword.keys() | fuzzy.keys()}
-        fused = {**weighted([(1.0, semantic), (1.0, by_words)]), **dict.fromkeys(names.exact, 1.0)}
-        return _Scored(_confidences(fused), semantic, keyword, fuzzy, names.exact)
+        fused = weighted([(1.0, semantic), (1.0, keyword)])
+        by_name = {i: score for i, score in names.close.items() if score > fused.get(i, 0.0)}
+        fused |= {**by_name, **dict.fromkeys(names.exact, 1.0)}
+        return _Scored(_confidences(fused), semantic, keyword, by_name, names.exact)
 
     async def _matched(self, text: str) -> NameMatches:
         if self._names is None:

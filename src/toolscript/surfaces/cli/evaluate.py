@@ -53,7 +53,9 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, as_j
     """
     from toolscript.evaluation.datasets import demo_folder, read_set
 
-    sets = [read_set(folder) for folder in folders or [demo_folder()]]
+    chosen = folders or (demo_folder(),)
+    same = {f.name for f in chosen if [g.name for g in chosen].count(f.name) > 1}
+    sets = [replace(read_set(f), name=str(f)) if f.name in same else read_set(f) for f in chosen]
     with _own_folder(flags) as settings:
         measured = asyncio.run(_measure(settings, sets, pipeline, against))
     if as_json:
@@ -69,8 +71,8 @@ def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
         usual = load_settings(**flags)
         write_logs(usual.log_level)
         models = usual.data / "models"
-        if models.is_dir():
-            (Path(folder) / "models").symlink_to(models)
+        models.mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "models").symlink_to(models)
         yield replace(usual, data_dir=Path(folder), index="", store="")
 
 
@@ -134,11 +136,11 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
     console = Console(highlight=False)
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
     for column in ("set", "queries", *NAMES, "answered", "no match: empty"):
-        table.add_column(column, justify="left" if column == "set" else "right", overflow="fold")
+        table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
     for m in measured:
         values = intervals(m.ours.scores)
         none = f"{m.ours.left_empty:.2f} of {m.ours.unanswerable}" if m.ours.unanswerable else "–"
-        cells = [f"{values[n].mean:.3f}\n[dim]{values[n].low:.3f}–{values[n].high:.3f}[/]" for n in NAMES]
+        cells = [f"{values[n].mean:.3f}\n[dim]{values[n].low:.2f}–{values[n].high:.2f}[/]" for n in NAMES]
         table.add_row(m.data.name, str(len(m.ours.scores)), *cells, f"{m.ours.answered:.3f}", none)
     console.print(table)
     if against:
@@ -152,7 +154,7 @@ def _show_difference(console: Console, measured: list[Measured], pipeline: str, 
 
     table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
     for column in ("set", *NAMES):
-        table.add_column(column, justify="left" if column == "set" else "right", overflow="fold")
+        table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
     for m in measured:
         if m.theirs:
             gained = difference(m.ours.scores, m.theirs.scores)

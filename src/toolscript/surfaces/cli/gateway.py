@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import signal
 import socket
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +17,10 @@ from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.search import show
 from toolscript.surfaces.logs import write_logs
 
+if TYPE_CHECKING:
+    import uvicorn
+
 SAMPLE = "put my changes into version control"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @click.group()
@@ -32,10 +37,10 @@ def start(**flags: Any) -> None:
     """Index the demo catalogue, answer a first search here, and serve HTTP until interrupted."""
     settings = load_settings(**flags)
     write_logs(settings.log_level)
-    if settings.host not in LOOPBACK:
+    if not _is_loopback(settings.host):
         raise Invalid(
             f"--host {settings.host} is not a loopback address, and nothing would keep strangers out: use 127.0.0.1",
-            details={"field": "--host", "allowed": list(LOOPBACK)},
+            details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
     asyncio.run(_serve(settings))
 
@@ -59,13 +64,33 @@ async def _serve(settings: Settings) -> None:
             with console.status("Indexing the demo catalogue"):
                 await opened.sync.run(items)
             console.print(f'Searching {len(items)} demo tools for "{SAMPLE}":\n')
-            show(await opened.tool_search.search(SAMPLE))
-            url = f"http://{settings.host}:{listening.getsockname()[1]}"
-            console.print(f"\nServing {url}  (search: {url}/search?q=read+a+file   API: {url}/docs)  Ctrl-C stops.")
-            server = uvicorn.Server(
-                uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
+            show(
+                await opened.tool_search.search(
+                    SAMPLE, limit=settings.search_limit, threshold=settings.search_threshold
+                )
             )
-            await server.serve(sockets=[listening])
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            url = f"http://{host}:{listening.getsockname()[1]}"
+            console.print(f"\nServing {url}   try {url}/search?q=read+a+file   Ctrl-C stops")
+            config = uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
+            await _until_told(uvicorn.Server(config), listening)
+
+
+async def _until_told(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Serves until SIGINT or SIGTERM, then returns: uvicorn's own handling would end the process before we close."""
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # on Windows, where Ctrl-C interrupts instead
+        for told in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(told, setattr, server, "should_exit", True)
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    await server.serve(sockets=[listening])
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listen(settings: Settings) -> socket.socket:

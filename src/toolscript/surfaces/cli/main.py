@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import Any
 
@@ -16,27 +17,42 @@ from toolscript.surfaces.cli.index import index
 from toolscript.surfaces.cli.search import search
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {Invalid: 2, Unavailable: 3, NotFound: 4}
+INTERRUPTED = 130
+
+log = logging.getLogger(__name__)
 
 
 class _Toolscript(click.Group):
-    """Says an error of ours as one clear message and ends with its exit code."""
+    """Says an error as one clear message and ends with its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ToolscriptError as error:
-            if "--json" in sys.argv:
-                click.echo(json.dumps(error.envelope(), ensure_ascii=False), err=True)
-            else:
-                click.echo(click.style("error: ", fg="red", bold=True) + error.message, err=True)
-            sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
+            sys.exit(_say(error))
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # the last resort: a fault of ours, told without a stack trace
+            log.debug("unexpected", exc_info=error)
+            told = f"{type(error).__name__}: {error}. This is a fault of ours; TOOLSCRIPT_LOG_LEVEL=debug tells more"
+            sys.exit(_say(ToolscriptError(told)))
+
+
+def _say(error: ToolscriptError) -> int:
+    if "--json" in sys.argv:
+        click.echo(json.dumps(error.envelope(), ensure_ascii=False), err=True)
+    else:
+        click.echo(click.style("error: ", fg="red", bold=True) + error.message, err=True)
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 
 @click.group(
     cls=_Toolscript,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done, 1 a fault of ours, 2 wrong input or setting, 3 something needed is not available, "
-    "4 not found.",
+    "4 not found, 130 interrupted.",
 )
 @click.version_option(__version__, message="%(version)s")
 def run() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -21,6 +20,6 @@ def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Comman
     return click.option(flag, setting, default=None, help=text, **how)
 
 
-data_dir = overrides("data_dir", "--data-dir", type=click.Path(path_type=Path), metavar="DIR")
+data_dir = overrides("data_dir", "--data-dir", metavar="DIR")
 model = overrides("search_model", "--model", metavar="NAME")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")

@@ -37,7 +37,7 @@ def search(query: str, as_json: bool, **flags: Any) -> None:
     write_logs(settings.log_level)
     found = asyncio.run(_search(settings, query))
     if as_json:
-        from toolscript.surfaces.http.schemas import search_answer
+        from toolscript.surfaces.answers import search_answer
 
         click.echo(json.dumps(search_answer(found), ensure_ascii=False))
     else:
@@ -59,7 +59,8 @@ def show(found: ToolResults) -> None:
     table.add_column("Reason", overflow="fold")
     for hit in found.hits:
         table.add_row(hit.id, f"{hit.confidence:.2f}", hit.reason)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table, width=None if console.is_terminal else 200)
 
 
 async def _search(settings: Settings, query: str) -> ToolResults:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from toolscript import __version__
 from toolscript.app import App
@@ -19,8 +21,7 @@ from toolscript.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from toolscript.services.tool_search import LONGEST_QUERY
-from toolscript.surfaces.http.schemas import search_answer
+from toolscript.surfaces.answers import search_answer
 
 STATUSES: dict[type[ToolscriptError], int] = {
     Invalid: 400,
@@ -32,15 +33,22 @@ STATUSES: dict[type[ToolscriptError], int] = {
 }
 
 
+log = logging.getLogger(__name__)
+
+
 def create_http(app: App) -> FastAPI:
     """The HTTP application over an open App."""
     http = FastAPI(
         title="Toolscript",
         version=__version__,
         description="One search engine for everything an agent needs to find.",
+        docs_url=None,  # the page would load its scripts from the network
+        redoc_url=None,
     )
     http.add_exception_handler(ToolscriptError, _ours)
     http.add_exception_handler(RequestValidationError, _malformed)
+    http.add_exception_handler(HTTPException, _not_there)
+    http.add_exception_handler(Exception, _unexpected)
 
     @http.get("/health", summary="Liveness: the process answers")
     async def health() -> dict[str, str]:
@@ -48,7 +56,7 @@ def create_http(app: App) -> FastAPI:
 
     @http.get("/ready", summary="Readiness: store and index answer")
     async def ready() -> dict[str, Any]:
-        await app.catalog.ping()
+        await app.ready()
         embedder = app.model.embedder
         return {
             "status": "ready",
@@ -62,7 +70,7 @@ def create_http(app: App) -> FastAPI:
         limit: Annotated[int, Query(ge=1, le=100, description="Most results.")] = app.settings.search_limit,
         threshold: Annotated[float, Query(ge=0, le=1, description="Least confidence.")] = app.settings.search_threshold,
     ) -> dict[str, Any]:
-        return search_answer(await app.tool_search.search(q[: LONGEST_QUERY + 1], limit=limit, threshold=threshold))
+        return search_answer(await app.tool_search.search(q, limit=limit, threshold=threshold))
 
     return http
 
@@ -81,3 +89,14 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
     field = str(first["loc"][-1])
     told = Invalid(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
     return JSONResponse(told.envelope(), status_code=422)
+
+
+async def _not_there(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
+    return JSONResponse(told.envelope(), status_code=status)
+
+
+async def _unexpected(_: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected", exc_info=error)
+    return JSONResponse(ToolscriptError("something went wrong on our side").envelope(), status_code=500)

@@ -1,4 +1,4 @@
-"""Answers as they look on the wire."""
+"""Answers as they look in JSON, the same on every surface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolscript.services.tool_search import ToolResults
 
 
 def search_answer(found: ToolResults) -> dict[str, Any]:
-    """The answer of `GET /search`."""
+    """The answer of `GET /search` and of `toolscript search --json`."""
     return {
         "query": found.query,
         "results": [
