@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,8 +61,9 @@ def show(found: ToolResults) -> None:
     table.add_column("Reason", overflow="fold")
     for hit in found.hits:
         table.add_row(hit.id, f"{hit.confidence:.2f}", hit.reason)
-    console = Console(highlight=False)
-    console.print(table, width=None if console.is_terminal else 200)
+    # A file or a pipe has no width to fit: a line stays a line.
+    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(highlight=False, width=None if fits else 200).print(table)
 
 
 async def _search(settings: Settings, query: str) -> ToolResults:
