@@ -50,15 +50,37 @@ def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: tuple[Pro
         assert json.loads(answer.read())["model"] == "all-MiniLM-L6-v2"
 
 
+def toolscript(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "toolscript", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.req("X-05", "S-05")
+def test_a_search_on_the_same_folder_asks_the_gateway(started: tuple[Process, str, str], tmp_path: Path) -> None:
+    second = toolscript("search", "read_fil", "--data-dir", str(tmp_path), "--json", "--limit", "1")
+    assert second.stderr == ""
+    assert [hit["toolId"] for hit in json.loads(second.stdout)["results"]] == ["filesystem__read_file"]
+    refused = toolscript("search", " ", "--data-dir", str(tmp_path))
+    assert (refused.returncode, "blank" in refused.stderr) == (2, True)
+
+
 @pytest.mark.req("X-05")
-def test_a_second_process_on_the_same_folder_gets_a_clear_message(
+def test_a_second_process_that_needs_the_folder_itself_gets_a_clear_message(
     started: tuple[Process, str, str], tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "toolscript", "search", "read a file", "--data-dir", str(tmp_path)]
-    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    second = toolscript("index", "rebuild", "--data-dir", str(tmp_path))
     assert second.returncode == 3
     assert "in use by another process" in second.stderr
     assert "Traceback" not in second.stderr
+
+
+@pytest.mark.req("S-05")
+def test_a_note_that_a_killed_gateway_left_misleads_nobody(started: tuple[Process, str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "pid": 1}', encoding="utf-8")
+    found = toolscript("search", "read_file", "--data-dir", str(folder), "--limit", "1")
+    assert "filesystem__read_file" in found.stdout
+    assert found.returncode == 0
 
 
 def test_a_port_that_is_taken_is_named_with_the_way_out(started: tuple[Process, str, str], tmp_path: Path) -> None:

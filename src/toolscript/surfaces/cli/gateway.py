@@ -14,6 +14,7 @@ import click
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.running import announced
 from toolscript.surfaces.cli.search import show
 from toolscript.surfaces.logs import write_logs
 
@@ -54,6 +55,7 @@ async def _serve(settings: Settings) -> None:
     try:
         import uvicorn
 
+        from toolscript.surfaces.answers import search_answer
         from toolscript.surfaces.http.server import create_http
     except ImportError as error:
         raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
@@ -64,16 +66,16 @@ async def _serve(settings: Settings) -> None:
             with console.status("Indexing the demo catalogue"):
                 await opened.sync.run(items)
             console.print(f'Searching {len(items)} demo tools for "{SAMPLE}":\n')
-            show(
-                await opened.tool_search.search(
-                    SAMPLE, limit=settings.search_limit, threshold=settings.search_threshold
-                )
+            found = await opened.tool_search.search(
+                SAMPLE, limit=settings.search_limit, threshold=settings.search_threshold
             )
+            show(search_answer(found))
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             url = f"http://{host}:{listening.getsockname()[1]}"
-            console.print(f"\nServing {url}   try {url}/search?q=read+a+file   Ctrl-C stops")
             config = uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
-            await _until_told(uvicorn.Server(config), listening)
+            with announced(settings.data, url):
+                console.print(f"\nServing {url}   try {url}/search?q=read+a+file   Ctrl-C stops")
+                await _until_told(uvicorn.Server(config), listening)
 
 
 async def _until_told(server: uvicorn.Server, listening: socket.socket) -> None:

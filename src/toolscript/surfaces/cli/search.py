@@ -6,16 +6,15 @@ import asyncio
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.running import ask
 from toolscript.surfaces.logs import write_logs
-
-if TYPE_CHECKING:
-    from toolscript.services.tool_search import ToolResults
 
 
 @click.command()
@@ -29,7 +28,7 @@ def search(query: str, as_json: bool, **flags: Any) -> None:
     """Find the tools for a task.
 
     QUERY says what the tool should do, or its name; typos are forgiven. Until servers are configured, the built-in
-    demo catalogue is searched.
+    demo catalogue is searched. A gateway that runs on the same data folder is asked, unless --model is given.
 
     \b
     toolscript search "put my changes into version control"
@@ -37,21 +36,21 @@ def search(query: str, as_json: bool, **flags: Any) -> None:
     """
     settings = load_settings(**flags)
     write_logs(settings.log_level)
-    found = asyncio.run(_search(settings, query))
+    answer = _ask_gateway(settings, query) if flags["search_model"] is None else None
+    if answer is None:
+        answer = asyncio.run(_search(settings, query))
     if as_json:
-        from toolscript.surfaces.answers import search_answer
-
-        click.echo(json.dumps(search_answer(found), ensure_ascii=False))
+        click.echo(json.dumps(answer, ensure_ascii=False))
     else:
-        show(found)
+        show(answer)
 
 
-def show(found: ToolResults) -> None:
-    """Prints results as a table, or what to try when there are none."""
+def show(answer: Mapping[str, Any]) -> None:
+    """Prints an answer as a table, or what to try when it is empty."""
     from rich.console import Console
     from rich.table import Table
 
-    if not found.hits:
+    if not answer["results"]:
         click.echo("No tools found matching query")
         click.echo("Try different keywords, or lower the threshold with --threshold.")
         return
@@ -59,17 +58,26 @@ def show(found: ToolResults) -> None:
     table.add_column("Tool", style="cyan", overflow="fold")
     table.add_column("Confidence", justify="right")
     table.add_column("Reason", overflow="fold")
-    for hit in found.hits:
-        table.add_row(hit.id, f"{hit.confidence:.2f}", hit.reason)
+    for hit in answer["results"]:
+        table.add_row(hit["toolId"], f"{hit['confidence']:.2f}", hit["reason"])
     # A file or a pipe has no width to fit: a line stays a line.
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     Console(highlight=False, width=None if fits else 200).print(table)
 
 
-async def _search(settings: Settings, query: str) -> ToolResults:
+def _ask_gateway(settings: Settings, query: str) -> Mapping[str, Any] | None:
+    answer: Mapping[str, Any] | None = ask(
+        settings.data, "/search", q=query, limit=settings.search_limit, threshold=settings.search_threshold
+    )
+    return answer
+
+
+async def _search(settings: Settings, query: str) -> Mapping[str, Any]:
     from toolscript.app import open_app  # --help must not wait for engines to load
     from toolscript.services.demo import demo_items
+    from toolscript.surfaces.answers import search_answer
 
     async with open_app(settings) as app:
         await app.sync.run(demo_items())
-        return await app.tool_search.search(query, limit=settings.search_limit, threshold=settings.search_threshold)
+        found = await app.tool_search.search(query, limit=settings.search_limit, threshold=settings.search_threshold)
+        return search_answer(found)
