@@ -46,8 +46,10 @@ def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: tuple[Pro
     with urllib.request.urlopen(f"{url}/search?q=read_fil") as answer:
         told = json.loads(answer.read())
     assert told["results"][0]["toolId"] == "filesystem__read_file"
-    with urllib.request.urlopen(f"{url}/ready") as answer:
-        assert json.loads(answer.read())["model"] == "all-MiniLM-L6-v2"
+    with urllib.request.urlopen(f"{url}/search/stats") as answer:
+        stats = json.loads(answer.read())
+    assert (stats["model"], stats["requestedModel"]) == ("all-MiniLM-L6-v2", "Xenova/bge-small-en-v1.5")
+    assert "cannot be reached" in stats["fallback"]
 
 
 def toolscript(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -79,3 +79,17 @@ async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) 
     assert (missing.status_code, wrong.status_code) == (404, 405)
     for answer in (missing, wrong):
         assert answer.json()["error"]["code"] == "NOT_FOUND"
+
+
+@pytest.mark.req("S-04", "S-08")
+async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/search/stats")).json() == {
+        "indexedTools": 56,
+        "model": "hashed-64",
+        "dimensions": 64,
+        "requestedModel": "hashed-64",
+        "fallback": None,
+        "alpha": 0.7,
+        "limit": 3,
+        "threshold": 0.35,
+    }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolscript.services.tool_search import ToolResults
+if TYPE_CHECKING:
+    from toolscript.app import Model
+    from toolscript.services.tool_search import ToolResults
+    from toolscript.settings import Settings
 
 
 def search_answer(found: ToolResults) -> dict[str, Any]:
@@ -24,4 +27,18 @@ def search_answer(found: ToolResults) -> dict[str, Any]:
         ],
         "totalResults": len(found.hits),
         "threshold": found.threshold,
+    }
+
+
+def stats_answer(settings: Settings, model: Model, indexed: int) -> dict[str, Any]:
+    """The answer of `GET /search/stats`."""
+    return {
+        "indexedTools": indexed,
+        "model": model.embedder.model if model.embedder else None,
+        "dimensions": model.embedder.dimensions if model.embedder else None,
+        "requestedModel": settings.search_model,
+        "fallback": model.instead_because,
+        "alpha": settings.search_alpha,
+        "limit": settings.search_limit,
+        "threshold": settings.search_threshold,
     }

@@ -21,7 +21,8 @@ from toolscript.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from toolscript.surfaces.answers import search_answer
+from toolscript.services.sync import TOOLS
+from toolscript.surfaces.answers import search_answer, stats_answer
 
 STATUSES: dict[type[ToolscriptError], int] = {
     Invalid: 400,
@@ -63,6 +64,10 @@ def create_http(app: App) -> FastAPI:
             "model": embedder.model if embedder else None,
             "fallback": app.model.instead_because,
         }
+
+    @http.get("/search/stats", summary="What is searched, with which model, and why not with another")
+    async def stats() -> dict[str, Any]:
+        return stats_answer(app.settings, app.model, await app.index.count(TOOLS))
 
     @http.get("/search", summary="Find the tools for a task")
     async def search(
