@@ -40,17 +40,7 @@ class SqliteSession:
         try:
             if file:
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                file or ":memory:",
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                detect_types=sqlite3.PARSE_DECLTYPES,
-                check_same_thread=False,  # closed by another thread than the one that uses it
-            )
-            self._connection.row_factory = _as_dict
-            _write_ahead(self._connection)
-            for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
-                self._connection.execute(f"PRAGMA {pragma}").close()
+            self._connection = _connected(file or ":memory:")
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
 
@@ -81,6 +71,25 @@ class SqliteSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _connected(file: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        file,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        detect_types=sqlite3.PARSE_DECLTYPES,
+        check_same_thread=False,  # closed by another thread than the one that uses it
+    )
+    try:
+        connection.row_factory = _as_dict
+        _write_ahead(connection)
+        for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
