@@ -73,19 +73,20 @@ async def _serve(settings: Settings) -> None:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             url = f"http://{host}:{listening.getsockname()[1]}"
             config = uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
+            server = uvicorn.Server(config)
+            _stop_when_told(server)
             with announced(settings.data, url):
                 console.print(f"\nServing {url}   try {url}/search?q=read+a+file   Ctrl-C stops")
-                await _until_told(uvicorn.Server(config), listening)
+                await server.serve(sockets=[listening])
 
 
-async def _until_told(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Serves until SIGINT or SIGTERM, then returns: uvicorn's own handling would end the process before we close."""
+def _stop_when_told(server: uvicorn.Server) -> None:
+    """Lets SIGINT and SIGTERM end the serving only: uvicorn's own handling would end the process before we close."""
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # on Windows, where Ctrl-C interrupts instead
         for told in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(told, setattr, server, "should_exit", True)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    await server.serve(sockets=[listening])
 
 
 def _is_loopback(host: str) -> bool:
