@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 
-class HttpDouble:
+class HttpDouble(ABC):
     """An HTTP server in a thread. Subclasses answer; `fail_with` makes it answer a status instead."""
 
     def __init__(self) -> None:
@@ -61,8 +62,9 @@ class HttpDouble:
         else:
             self.answer(request, body)
 
+    @abstractmethod
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        raise NotImplementedError
+        """Sends what the service would."""
 
     def send(
         self, request: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str] | None = None
