@@ -28,10 +28,21 @@ $(VENV)/.dev: requirements/dev.txt requirements/test-models.txt $(VENV)/.run
 	$(UV) --no-deps -r requirements/test-models.txt
 	@touch $@
 
+# The MCP servers that tests talk to: Python's in an environment of their own (they want an older SDK), npm's beside it.
+# Compiled at once, because the first start of each would otherwise take twice as long as the later ones.
+TOOLCHAIN := tests/toolchain
+$(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json $(TOOLCHAIN)/.npmrc) | $(VENV)/.dev
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/servers
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)/servers/bin/python -r requirements/servers.txt
+	@mkdir -p $(VENV)/node
+	@cp $(TOOLCHAIN)/package.json $(TOOLCHAIN)/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/node
+	$(BIN)/npm ci --prefix $(VENV)/node --ignore-scripts >/dev/null
+	@touch $@
+
 run: $(VENV)/.run  ## Install, answer a first search here, and serve HTTP on the embedded engines
 	$(BIN)/toolscript gateway start --port $(PORT)
 
-test: $(VENV)/.dev  ## Install all that the tests need, and run them
+test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them
 	$(BIN)/pytest --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
@@ -43,7 +54,7 @@ format: $(VENV)/.dev  ## Put the code in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## Time everything and write docs/benchmarks.md
+bench: $(VENV)/.dev $(VENV)/.servers  ## Time everything and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
@@ -54,10 +65,13 @@ eval: $(VENV)/.run  ## Measure quality: make eval SETS="DIR DIR"; the demo set w
 	$(BIN)/toolscript eval $(SETS)
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
-lock: $(BIN)/uv  ## Renew the lock files from pyproject.toml
+lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) pyproject.toml --extra server -o requirements/run.txt
 	$(LOCK) pyproject.toml --extra server --extra postgres --extra qdrant --extra llm --group test --group check \
 		-c requirements/run.txt -o requirements/dev.txt
+	$(LOCK) requirements/servers.in -o requirements/servers.txt
+	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
+	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null
 
 clean:           ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

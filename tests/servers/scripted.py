@@ -1,0 +1,327 @@
+"""An MCP server that does as it is told, misbehaviour included: newline-delimited JSON-RPC on its standard streams.
+
+It is run as a script (`python -I -S scripted.py '{"noisy": true}'`) and uses the standard library alone, so that it
+starts in some 50 ms and says exactly what a test wants a client to read, which no SDK would let it say.
+`tests.servers.scripted_spec` makes the `mcpServers` entry of one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypedDict
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+UPSTREAM_ERROR = -32050
+CRASHED = 3
+DIED = 7
+POLL_SECONDS = 0.02
+LONGEST_LIFE_SECONDS = 600
+
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+
+class Behaviour(TypedDict, total=False):
+    """What the server serves, and how it behaves. Absent keys mean the well-behaved thing."""
+
+    name: str  # what it calls itself: `scripted` unless told
+    tools: list[str]  # which of the built-in tools it serves; all when absent, none when empty
+    catalog: str  # serve the tools of this JSONL or JSONL.gz file (id, server, name, description, input_schema)
+    limit: int  # no more than this many tools of the catalog
+    listing: str  # serve the `tools` of this file as they are: a kept answer to tools/list
+    watch: str  # serve the lists of this JSON file (tools, prompts, resources, resourceTemplates), and tell changes
+    page_size: int  # serve lists in pages of so many
+    prompts: bool  # have prompts
+    resources: bool  # have resources and resource templates
+    sloppy: bool  # serve tools besides that no client should have to see
+    noisy: bool  # print what is no message between messages, and more on stderr than a pipe holds
+    hang: bool  # read, and never answer
+    crash: bool  # say why on stderr and exit at once
+    crash_unless: str  # the same, as long as there is no file of this name
+    crash_after_listing: bool  # the same, once the last page of tools is told
+    slow_start: float  # wait so many seconds before reading the first message
+    deaf: bool  # ignore SIGTERM and the end of the input: only SIGKILL helps
+    child: bool  # start a process of its own, which outlives it (the tool `pid` tells both)
+
+
+def _tool(name: str, description: str, required: tuple[str, ...] = (), /, **properties: object) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+BUILT_IN: dict[str, dict[str, Any]] = {
+    tool["name"]: tool
+    for tool in (
+        _tool(
+            "echo",
+            "Returns its arguments, as text and structured.",
+            ("text",),
+            text={"type": "string", "description": "Anything"},
+            times={"type": "integer", "minimum": 1},
+        )
+        | {"outputSchema": {"type": "object"}},
+        _tool("fail", "Answers that it failed.", message={"type": "string"}),
+        _tool("error", "Answers with a JSON-RPC error.", message={"type": "string"}, code={"type": "integer"}),
+        _tool("slow", "Answers after some seconds.", ("seconds",), seconds={"type": "number"}),
+        _tool("die", "Ends the process instead of answering."),
+        _tool("pid", "Returns the ids of the process and of the one it started."),
+        _tool("env", "Returns an environment variable.", ("name",), name={"type": "string"}),
+        _tool("seen", "Returns how many messages of each method came so far."),
+    )
+}
+
+SLOPPY: list[Any] = [
+    _tool("twice", "The first of two tools with one name."),
+    _tool("twice", "The second of two tools with one name."),
+    {"description": "A tool without a name.", "inputSchema": {"type": "object"}},
+    {"name": "listed_schema", "description": "Its schema is a list.", "inputSchema": ["path"]},
+    {"name": "described_by_number", "description": 7, "inputSchema": {"type": "object"}},
+    {"name": "untyped_schema", "description": "Its schema has no type.", "inputSchema": {"properties": {"a": {}}}},
+    {"name": "no_schema", "description": "It has no schema."},
+    {"name": "null_everything", "description": None, "inputSchema": None, "annotations": None},
+    "not even an object",
+    {"name": "endless", "description": "endless " * 25_000, "inputSchema": {"type": "object"}},
+]
+
+PROMPTS = [
+    {
+        "name": "summarise",
+        "description": "Summarise a text.",
+        "arguments": [
+            {"name": "text", "description": "What to summarise", "required": True},
+            {"name": "words", "description": "How long it may be"},
+        ],
+    },
+    {"name": "greet", "description": "Greet whoever reads it."},
+]
+RESOURCES = [
+    {"uri": "memo://welcome", "name": "welcome", "description": "A first memo.", "mimeType": "text/plain"},
+    {"uri": "memo://rules", "name": "rules", "title": "Rules of the house", "mimeType": "text/markdown"},
+]
+TEMPLATES = [{"uriTemplate": "memo://{year}/{month}", "name": "memos", "description": "The memos of a month."}]
+
+
+class RpcError(Exception):
+    """The answer is an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def catalog_tools(file: Path) -> Iterator[dict[str, Any]]:
+    """The tools of a catalog as one server would list them: a name that several servers use gets its server's."""
+    content = file.read_bytes()
+    lines = (gzip.decompress(content) if file.suffix == ".gz" else content).splitlines()
+    rows = [json.loads(line) for line in lines]
+    uses = Counter(row["name"] for row in rows)
+    taken = {name for name, count in uses.items() if count == 1}
+    for row in rows:
+        name = row["name"]
+        if uses[name] > 1:
+            full = re.sub(r"[^A-Za-z0-9_-]+", "_", f"{row['server']}_{name}")
+            candidates = (full if n == 1 else f"{full}_{n}" for n in range(1, len(rows) + 2))
+            name = next(candidate for candidate in candidates if candidate not in taken)
+            taken.add(name)
+        yield {"name": name, "description": row["description"], "inputSchema": row["input_schema"]}
+
+
+def _read_lists(content: bytes) -> dict[str, list[Any]]:
+    told = json.loads(content)
+    return {key: told.get(key, []) for key in LISTS.values()}
+
+
+class Server:
+    """The loop: a message in, an answer out, and whatever else the behaviour asks for."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self._output = threading.Lock()
+        self._timers: dict[Any, threading.Timer] = {}
+        self._seen: Counter[str] = Counter()
+        self._initialized = False
+        self._child: int | None = None
+        self._watched = Path(behaviour["watch"]).read_bytes() if "watch" in behaviour else b""
+        self._lists = self._serve()
+
+    def _serve(self) -> dict[str, list[Any]]:
+        """The lists that it has. A method whose list is missing here is one that the server lacks."""
+        behaviour = self._behaviour
+        if "watch" in behaviour:
+            return _read_lists(self._watched)
+        if "catalog" in behaviour:
+            tools: list[Any] = list(catalog_tools(Path(behaviour["catalog"])))[: behaviour.get("limit")]
+        elif "listing" in behaviour:
+            tools = json.loads(Path(behaviour["listing"]).read_bytes())["tools"]
+        else:
+            tools = [BUILT_IN[name] for name in behaviour.get("tools", BUILT_IN)]
+        lists = {"tools": tools + (SLOPPY if behaviour.get("sloppy") else [])}
+        if behaviour.get("prompts"):
+            lists["prompts"] = PROMPTS
+        if behaviour.get("resources"):
+            lists |= {"resources": RESOURCES, "resourceTemplates": TEMPLATES}
+        return lists
+
+    def run(self) -> None:
+        """Serve until the input ends. Whoever is deaf goes on, for a while: a lost test must not leave it for good."""
+        behaviour = self._behaviour
+        if behaviour.get("deaf"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if behaviour.get("child"):
+            self._child = os.posix_spawnp("sleep", ["sleep", str(LONGEST_LIFE_SECONDS)], os.environ)
+        if "watch" in behaviour:
+            threading.Thread(target=self._watch, args=(Path(behaviour["watch"]),), daemon=True).start()
+        time.sleep(behaviour.get("slow_start", 0))
+        for line in sys.stdin.buffer:
+            if not behaviour.get("hang"):
+                self._take(json.loads(line))
+        if behaviour.get("deaf"):
+            time.sleep(LONGEST_LIFE_SECONDS)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        method, params = message.get("method"), message.get("params") or {}
+        if method is None:
+            return
+        self._seen[method] += 1
+        if method == "notifications/initialized":
+            self._initialized = True
+        elif method == "notifications/cancelled" and (timer := self._timers.pop(params.get("requestId"), None)):
+            timer.cancel()
+        if "id" not in message:
+            return
+        try:
+            answer = self._answer(message["id"], method, params)
+        except RpcError as error:
+            self._send(id=message["id"], error={"code": error.code, "message": str(error)})
+            return
+        if answer is not None:
+            self._send(id=message["id"], result=answer)
+        if method == "tools/list" and self._behaviour.get("crash_after_listing") and "nextCursor" not in (answer or {}):
+            crash("It crashed after the listing, as told.")
+
+    def _answer(self, request: Any, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The result, or None when it comes later."""
+        if method == "initialize":
+            return self._introduce(params.get("protocolVersion"))
+        if method == "ping":
+            return {}
+        if method in LISTS and LISTS[method] in self._lists:
+            return self._page(LISTS[method], params.get("cursor"))
+        if method == "tools/call":
+            return self._call(request, params.get("name"), params.get("arguments") or {})
+        if method == "prompts/get" and "prompts" in self._lists:
+            text = f"{params.get('name')} {json.dumps(params.get('arguments') or {}, sort_keys=True)}"
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+        if method == "resources/read" and "resources" in self._lists:
+            uri = params.get("uri")
+            return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"What {uri} holds"}]}
+        raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+
+    def _introduce(self, version: Any) -> dict[str, Any]:
+        tells = "watch" in self._behaviour
+        return {
+            "protocolVersion": version,
+            "capabilities": {key: {"listChanged": tells} for key in self._lists if key != "resourceTemplates"},
+            "serverInfo": {"name": self._behaviour.get("name", "scripted"), "version": "1.0.0"},
+        }
+
+    def _page(self, key: str, cursor: str | None) -> dict[str, Any]:
+        items = self._lists[key]
+        start, size = int(cursor or 0), self._behaviour.get("page_size") or len(items)
+        page: dict[str, Any] = {key: items[start : start + size]}
+        return page | {"nextCursor": str(start + size)} if start + size < len(items) else page
+
+    def _call(self, request: Any, name: Any, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Built-in tools do what they say; those of a catalog or a listing repeat what they were called with."""
+        listed = [tool for tool in self._lists["tools"] if isinstance(tool, dict) and tool.get("name") == name]
+        if not listed:
+            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if listed[0] != BUILT_IN.get(name):
+            return _text(json.dumps({"tool": name, "arguments": arguments}))
+        if name == "slow":
+            answer = _text(f"It took {arguments['seconds']} s.")
+            timer = threading.Timer(arguments["seconds"], self._send, kwargs={"id": request, "result": answer})
+            timer.daemon = True
+            self._timers[request] = timer
+            timer.start()
+            return None
+        simple: dict[str, Callable[[], dict[str, Any]]] = {
+            "echo": lambda: _structured(arguments),
+            "fail": lambda: _text(arguments.get("message", "It went wrong.")) | {"isError": True},
+            "pid": lambda: _structured({"pid": os.getpid(), "child": self._child}),
+            "env": lambda: _structured({"value": os.environ.get(arguments["name"])}),
+            "seen": lambda: _structured(self._seen),
+        }
+        if name in simple:
+            return simple[name]()
+        if name == "die":
+            crash("It died in the middle of a call, as told.", DIED)
+        raise RpcError(arguments.get("code", UPSTREAM_ERROR), arguments.get("message", "It refused."))
+
+    def _watch(self, file: Path) -> None:
+        """Tell which lists changed whenever the file does. A file half written is one that has not changed yet."""
+        while True:
+            time.sleep(POLL_SECONDS)
+            try:
+                content = file.read_bytes()
+                if content == self._watched:
+                    continue
+                lists = _read_lists(content)
+            except (OSError, ValueError):
+                continue
+            changed = [key for key in lists if lists[key] != self._lists[key]]
+            self._watched, self._lists = content, lists
+            for kind in dict.fromkeys("resources" if key == "resourceTemplates" else key for key in changed):
+                if self._initialized:
+                    self._send(method=f"notifications/{kind}/list_changed")
+
+    def _send(self, **message: Any) -> None:
+        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        with self._output:
+            if self._behaviour.get("noisy"):
+                sys.stderr.write(f"{'warning ' * 8}\n" * 2_000)
+                line = b"Listening...\n\n{half a message\n[1, 2]\n\xff\xfe\n" + line + b"done\n"
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def _structured(value: Mapping[str, Any]) -> dict[str, Any]:
+    return _text(json.dumps(value)) | {"structuredContent": dict(value)}
+
+
+def crash(reason: str, status: int = CRASHED) -> NoReturn:
+    """End at once: no clean-up, no flush of what is half said."""
+    os.write(2, f"{reason}\n".encode())
+    os._exit(status)
+
+
+def main() -> None:
+    behaviour: Behaviour = json.loads(sys.argv[1])
+    if behaviour.get("crash"):
+        crash("It crashed at the start, as told.")
+    if "crash_unless" in behaviour and not Path(behaviour["crash_unless"]).exists():
+        crash(f"It needs {behaviour['crash_unless']}.")
+    Server(behaviour).run()
+
+
+if __name__ == "__main__":
+    main()
