@@ -6,14 +6,17 @@ under `tests/contracts/` hold every adapter to it.
 
 from __future__ import annotations
 
+from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from toolscript.domain.catalog import Assignment, Item, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import Assignment, Item, ItemMark, Skill, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
+from toolscript.domain.servers import CallResult, Listing, ServerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,21 @@ class Embedder(Protocol):
         """One vector per text, in order, each independent of the other texts in the call."""
 
     async def close(self) -> None: ...
+
+
+class VectorCache(Protocol):
+    """Vectors of items from earlier runs, so that nothing unchanged is embedded twice."""
+
+    async def has(self, servers: Several[str]) -> bool:
+        """Whether anything was kept for this list of servers."""
+
+    async def find(self, servers: Several[str], model: str, wanted: Mapping[str, str]) -> dict[str, Vector]:
+        """The vectors of the wanted items (id to digest) that were kept with that digest by that model: from the
+        file of this list of servers, and for the rest from those of other configurations."""
+
+    async def keep(self, servers: Several[str], model: str, vectors: Mapping[str, tuple[str, Vector]]) -> None:
+        """Adds or replaces vectors (id to digest and vector) in the file of this list of servers, and forgets items
+        of servers that are not in it. Never raises for a disk that is full or read-only: it logs a warning once."""
 
 
 class VectorIndex(Protocol):
@@ -106,6 +124,9 @@ class CatalogStore(Protocol):
     async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
         """Items by id order: those named, or all."""
 
+    async def marks(self, servers: Several[str] | None = None) -> list[ItemMark]:
+        """What there is to compare of the items of those servers (of all), inactive ones too, by id order."""
+
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
         """Counts over the active items."""
 
@@ -151,3 +172,32 @@ class DocumentStore(Protocol):
         """The digests of the named documents that exist, by id."""
 
     async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+
+
+class ToolServer(Protocol):
+    """A connection to one server, for as long as it lasts."""
+
+    async def listing(self) -> Listing:
+        """Everything it offers that the configuration lets through. Raises Unavailable."""
+
+    async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
+        """What the tool answers; for a prompt its messages, for a resource its contents.
+
+        Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
+        """
+
+    async def ping(self) -> None:
+        """Raises Unavailable when the server no longer answers."""
+
+    async def changed(self) -> None:
+        """Waits until the server says that what it offers has changed."""
+
+    async def lost(self) -> str:
+        """Waits until the connection is gone; says why."""
+
+
+class ToolServers(Protocol):
+    """The way to servers."""
+
+    def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
+        """A connection for as long as the block lasts. Entering raises Unavailable, saying why there is none."""

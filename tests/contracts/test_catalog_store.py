@@ -56,6 +56,23 @@ async def test_saving_again_replaces_and_keeps_the_number(catalog: CatalogStore)
     assert (after.number, after.item, after.terms) == (before.number, changed, frozenset({9}))
 
 
+async def test_marks_tell_what_there_is_to_compare_by_server(catalog: CatalogStore) -> None:
+    elsewhere = Item("mail", "send")
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS), (elsewhere, TERMS)])
+    await catalog.deactivate([WRITE.id])
+    await catalog.save_skills([Skill("reading", "Reading")])
+    await catalog.assign(READ.id, [Assignment("reading", 0.9, True)])
+    numbers = {s.item.id: s.number for s in await catalog.items(active_only=False)}
+    marks = await catalog.marks(["files"])
+    assert [(m.id, m.server, m.number, m.digest, m.is_active) for m in marks] == [
+        (READ.id, "files", numbers[READ.id], READ.digest, True),
+        (WRITE.id, "files", numbers[WRITE.id], WRITE.digest, False),
+    ]
+    assert marks[0].assignments == (Assignment("reading", 0.9, True),)
+    assert [m.id for m in await catalog.marks()] == sorted([READ.id, WRITE.id, elsewhere.id])
+    assert await catalog.marks([]) == []
+
+
 async def test_a_vanished_item_is_kept_inactive_until_it_returns(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
     await catalog.deactivate([READ.id, "files__nothing"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from toolscript.adapters.sql_database import Database, upsert
@@ -12,6 +12,7 @@ from toolscript.adapters.sql_terms import change_counts, count_terms, packed, ta
 from toolscript.domain.catalog import (
     Assignment,
     Item,
+    ItemMark,
     ItemType,
     Origin,
     Skill,
@@ -61,6 +62,16 @@ class SqlCatalog:
             rows = session.rows(f"SELECT * FROM tools WHERE {named} AND {activity}", **ids)
             assigned = _assignments(session, None if item_ids is None else [row["id"] for row in rows])
             return sorted((_stored(row, assigned.get(row["id"], ())) for row in rows), key=lambda s: s.item.id)
+
+        return await self._database.read(work)
+
+    async def marks(self, servers: Collection[str] | None = None) -> list[ItemMark]:
+        def work(session: Session) -> list[ItemMark]:
+            named = "TRUE" if servers is None else session.among("server", "servers")
+            given = {} if servers is None else {"servers": sorted(servers)}
+            rows = session.rows(f"SELECT id, item_id, server, digest, is_active FROM tools WHERE {named}", **given)
+            assigned = _assignments(session, None if servers is None else [row["id"] for row in rows])
+            return sorted((_mark(row, assigned.get(row["id"], ())) for row in rows), key=lambda m: m.id)
 
         return await self._database.read(work)
 
@@ -170,6 +181,7 @@ def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
         "input_schema": item.input_schema,
         "output_schema": item.output_schema,
         "annotations": item.annotations,
+        "digest": item.digest,
         "terms": packed(terms),
         "is_active": True,
     }
@@ -187,6 +199,10 @@ def _stored(row: Row, assignments: Sequence[Assignment]) -> StoredItem:
         annotations=row["annotations"],
     )
     return StoredItem(row["id"], item, unpacked(row["terms"]), row["is_active"], tuple(assignments))
+
+
+def _mark(row: Row, assignments: Sequence[Assignment]) -> ItemMark:
+    return ItemMark(row["item_id"], row["server"], row["id"], row["digest"], row["is_active"], tuple(assignments))
 
 
 def _assignments(session: Session, numbers: Sequence[int] | None) -> dict[int, list[Assignment]]:

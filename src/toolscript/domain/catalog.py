@@ -65,6 +65,18 @@ class StoredItem:
     assignments: tuple[Assignment, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ItemMark:
+    """What it takes to see whether an item has changed, without reading the item."""
+
+    id: str
+    server: str
+    number: int
+    digest: str
+    is_active: bool
+    assignments: tuple[Assignment, ...] = ()
+
+
 class Origin(StrEnum):
     """Who sorted an item into a skill."""
 
