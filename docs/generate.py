@@ -10,6 +10,9 @@ import click
 
 from toolscript.settings import Settings, rule_of, variable_of
 from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.http.errors import STATUSES
+from toolscript.surfaces.http.server import Serving, create_http
+from toolscript.surfaces.mcp import INSTRUCTIONS, TOOLS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -29,7 +32,11 @@ def settings() -> str:
     for each in fields(Settings):
         rule = rule_of(each)
         bounds = f"{rule.least:g} to {rule.most:g}" if rule.least is not None else ", ".join(rule.allowed)
-        default = "" if each.default in {None, ""} else f"`{each.default}`"
+        default = (
+            ""
+            if each.default in {None, "", ()}
+            else f"`{str(each.default).lower() if each.default is False else each.default}`"
+        )
         lines.append(f"| `{variable_of(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')} |")
     return "\n".join(lines) + "\n"
 
@@ -66,7 +73,60 @@ def requirements() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"settings.md": settings, "command-line.md": command_line, "requirements.md": requirements}
+def http() -> str:
+    """Every route, with its parameters."""
+    described = create_http(Serving(Settings())).openapi()
+    lines = [
+        "# HTTP",
+        "",
+        'The same as `GET /openapi.json`, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
+        "`TOOLSCRIPT_API_KEY` set, every request but `GET /health` brings `Authorization: Bearer KEY`. `/mcp` speaks",
+        "[MCP](mcp.md).",
+        "",
+        "| status | when |",
+        "|---|---|",
+        *(f"| {status} | {_first_line(kind.__doc__)} |" for kind, status in STATUSES.items()),
+    ]
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            lines += ["", f"## {method.upper()} {path}", "", f"{about['summary']}."]
+            parameters = about.get("parameters", [])
+            if parameters:
+                lines += ["", "| parameter | meaning | default |", "|---|---|---|"]
+            for each in parameters:
+                default = each["schema"].get("default", "")
+                lines.append(f"| `{each['name']}` | {each.get('description', '')} | {default} |")
+    return "\n".join(lines) + "\n"
+
+
+def mcp() -> str:
+    """The tools that an agent gets, word for word."""
+    lines = [
+        "# MCP",
+        "",
+        "One server: `/mcp` of a running gateway (streamable HTTP), or `toolscript mcp` (stdio). What an agent reads:",
+        "",
+        f"> {INSTRUCTIONS}",
+    ]
+    for tool in TOOLS:
+        lines += ["", f"## {tool.name}", "", f"{tool.description}", "", "| argument | | meaning |", "|---|---|---|"]
+        for name, about in tool.input_schema["properties"].items():
+            needed = "required" if name in tool.input_schema["required"] else "optional"
+            lines.append(f"| `{name}` ({about['type']}) | {needed} | {about['description']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0].rstrip(".")
+
+
+PAGES = {
+    "settings.md": settings,
+    "command-line.md": command_line,
+    "http.md": http,
+    "mcp.md": mcp,
+    "requirements.md": requirements,
+}
 
 
 def main() -> None:

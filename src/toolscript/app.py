@@ -6,9 +6,10 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from toolscript.adapters.embedding_files import EmbeddingFiles
 from toolscript.adapters.gathered import GatheredEmbedder, GatheringEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, find_locally
@@ -16,12 +17,16 @@ from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
-from toolscript.ports import CatalogStore, DocumentStore, Embedder, Similarity, VectorIndex
+from toolscript.domain.search import Collection
+from toolscript.domain.servers import ServerSpec
+from toolscript.ports import CatalogStore, DocumentStore, Embedder, Similarity, ToolServer, VectorIndex
 from toolscript.retrieval.calibration import measured
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.texts import item_text
+from toolscript.services.call_tool import CallTool
 from toolscript.services.demo import demo_items, demo_pairs
 from toolscript.services.document_search import DocumentSearch
+from toolscript.services.gateway import Gateway, Limits
 from toolscript.services.ingest_documents import DOCUMENTS, IngestDocuments, documents_collection
 from toolscript.services.sync import TOOLS, Sync, tools_collection
 from toolscript.services.tool_search import ToolSearch
@@ -51,6 +56,8 @@ class App:
     document_search: DocumentSearch
     sync: Sync
     ingest_documents: IngestDocuments
+    gateway: Gateway
+    call_tool: CallTool
 
     async def ready(self) -> None:
         """Raises Unavailable when store or index do not answer."""
@@ -68,9 +75,8 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
     async with AsyncExitStack() as stack:
         index = _index(settings)
         stack.push_async_callback(index.close)
-        if fresh_index:
-            for name in (TOOLS, DOCUMENTS):
-                await index.drop(name)
+        for name in (TOOLS, DOCUMENTS) if fresh_index else (TOOLS,) if settings.search_no_cache else ():
+            await index.drop(name)
         held = await index.describe(TOOLS)
         model = await _model(settings, held.model if held else None)
         if model.embedder:
@@ -78,9 +84,13 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
         database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
         catalog, documents = SqlCatalog(database), SqlDocuments(database)
         stack.push_async_callback(catalog.close)
-        await _open_collections(index, model.embedder)
+        await _open_collections(index, model.embedder, shared=settings.index.startswith("http"))
         retriever = Retriever(model.embedder, index)
         tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha)
+        cache = None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings")
+        sync = Sync(catalog, index, model.embedder, cache=cache, on_change=tool_search.forget_names)
+        gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
+        stack.push_async_callback(gateway.close)
         yield App(
             settings=settings,
             model=model,
@@ -89,9 +99,22 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
             documents=documents,
             tool_search=tool_search,
             document_search=DocumentSearch(retriever, documents),
-            sync=Sync(catalog, index, model.embedder, on_change=tool_search.forget_names),
+            sync=sync,
             ingest_documents=IngestDocuments(documents, index, model.embedder),
+            gateway=gateway,
+            call_tool=CallTool(catalog, gateway, tool_search),
         )
+
+
+class _Servers:
+    """MCP servers; what it takes to speak with them is loaded when the first one is."""
+
+    def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
+        try:
+            from toolscript.adapters.mcp_client import McpServers
+        except ImportError as error:
+            raise _missing_extra("server", "connecting to MCP servers") from error
+        return McpServers().connect(spec, within=within)
 
 
 def _index(settings: Settings) -> VectorIndex:
@@ -180,13 +203,23 @@ async def _calibrate(embedder: GatheringEmbedder) -> Similarity:
     return measured(queries, answers)
 
 
-async def _open_collections(index: VectorIndex, embedder: Embedder | None) -> None:
+async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:
+    """Opens both collections. What another model made of tools is dropped, for the next sync to make anew: it costs
+    little. Documents are not, nor what others may be using on a server: there opening raises Invalid."""
     model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
     for collection in (tools_collection(model, dimensions), documents_collection(model, dimensions)):
         held = await index.describe(collection.name)
-        if held and held.model == "none" and embedder:
-            await index.drop(collection.name)
+        if held and embedder and held.model != model:
+            ours_to_drop = not shared and (held.name == TOOLS or await _is_empty(index, held))
+            if held.model == "none" or ours_to_drop:
+                log.info("index_of_another_model_dropped", extra={"collection": held.name, "model": held.model})
+                await index.drop(collection.name)
         await index.open(collection if embedder or not held else held)
+
+
+async def _is_empty(index: VectorIndex, held: Collection) -> bool:
+    await index.open(held)
+    return await index.count(held.name) == 0
 
 
 def _missing_extra(extra: str, setting: str) -> Invalid:

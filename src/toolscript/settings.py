@@ -30,6 +30,18 @@ class Rule:
     secret: bool = False
 
 
+def _truth(text: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    try:
+        return known[str(text).lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _setting(default: Any, help: str, **rule: Any) -> Any:  # noqa: A002
     return field(default=default, metadata={"rule": Rule(help, **rule)}, repr=not rule.get("secret"))
 
@@ -70,12 +82,31 @@ class Settings:
     )
     search_limit: int = _setting(3, "Most results of a tool search.", read=int, least=1, most=100)
     search_threshold: float = _setting(0.35, "Tools below this confidence are left out.", read=float, least=0, most=1)
+    search_no_cache: bool = _setting(
+        False, "Embeddings are made anew at every start, and not kept on disk.", read=_truth, allowed=("true", "false")
+    )
     embeddings_url: str | None = _setting(
         None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
     )
     embeddings_key: str | None = _setting(None, "API key of the embeddings API.", secret=True)
     hub_url: str = _setting("https://huggingface.co", "Where models are downloaded from.")
     hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
+    config: Path | None = _setting(  # noqa: RUF009
+        None,
+        "The one configuration file to read, of ours or of another MCP client, instead of `~/.toolscript.json` and "
+        "`./.toolscript.json`.",
+        read=Path,
+    )
+    connect_timeout: float = _setting(
+        30.0, "Seconds that a server may take to start and to say what it offers.", read=float, least=1, most=3600
+    )
+    call_timeout: float = _setting(60.0, "Seconds that a tool call may take.", read=float, least=1, most=3600)
+    api_key: str | None = _setting(
+        None, "Key that every request must bring (`Authorization: Bearer KEY`). Needed off loopback.", secret=True
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), "Further names, separated by commas, by which browsers and clients may call the gateway.", read=_names
+    )
     host: str = _setting("127.0.0.1", "Address that the gateway listens on.")
     port: int = _setting(3780, "Port that the gateway listens on; 0 picks a free one.", read=int, least=0, most=65535)
     log_level: str = _setting(
@@ -132,6 +163,8 @@ def _checked(each: Field[Any], given: Any, source: str) -> Any:
         value = rule.read(given)
     except ValueError:
         raise _unusable(source, given, rule) from None
+    if rule.read is _truth:
+        return value
     outside = (rule.least is not None and not value >= rule.least) or (rule.most is not None and not value <= rule.most)
     if outside or (rule.allowed and value not in rule.allowed):
         raise _unusable(source, given, rule)

@@ -9,13 +9,13 @@ import pytest
 
 from toolscript.app import App
 from toolscript.services.demo import demo_items
-from toolscript.surfaces.http.server import create_http
+from toolscript.surfaces.http.server import Serving, create_http
 
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
     await app.sync.run(demo_items())
-    transport = httpx.ASGITransport(create_http(app))
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -56,7 +56,12 @@ async def test_a_wrong_request_gets_the_envelope_naming_the_field(
 
 async def test_health_and_readiness_answer(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).json() == {"status": "ok"}
-    assert (await http.get("/ready")).json() == {"status": "ready", "model": "hashed-64", "fallback": None}
+    assert (await http.get("/ready")).json() == {
+        "status": "ready",
+        "model": "hashed-64",
+        "fallback": None,
+        "servers": {},
+    }
 
 
 @pytest.mark.req("D-11")
@@ -85,6 +90,7 @@ async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) 
 async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx.AsyncClient) -> None:
     assert (await http.get("/search/stats")).json() == {
         "indexedTools": 56,
+        "embeddedSinceStart": 56,
         "model": "hashed-64",
         "dimensions": 64,
         "requestedModel": "hashed-64",

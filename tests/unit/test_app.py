@@ -16,7 +16,9 @@ from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.documents import Document
 from toolscript.services.demo import demo_items
+from toolscript.services.sync import TOOLS
 from toolscript.settings import Settings, load_settings
 
 
@@ -85,20 +87,27 @@ async def test_an_unknown_model_is_refused_naming_the_known_ones(tmp_path: Path)
             pass
 
 
-@pytest.mark.req("X-03")
-async def test_a_change_of_model_is_refused_until_the_index_is_rebuilt(small: Settings) -> None:
+@pytest.mark.req("S-07", "S-10")
+async def test_another_model_makes_the_index_of_tools_anew_and_goes_on(small: Settings) -> None:
     async with open_app(small) as app:
         await app.sync.run(demo_items())
+    async with open_app(replace(small, search_model="hashed-32")) as app:
+        await app.sync.configure({item.server for item in demo_items()})
+        assert await app.index.count(TOOLS) == 56
+        assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
+        assert (await app.sync.run(demo_items())).indexed == 0
+
+
+@pytest.mark.req("X-03")
+async def test_another_model_is_refused_where_documents_would_be_lost(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
     other = replace(small, search_model="hashed-32")
     with pytest.raises(Invalid, match=r"indexed with model hashed-64.*toolscript index rebuild"):
         async with open_app(other):
             pass
     async with open_app(other, fresh_index=True) as app:
-        indexed, _ = await app.sync.index_catalogue()
-        assert indexed == 56
-        assert await app.sync.index_catalogue() == (0, 0)
-    async with open_app(other) as app:
-        assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
+        assert await app.ingest_documents.index_all() == 1
 
 
 @pytest.mark.req("H-07")
@@ -231,7 +240,7 @@ async def test_two_folders_of_one_name_are_two_models(tmp_path: Path) -> None:
     (tmp_path / "b" / "mine" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     settings = load_settings(data_dir=tmp_path / "data", search_model=str(tmp_path / "a" / "mine"))
     async with open_app(settings) as app:
-        await app.sync.run(demo_items())
+        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
     with pytest.raises(Invalid, match="index rebuild"):
         async with open_app(replace(settings, search_model=str(tmp_path / "b" / "mine"))):
             pass
@@ -271,7 +280,7 @@ async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it
         async with open_app(small):
             pass
     async with open_app(small, fresh_index=True) as app:
-        assert (await app.sync.index_catalogue())[0] == 56
+        assert (await app.sync.index_catalogue()).written == 56
 
 
 @pytest.mark.req("H-15", "X-03")

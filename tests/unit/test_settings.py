@@ -15,14 +15,18 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "search_alpha": (0, 1, 0.01),
     "search_limit": (1, 100, 1),
     "search_threshold": (0, 1, 0.01),
+    "connect_timeout": (1, 3600, 0.5),
+    "call_timeout": (1, 3600, 0.5),
     "port": (0, 65_535, 1),
 }
 CHOICES = {"search_device": ["auto", "cpu", "gpu"], "log_level": ["debug", "info", "warning", "error"]}
-SECRETS = {"index_key", "embeddings_key", "hub_token", "store"}
+SECRETS = {"api_key", "index_key", "embeddings_key", "hub_token", "store"}
 
 
 def flag_of(name: str) -> str:
     return {
+        "call_timeout": "--call-timeout",
+        "connect_timeout": "--connect-timeout",
         "search_alpha": "--alpha",
         "search_limit": "--limit",
         "search_threshold": "--threshold",
@@ -87,7 +91,7 @@ def test_without_a_mapping_the_environment_of_the_process_is_read(monkeypatch: p
 
 def test_the_table_of_bounds_is_complete() -> None:
     assert {f.name for f in fields(Settings) if rule_of(f).read in {int, float}} == BOUNDS.keys()
-    assert {f.name for f in fields(Settings) if rule_of(f).allowed} == CHOICES.keys()
+    assert {f.name for f in fields(Settings) if rule_of(f).allowed and rule_of(f).read is str} == CHOICES.keys()
 
 
 @pytest.mark.req("X-03")
@@ -160,3 +164,19 @@ def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     assert load_settings(environment={}).data == tmp_path / ".toolscript"
     assert load_settings(environment={}, data_dir="here").data == tmp_path / "here"
+
+
+@pytest.mark.req("S-10", "X-03")
+def test_a_switch_is_on_or_off_in_any_of_the_usual_words() -> None:
+    for word, read in {"true": True, "1": True, "Yes": True, "off": False, "0": False, "FALSE": False}.items():
+        assert load_settings(environment={"TOOLSCRIPT_SEARCH_NO_CACHE": word}).search_no_cache is read
+    with pytest.raises(Invalid, match="TOOLSCRIPT_SEARCH_NO_CACHE=maybe is not usable: give one of true, false"):
+        load_settings(environment={"TOOLSCRIPT_SEARCH_NO_CACHE": "maybe"})
+
+
+@pytest.mark.req("X-04")
+def test_names_of_hosts_are_separated_by_commas() -> None:
+    assert load_settings(environment={"TOOLSCRIPT_ALLOWED_HOSTS": "a.example, b.example,"}).allowed_hosts == (
+        "a.example",
+        "b.example",
+    )

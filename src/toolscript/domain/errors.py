@@ -30,6 +30,10 @@ class Invalid(ToolscriptError):
     code = "VALIDATION_ERROR"
 
 
+class InvalidArguments(Invalid):
+    """What a tool was given does not fit what it takes."""
+
+
 class NotFound(ToolscriptError):
     """What was asked for by name or id does not exist."""
 
@@ -58,3 +62,15 @@ class Unavailable(ToolscriptError):
     """Something this depends on (a model, a store, an index, a server) cannot be used right now."""
 
     code = "UNAVAILABLE"
+
+
+class UpstreamFailed(ToolscriptError):
+    """A server behind the gateway answered that something went wrong on its side."""
+
+    code = "UPSTREAM_ERROR"
+
+
+class TimedOut(ToolscriptError):
+    """A server behind the gateway took longer than it may."""
+
+    code = "TIMED_OUT"

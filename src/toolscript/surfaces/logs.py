@@ -11,6 +11,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+# What these say of requests may hold secrets, and what matters of it is told by us.
+_LIBRARIES = ("mcp", "client", "httpx", "httpx2", "httpcore", "httpcore2", "uvicorn")
+
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -46,6 +49,10 @@ def write_logs(level: str) -> None:
     ours.handlers = [handler]
     ours.propagate = False
     ours.setLevel(level.upper())
+    for library in _LIBRARIES:
+        theirs = logging.getLogger(library)
+        theirs.handlers = [logging.NullHandler()]
+        theirs.propagate = False
 
 
 def _brought(record: logging.LogRecord) -> dict[str, Any]:

@@ -1,113 +1,178 @@
-"""`toolscript gateway`: the searches over HTTP."""
+"""`toolscript gateway`: every server behind one door, over HTTP and MCP, until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import logging
 import signal
-import socket
-from contextlib import nullcontext, suppress
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.configuration import Configuration
+from toolscript.domain.errors import Invalid
+from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.board import Board
+from toolscript.surfaces.cli.catalogue import Known, configuration_of, digest_of, is_demo, load_demo
 from toolscript.surfaces.cli.running import announced
 from toolscript.surfaces.cli.search import show
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
-    import uvicorn
+    from rich.console import Console
+
+    from toolscript.app import App
+    from toolscript.surfaces.http.serve import HttpServer
 
 SAMPLE = "put my changes into version control"
+# A server that is slower than this is waited for in the background.
+FIRST_ROUND_SECONDS = 9.0
 
 
 @click.group()
 def gateway() -> None:
-    """Serve the searches over HTTP."""
+    """Serve every configured MCP server behind one door."""
 
 
 @gateway.command()
+@options.config
 @options.overrides("host", "--host", metavar="ADDRESS")
 @options.overrides("port", "--port", metavar="N")
 @options.model
 @options.data_dir
 def start(**flags: Any) -> None:
-    """Index the demo catalogue, answer a first search here, and serve HTTP until interrupted."""
+    """Connect to all configured servers and serve HTTP and MCP until interrupted.
+
+    Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config: one of ours, of Claude Desktop, Cursor or
+    VS Code. An edit of it is taken over while running. With nothing configured a built-in demo catalogue is served.
+    """
     settings = load_settings(**flags)
     write_logs(settings.log_level)
-    if not _is_loopback(settings.host):
-        raise Invalid(
-            f"--host {settings.host} is not a loopback address, and nothing would keep strangers out: use 127.0.0.1",
-            details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
-        )
-    asyncio.run(_serve(settings))
-
-
-async def _serve(settings: Settings) -> None:
     from rich.console import Console
 
-    from toolscript.app import open_app
-    from toolscript.services.demo import demo_items
-
-    try:
-        import uvicorn
-
-        from toolscript.surfaces.answers import search_answer
-        from toolscript.surfaces.http.server import create_http
-    except ImportError as error:
-        raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
-    console = Console(highlight=False, soft_wrap=True)
-    with _listen(settings) as listening:
-        async with open_app(settings) as opened:
-            items = demo_items()
-            with console.status("Indexing the demo catalogue"):
-                await opened.sync.run(items)
-            console.print(f'Searching {len(items)} demo tools for "{SAMPLE}":\n')
-            found = await opened.tool_search.search(
-                SAMPLE, limit=settings.search_limit, threshold=settings.search_threshold
-            )
-            show(search_answer(found))
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            url = f"http://{host}:{listening.getsockname()[1]}"
-            config = uvicorn.Config(create_http(opened), log_level="warning", lifespan="off", access_log=False)
-            server = uvicorn.Server(config)
-            _stop_when_told(server)
-            with announced(settings.data, url):
-                console.print(f"\nServing {url}   try {url}/search?q=read+a+file   Ctrl-C stops")
-                await server.serve(sockets=[listening])
+    asyncio.run(_until_told(Run(settings, Console(highlight=False, soft_wrap=True))))
 
 
-def _stop_when_told(server: uvicorn.Server) -> None:
-    """Lets SIGINT and SIGTERM end the serving only: uvicorn's own handling would end the process before we close."""
+async def _until_told(run: Run) -> None:
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # on Windows, where Ctrl-C interrupts instead
         for told in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(told, setattr, server, "should_exit", True)
-    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+            loop.add_signal_handler(told, run.server.stop)
+    await run.until_stopped()
 
 
-def _is_loopback(host: str) -> bool:
+class Run:
+    """One run of the gateway: takes the port, opens the application behind it, and follows the configuration."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        """Raises Invalid for a configuration that cannot be used, or an address that strangers could call."""
+        self._settings = settings
+        self._console = console
+        self._began = time.monotonic()
+        self._configuration = configuration_of(settings)
+        self.server = _http_server(settings)
+
+    async def until_stopped(self) -> None:
+        """Serves until the server is stopped, or this is cancelled."""
+        serving = asyncio.create_task(self.server.run())
+        work = asyncio.create_task(self._work())
+        try:
+            await asyncio.wait({serving, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.server.stop()
+            work.cancel()
+            ended = await asyncio.gather(work, serving, return_exceptions=True)
+        for fault in ended:
+            if isinstance(fault, Exception):
+                raise fault
+
+    async def _work(self) -> None:
+        from toolscript.app import open_app
+
+        async with open_app(self._settings) as app:
+            self.server.serving.opened = app
+            with announced(self._settings.data, self.server.url):
+                await self._serve(app)
+
+    async def _serve(self, app: App) -> None:
+        app.gateway.watch(lambda status: self._remember(app, status))
+        if is_demo(self._configuration):
+            await self._serve_demo(app)
+        else:
+            await self._connect(app)
+        self.server.serving.ready = True
+        url = self.server.url
+        self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
+        await app.gateway.follow(lambda: _stamps(self._configuration), self._reloaded)
+
+    async def _serve_demo(self, app: App) -> None:
+        from toolscript.surfaces.answers import search_answer
+
+        with self._console.status("Indexing the demo catalogue"):
+            await load_demo(app)
+        indexed = len(await app.catalog.marks())
+        self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
+        found = await app.tool_search.search(
+            SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold
+        )
+        show(search_answer(found))
+
+    async def _connect(self, app: App) -> None:
+        board = Board(self._console)
+        app.gateway.watch(board.update)
+        if self._console.is_terminal and self._settings.log_level == "warning":
+            logging.getLogger("toolscript.services.gateway").setLevel(logging.ERROR)  # the board tells it already
+        specs = self._configuration.servers
+        with board.shown():
+            await app.gateway.apply(specs)
+            await app.gateway.settle(FIRST_ROUND_SECONDS)
+        ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
+        took = time.monotonic() - self._began
+        self._console.print(f"{ready} of {len(specs)} servers ready after {took:.1f} s")
+        for status in app.gateway.statuses:
+            if status.state is ServerState.CONNECTING:
+                told = status.reason or "no answer yet"
+                self._console.print(f"[yellow]waiting[/]  {status.name}  {told}; this goes on in the background")
+
+    def _reloaded(self) -> tuple[ServerSpec, ...]:
+        self._configuration = configuration_of(self._settings)
+        return self._configuration.servers
+
+    def _remember(self, app: App, status: ServerStatus) -> None:
+        if status.state is ServerState.READY:
+            specs = {s.name: s for s in self._configuration.servers}
+            states = {s.name: s.state for s in app.gateway.statuses} | {status.name: status.state}
+            ready = [name for name, state in states.items() if state is ServerState.READY and name in specs]
+            Known(self._settings.data).write({name: digest_of(specs[name]) for name in ready})
+
+
+def _http_server(settings: Settings) -> HttpServer:
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        from toolscript.surfaces.http.guard import is_loopback
+        from toolscript.surfaces.http.serve import HttpServer
+    except ImportError as error:
+        raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
+    if not is_loopback(settings.host) and not settings.api_key:
+        raise Invalid(
+            f"--host {settings.host} is not a loopback address, and nothing would keep strangers out: use 127.0.0.1, "
+            "or set a key in TOOLSCRIPT_API_KEY",
+            details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
+        )
+    return HttpServer(settings)
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((settings.host, settings.port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        raise Unavailable(
-            f"port {settings.port} on {settings.host} cannot be used ({error.strerror}): choose another with --port, "
-            "or 0 for any free one",
-            details={"field": "--port"},
-        ) from error
-    return listening
+def _stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
+    """What changes when a configuration file does."""
+    stamps: list[tuple[int, int] | None] = []
+    for file in configuration.files:
+        try:
+            about = file.stat()
+        except OSError:
+            stamps.append(None)
+        else:
+            stamps.append((about.st_mtime_ns, about.st_size))
+    return stamps

@@ -46,11 +46,9 @@ async def _rebuild(settings: Settings) -> tuple[str | None, int, int]:
     async with open_app(settings, fresh_index=True) as opened:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("Tools")
-            tools, _ = await opened.sync.index_catalogue(
-                lambda done, total: bar.update(task, completed=done, total=total)
-            )
+            tools = await opened.sync.index_catalogue(lambda done, total: bar.update(task, completed=done, total=total))
             task = bar.add_task("Documents")
             documents = await opened.ingest_documents.index_all(
                 lambda done, total: bar.update(task, completed=done, total=total)
             )
-        return (opened.model.embedder.model if opened.model.embedder else None), tools, documents
+        return (opened.model.embedder.model if opened.model.embedder else None), tools.written, documents

@@ -10,13 +10,33 @@ from typing import Any
 import click
 
 from toolscript import __version__
-from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.errors import (
+    Forbidden,
+    Invalid,
+    NotFound,
+    TimedOut,
+    ToolscriptError,
+    Unauthorized,
+    Unavailable,
+    UpstreamFailed,
+)
+from toolscript.surfaces.cli.completion import completion
 from toolscript.surfaces.cli.evaluate import evaluate
 from toolscript.surfaces.cli.gateway import gateway
 from toolscript.surfaces.cli.index import index
+from toolscript.surfaces.cli.mcp import mcp
 from toolscript.surfaces.cli.search import search
+from toolscript.surfaces.cli.tools import call, get_types, list_servers, list_tools
 
-EXIT_CODES: dict[type[ToolscriptError], int] = {Invalid: 2, Unavailable: 3, NotFound: 4}
+EXIT_CODES: dict[type[ToolscriptError], int] = {
+    Invalid: 2,
+    Unavailable: 3,
+    NotFound: 4,
+    UpstreamFailed: 5,
+    TimedOut: 5,
+    Unauthorized: 6,
+    Forbidden: 6,
+}
 INTERRUPTED = 130
 
 log = logging.getLogger(__name__)
@@ -52,12 +72,12 @@ def _say(error: ToolscriptError) -> int:
     cls=_Toolscript,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done, 1 a fault of ours, 2 wrong input or setting, 3 something needed is not available, "
-    "4 not found, 130 interrupted.",
+    "4 not found, 5 a tool failed or took too long, 6 not allowed, 130 interrupted.",
 )
 @click.version_option(__version__, message="%(version)s")
 def run() -> None:
     """One search engine for everything an agent needs to find."""
 
 
-for command in (search, gateway, index, evaluate):
+for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, index, evaluate, completion):
     run.add_command(command)

@@ -22,4 +22,6 @@ def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Comman
 
 data_dir = overrides("data_dir", "--data-dir", metavar="DIR")
 model = overrides("search_model", "--model", metavar="NAME")
+config = overrides("config", "--config", metavar="FILE")
+refresh = click.option("--refresh", is_flag=True, help="Without a gateway: connect to all servers now and index them.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")

@@ -9,14 +9,27 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.errors import (
+    Forbidden,
+    Invalid,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolscriptError,
+    Unauthorized,
+    Unavailable,
+    UpstreamFailed,
+)
+from toolscript.settings import Settings
 
 FILE = "gateway.json"
 PATIENCE_SECONDS = 10
-_ERRORS = {kind.code: kind for kind in (Invalid, NotFound, Unavailable)}
+_KINDS = (Invalid, NotFound, Unavailable, Unauthorized, Forbidden, UpstreamFailed, TimedOut)
+_ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
 
 @contextmanager
@@ -32,23 +45,43 @@ def announced(data: Path, url: str) -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
-def ask(data: Path, path: str, **parameters: Any) -> Any | None:
-    """What the gateway on that folder answers, or None when there is none: a note may outlive a gateway that was
-    killed. An error of the gateway is raised as the error that it is."""
+def address(data: Path) -> str | None:
+    """Where the gateway on that folder says that it is; the note may outlive a gateway that was killed."""
     try:
         url = json.loads((data / FILE).read_text(encoding="utf-8"))["url"]
-        asked = f"{url}{path}?{urllib.parse.urlencode(parameters, errors='replace')}"
-        with urllib.request.urlopen(asked, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310  (our own note, on loopback)
-            return json.load(answer)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return url if isinstance(url, str) else None
+
+
+def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PATIENCE_SECONDS, **query: Any) -> Any:
+    """What the gateway on the data folder answers (JSON, or text where it is none); None when there is no gateway.
+
+    With a body it is a POST. An error of the gateway is raised as the error that it is.
+    """
+    url = address(settings.data)
+    if url is None:
+        return None
+    asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
+    request = urllib.request.Request(asked, data=None if body is None else json.dumps(body).encode())  # noqa: S310
+    if settings.api_key:
+        request.add_header("Authorization", f"Bearer {settings.api_key}")
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=patience) as answer:  # noqa: S310  (our own note, our own gateway)
+            told = answer.read()
+            return json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
     except urllib.error.HTTPError as refused:
         raise _error(refused) from refused
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, HTTPException):
         return None
 
 
 def _error(refused: urllib.error.HTTPError) -> ToolscriptError:
     try:
         told = json.load(refused)["error"]
-        return _ERRORS.get(told["code"], ToolscriptError)(told["message"], details=told["details"])
+        kind = InvalidArguments if refused.code == 422 else _ERRORS.get(told["code"], ToolscriptError)  # noqa: PLR2004
+        return kind(told["message"], details=told["details"])
     except (ValueError, KeyError, TypeError):
         return Unavailable(f"the gateway answered {refused.code} without saying why")

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.catalogue import from_catalogue
 from toolscript.surfaces.cli.running import ask
 from toolscript.surfaces.logs import write_logs
+
+if TYPE_CHECKING:
+    from toolscript.app import App
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The client module of the hits, and how its first tool is called."""
+
+    module: str = ""
+    example: str = ""
 
 
 @click.command()
 @click.argument("query")
 @options.overrides("search_limit", "--limit", metavar="N")
 @options.overrides("search_threshold", "--threshold", metavar="0..1")
+@click.option(
+    "--output",
+    type=click.Choice(["table", "types", "json"]),
+    default="table",
+    help="A table; Markdown with TypeScript types of the hits; or JSON.  [default: table]",
+)
 @options.model
+@options.config
 @options.data_dir
+@options.refresh
 @options.as_json
-def search(query: str, as_json: bool, **flags: Any) -> None:
+def search(query: str, output: str, refresh: bool, as_json: bool, **flags: Any) -> None:
     """Find the tools for a task.
 
     QUERY says what the tool should do, or its name; typos are forgiven. Until servers are configured, the built-in
@@ -33,21 +56,26 @@ def search(query: str, as_json: bool, **flags: Any) -> None:
     \b
     toolscript search "put my changes into version control"
     toolscript search read_fil --limit 1
+    toolscript search "read a file" --output types
     """
     settings = load_settings(**flags)
     write_logs(settings.log_level)
-    answer = _ask_gateway(settings, query) if flags["search_model"] is None else None
+    with_types = output == "types" and not as_json
+    answer, types = _from_gateway(settings, query, with_types) if flags["search_model"] is None else (None, Types())
     if answer is None:
-        answer = asyncio.run(_search(settings, query))
-    if as_json:
+        answer, types = from_catalogue(settings, lambda app: _here(app, query, with_types), refresh=refresh)
+    if as_json or output == "json":
         click.echo(json.dumps(answer, ensure_ascii=False))
+    elif with_types and answer["results"]:
+        click.echo(markdown(answer, types))
     else:
         show(answer)
 
 
-def show(answer: Mapping[str, Any]) -> None:
+def show(answer: Answer) -> None:
     """Prints an answer as a table, or what to try when it is empty."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     if not answer["results"]:
@@ -59,25 +87,58 @@ def show(answer: Mapping[str, Any]) -> None:
     table.add_column("Confidence", justify="right")
     table.add_column("Reason", overflow="fold")
     for hit in answer["results"]:
-        table.add_row(hit["toolId"], f"{hit['confidence']:.2f}", hit["reason"])
+        table.add_row(escape(hit["toolId"]), f"{hit['confidence']:.2f}", escape(hit["reason"]))
     # A file or a pipe has no width to fit: a line stays a line.
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     Console(highlight=False, width=None if fits else 200).print(table)
 
 
-def _ask_gateway(settings: Settings, query: str) -> Mapping[str, Any] | None:
-    answer: Mapping[str, Any] | None = ask(
-        settings.data, "/search", q=query, limit=settings.search_limit, threshold=settings.search_threshold
+def markdown(answer: Answer, types: Types) -> str:
+    """The hits, their types and how to use them, for a model to read."""
+    rows = [f"| {_cell(h['toolId'])} | {h['confidence']:.2f} | {_cell(h['reason'])} |" for h in answer["results"]]
+    lines = ["## Search Results", "", "| Tool | Confidence | Reason |", "|------|-----------|--------|", *rows, ""]
+    lines += ["```typescript", types.module.rstrip(), "```", "", "Usage example:", "```typescript"]
+    lines += ['import { tools } from "toolscript";', "", "// Call tools using the generated client", types.example]
+    return "\n".join([*lines, "```"])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _from_gateway(settings: Settings, query: str, with_types: bool) -> tuple[Answer | None, Types]:
+    answer: Answer | None = ask(
+        settings, "/search", q=query, limit=settings.search_limit, threshold=settings.search_threshold
     )
-    return answer
+    if answer is None or not with_types or not answer["results"]:
+        return answer, Types()
+    first = ask(settings, f"/tools/{quote(answer['results'][0]['toolId'], safe='')}")
+    module = ask(settings, "/runtime/tools.ts", filter=_ids(answer))
+    return answer, Types(str(module), _example(first["serverName"], first["toolName"], first["inputSchema"]))
 
 
-async def _search(settings: Settings, query: str) -> Mapping[str, Any]:
-    from toolscript.app import open_app  # --help must not wait for engines to load
-    from toolscript.services.demo import demo_items
+async def _here(app: App, query: str, with_types: bool) -> tuple[Answer, Types]:
+    from toolscript.codegen.typescript import typescript_module
     from toolscript.surfaces.answers import search_answer
 
-    async with open_app(settings) as app:
-        await app.sync.run(demo_items())
-        found = await app.tool_search.search(query, limit=settings.search_limit, threshold=settings.search_threshold)
-        return search_answer(found)
+    settings = app.settings
+    found = await app.tool_search.search(query, limit=settings.search_limit, threshold=settings.search_threshold)
+    answer = search_answer(found)
+    if not with_types or not found.hits:
+        return answer, Types()
+    items = {s.item.id: s.item for s in await app.catalog.items([hit.id for hit in found.hits])}
+    first = items[found.hits[0].id]
+    return answer, Types(
+        typescript_module(list(items.values())), _example(first.server, first.name, first.input_schema)
+    )
+
+
+def _example(server: str, name: str, schema: Mapping[str, Any] | None) -> str:
+    from toolscript.codegen.examples import typescript_call
+    from toolscript.domain.catalog import Item
+
+    return typescript_call(Item(server=server, name=name, input_schema=schema))
+
+
+def _ids(answer: Answer) -> str:
+    return ",".join(hit["toolId"] for hit in answer["results"])

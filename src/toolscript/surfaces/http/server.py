@@ -1,107 +1,161 @@
-"""The HTTP application: routes, and the one table that maps errors to statuses."""
+"""The HTTP application: routes that parse, call one service, and answer."""
 
 from __future__ import annotations
 
-import logging
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI, Path, Query, Request
+from fastapi.responses import PlainTextResponse
+from starlette.routing import Route
 
 from toolscript import __version__
 from toolscript.app import App
-from toolscript.domain.errors import (
-    Forbidden,
-    Invalid,
-    NotFound,
-    RateLimited,
-    ToolscriptError,
-    Unauthorized,
-    Unavailable,
-)
+from toolscript.codegen.python import python_module
+from toolscript.codegen.selection import select
+from toolscript.codegen.typescript import typescript_module
+from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.services.sync import TOOLS
-from toolscript.surfaces.answers import search_answer, stats_answer
+from toolscript.settings import Settings
+from toolscript.surfaces.answers import (
+    call_answer,
+    readiness_answer,
+    search_answer,
+    servers_answer,
+    stats_answer,
+    tool_answer,
+    tools_answer,
+)
+from toolscript.surfaces.http.errors import answer_errors
+from toolscript.surfaces.http.guard import Guard
+from toolscript.surfaces.mcp import McpEndpoint, serve_over_http
 
-STATUSES: dict[type[ToolscriptError], int] = {
-    Invalid: 400,
-    Unauthorized: 401,
-    Forbidden: 403,
-    NotFound: 404,
-    RateLimited: 429,
-    Unavailable: 503,
-}
+LARGEST_BODY = 16 * 2**20
+
+Filter = Annotated[
+    str | None,
+    Query(description="Servers and tools, separated by commas: `github,filesystem__read_file`. Without it, all."),
+]
+ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.")]
 
 
-log = logging.getLogger(__name__)
+class Serving:
+    """What is served: an application that may still be on its way, because a port should answer before that."""
+
+    def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
+        self.settings = settings
+        self.opened = app
+        self.ready = ready
+
+    @property
+    def app(self) -> App:
+        """The application. Raises Unavailable while it is being opened."""
+        if self.opened is None:
+            raise Unavailable("the search engine is not ready yet: it is being opened, try again in a moment")
+        return self.opened
 
 
-def create_http(app: App) -> FastAPI:
-    """The HTTP application over an open App."""
+def create_http(serving: Serving) -> FastAPI:
+    """The HTTP application. Everything is checked by the guard before a route sees it."""
+    endpoint = serve_over_http(lambda: serving.app)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with endpoint.running():
+            yield
+
     http = FastAPI(
         title="Toolscript",
         version=__version__,
-        description="One search engine for everything an agent needs to find.",
+        description="One search engine for everything an agent needs to find, and one door to call it.",
         docs_url=None,  # the page would load its scripts from the network
         redoc_url=None,
+        lifespan=lifespan,
     )
-    http.add_exception_handler(ToolscriptError, _ours)
-    http.add_exception_handler(RequestValidationError, _malformed)
-    http.add_exception_handler(HTTPException, _not_there)
-    http.add_exception_handler(Exception, _unexpected)
+    settings = serving.settings
+    http.add_middleware(Guard, bound_to=settings.host, allowed=settings.allowed_hosts, key=settings.api_key)
+    answer_errors(http)
+    _add_states(http, serving)
+    _add_search(http, serving)
+    _add_tools(http, serving)
+    _add_clients(http, serving)
+    _add_mcp(http, endpoint)
+    return http
 
+
+def _add_states(http: FastAPI, serving: Serving) -> None:
     @http.get("/health", summary="Liveness: the process answers")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @http.get("/ready", summary="Readiness: store and index answer")
+    @http.get("/ready", summary="Readiness: store and index answer, and every server has been tried")
     async def ready() -> dict[str, Any]:
-        await app.ready()
-        embedder = app.model.embedder
-        return {
-            "status": "ready",
-            "model": embedder.model if embedder else None,
-            "fallback": app.model.instead_because,
-        }
+        await serving.app.ready()
+        if not serving.ready:
+            waiting = [s.name for s in serving.app.gateway.statuses if s.state == "connecting"]
+            raise Unavailable("servers are still being connected: " + ", ".join(waiting), details={"servers": waiting})
+        return readiness_answer(serving.app.gateway.statuses, serving.app.model)
+
+    @http.get("/servers", summary="The servers behind the gateway, and how each is doing")
+    async def servers() -> dict[str, Any]:
+        gateway = serving.app.gateway
+        return servers_answer(gateway.statuses, gateway.complaint)
+
+
+def _add_search(http: FastAPI, serving: Serving) -> None:
+    settings = serving.settings
 
     @http.get("/search/stats", summary="What is searched, with which model, and why not with another")
     async def stats() -> dict[str, Any]:
-        return stats_answer(app.settings, app.model, await app.index.count(TOOLS))
+        return stats_answer(serving.app, await serving.app.index.count(TOOLS))
 
     @http.get("/search", summary="Find the tools for a task")
     async def search(
         q: Annotated[str, Query(description="What the tool should do, or its name; typos allowed.")] = "",
-        limit: Annotated[int, Query(ge=1, le=100, description="Most results.")] = app.settings.search_limit,
-        threshold: Annotated[float, Query(ge=0, le=1, description="Least confidence.")] = app.settings.search_threshold,
+        limit: Annotated[int, Query(ge=1, le=100, description="Most results.")] = settings.search_limit,
+        threshold: Annotated[float, Query(ge=0, le=1, description="Least confidence.")] = settings.search_threshold,
     ) -> dict[str, Any]:
-        return search_answer(await app.tool_search.search(q, limit=limit, threshold=threshold))
-
-    return http
+        return search_answer(await serving.app.tool_search.search(q, limit=limit, threshold=threshold))
 
 
-async def _ours(_: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, ToolscriptError):
-        raise error
-    status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    return JSONResponse(error.envelope(), status_code=status)
+def _add_tools(http: FastAPI, serving: Serving) -> None:
+    @http.get("/tools", summary="List tools, prompts and resources")
+    async def tools(filter: Filter = None) -> dict[str, Any]:  # noqa: A002
+        return tools_answer(select([s.item for s in await serving.app.catalog.items()], filter))
+
+    @http.get("/tools/{tool_id:path}", summary="Everything there is to know of a tool before calling it")
+    async def tool(tool_id: ToolId) -> dict[str, Any]:
+        return tool_answer(await serving.app.call_tool.describe(tool_id))
+
+    @http.post("/tools/{tool_id:path}", summary="Call a tool: the body is its arguments, a JSON object")
+    async def call(tool_id: ToolId, request: Request) -> dict[str, Any]:
+        return call_answer(await serving.app.call_tool.call(tool_id, _arguments(await request.body())))
 
 
-async def _malformed(_: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, RequestValidationError):
-        raise error
-    first = error.errors()[0]
-    field = str(first["loc"][-1])
-    told = Invalid(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
-    return JSONResponse(told.envelope(), status_code=422)
+def _add_clients(http: FastAPI, serving: Serving) -> None:
+    @http.get("/runtime/tools.ts", summary="A typed TypeScript client", response_class=PlainTextResponse)
+    async def typescript(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
+        items = select([s.item for s in await serving.app.catalog.items()], filter)
+        return PlainTextResponse(typescript_module(items), media_type="application/typescript")
+
+    @http.get("/runtime/tools.py", summary="A typed Python client", response_class=PlainTextResponse)
+    async def python(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
+        items = select([s.item for s in await serving.app.catalog.items()], filter)
+        return PlainTextResponse(python_module(items), media_type="text/x-python")
 
 
-async def _not_there(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
-    return JSONResponse(told.envelope(), status_code=status)
+def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
+    http.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
 
 
-async def _unexpected(_: Request, error: Exception) -> JSONResponse:
-    log.error("unexpected", exc_info=error)
-    return JSONResponse(ToolscriptError("something went wrong on our side").envelope(), status_code=500)
+def _arguments(body: bytes) -> Any:
+    if len(body) > LARGEST_BODY:
+        raise InvalidArguments(f"the arguments are larger than {LARGEST_BODY // 2**20} MiB", details={"field": ""})
+    if not body.strip():
+        return {}
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"the body is no JSON: {error}", details={"field": ""}) from error

@@ -1,0 +1,204 @@
+"""Times the gateway as a process: starting again with everything cached, searches over HTTP, and calls of tools."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from mcp import Client, StdioServerParameters
+
+from benchmarks.embedding import packaged_model
+from benchmarks.texts import catalogue, new_queries
+from benchmarks.timing import Row, Table, compared, duration, rounded, side_by_side
+from tests.servers import scripted_spec
+from toolscript.adapters.model_folders import PACKAGED
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.settings import PREFIX
+
+DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+START_NOTE = (
+    "`toolscript gateway start` as a process of its own, with a server that lists all tools in pages of 500: from the "
+    "start of the process until `GET /ready` says yes and the index holds everything, first with an empty folder, then "
+    "again with what is there. Memory is what is resident then. The reference is a process that only imports what the "
+    "gateway imports."
+)
+SEARCH_NOTE = (
+    "One client on one connection, new queries, over HTTP; beside embedding the same queries and nothing else."
+)
+CALL_NOTE = (
+    "The tool `echo` of a server on stdio: `POST /tools/{id}` on one connection, beside the same call made by the "
+    "official client directly. What the gateway adds is the difference of the two."
+)
+
+
+async def run(quick: bool) -> list[Table]:
+    """Starts, searches and calls, with a large catalogue."""
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        count = _write_tools(place / "tools.jsonl.gz", 300 if quick else None)
+        echo = scripted_spec()
+        servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500), "echo": echo}
+        (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        starts = [_start_and_stop(place, count) for _ in range(3 if quick else 4)]
+        with _gateway(place, count) as gateway:
+            searches = await _searches(gateway, f"{count:,} tools", 60 if quick else 400)
+            calls, added = await _calls(gateway, echo, 100 if quick else 500)
+    title = "Calls of a tool"
+    return [
+        _start_table(starts, f"{count:,} tools"),
+        compared("Searches over HTTP", [searches], SEARCH_NOTE),
+        compared(title, [calls], f"{CALL_NOTE} Here: **{duration(added)}** (p50)."),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A gateway that runs, what its start took, and how it was then."""
+
+    url: str
+    pid: int
+    ready_seconds: float
+    embedded: int
+    resident: int
+
+
+@contextmanager
+def _gateway(place: Path, tools: int) -> Iterator[Started]:
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)} | {"HOME": str(place)}
+    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--model", PACKAGED]
+    began = time.perf_counter()
+    with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            note = place / ".toolscript" / "gateway.json"
+            _until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
+            url = str(json.loads(note.read_text())["url"])
+            _until(lambda: _is_ready(url, tools))
+            took = time.perf_counter() - began
+            stats = _get(f"{url}/search/stats")
+            yield Started(url, process.pid, took, stats["embeddedSinceStart"], _resident(process.pid))
+        finally:
+            process.terminate()
+
+
+def _start_and_stop(place: Path, tools: int) -> Started:
+    with _gateway(place, tools) as started:
+        return started
+
+
+def _is_ready(url: str, tools: int) -> bool:
+    try:
+        return bool(_get(f"{url}/ready") and _get(f"{url}/search/stats")["indexedTools"] > tools)
+    except OSError:
+        return False
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url) as answer:
+        return json.load(answer)
+
+
+def _until(holds: Any) -> None:
+    while not holds():
+        time.sleep(0.01)
+
+
+def _resident(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) * 1024 if found else 0
+
+
+def _start_table(starts: Sequence[Started], size: str) -> Table:
+    imports = "import uvicorn, toolscript.app, toolscript.adapters.mcp_client, toolscript.surfaces.http.serve"
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", imports], check=True)
+    bare = time.perf_counter() - began
+    first, again = starts[0], sorted(starts[1:], key=lambda s: s.ready_seconds)
+    middle = again[len(again) // 2]
+    rows = [
+        (name, size, duration(s.ready_seconds), f"{s.embedded:,}", f"{s.resident / 2**20:.0f} MiB", duration(bare))
+        for name, s in (("first start", first), ("started again (median)", middle))
+    ]
+    ratios = [rounded(s.ready_seconds / bare) for s in (first, middle)]
+    return Table(
+        "Starting",
+        ("What", "Size", "Ready after", "Texts embedded", "Memory", "Imports alone", "Time ÷ reference"),
+        [(*row, ratio) for row, ratio in zip(rows, ratios, strict=True)],
+        START_NOTE,
+    )
+
+
+async def _searches(gateway: Started, size: str, count: int) -> Row:
+    alone = OnnxEmbedder(packaged_model(), device="cpu")
+    connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
+
+    async def search(query: str) -> None:
+        connection.request("GET", f"/search?q={quote(query)}")
+        json.load(connection.getresponse())
+
+    for query in new_queries(20, seed=5):
+        await search(query)
+        await alone.embed_query(query)
+    ours, beside = await side_by_side(new_queries(count, seed=7), search, alone.embed_query)
+    await alone.close()
+    connection.close()
+    return Row("`GET /search`, new queries", size, ours, "embedding alone", beside)
+
+
+async def _calls(gateway: Started, echo: dict[str, Any], count: int) -> tuple[Row, float]:
+    connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
+
+    async def through(text: str) -> None:
+        connection.request("POST", "/tools/echo__echo", json.dumps({"text": text}))
+        assert json.load(connection.getresponse()) == {"text": text}
+
+    parameters = StdioServerParameters(command=echo["command"], args=echo["args"], env=echo["env"])
+    async with Client(parameters) as client:
+
+        async def directly(text: str) -> None:
+            assert (await client.call_tool("echo", {"text": text})).structured_content == {"text": text}
+
+        for text in ("warm", "up"):
+            await through(text)
+            await directly(text)
+        ours, beside = await side_by_side([f"text {n}" for n in range(count)], through, directly)
+    connection.close()
+    return Row("`POST /tools/{id}`", "1 line", ours, "directly", beside), ours.p50 - beside.p50
+
+
+def _write_tools(file: Path, most: int | None) -> int:
+    """The large real catalogue where there is one, else one made from the demo's; returns how many tools it has."""
+    real = DATA / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
+    if real.exists():
+        lines = gzip.decompress(real.read_bytes()).decode().splitlines()
+    else:
+        made = catalogue(5_792)
+        lines = [
+            json.dumps(
+                {
+                    "id": i.id,
+                    "server": i.server,
+                    "name": i.name,
+                    "description": i.description,
+                    "input_schema": i.input_schema,
+                }
+            )
+            for i in made
+        ]
+    chosen = [line for line in lines if line.strip()][:most]
+    file.write_bytes(gzip.compress("\n".join(chosen).encode()))
+    return len(chosen)

@@ -1,0 +1,254 @@
+"""Many servers behind one door: each is connected, watched and connected again by a keeper of its own, so that one
+that is slow, broken or absent never hinders the others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
+from toolscript.ports import ToolServer, ToolServers
+from toolscript.services.sync import Sync
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long anything may take, in seconds."""
+
+    connect: float = 30.0
+    call: float = 60.0
+    revive: float = 10.0
+    heartbeat: float = 30.0
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    poll: float = 1.0
+
+
+Watcher = Callable[[ServerStatus], None]
+
+
+class Gateway:
+    """Keeps the configured servers connected and the catalogue at what they offer."""
+
+    def __init__(self, servers: ToolServers, sync: Sync, limits: Limits | None = None) -> None:
+        self._servers = servers
+        self._sync = sync
+        self._limits = limits or Limits()
+        self._keepers: dict[str, _Keeper] = {}
+        self._watchers: list[Watcher] = []
+        self.complaint: str | None = None
+        """What is wrong with the newest configuration, when an older one is in use for it."""
+
+    def watch(self, watcher: Watcher) -> None:
+        """Has the watcher told of every server's every new status."""
+        self._watchers.append(watcher)
+
+    @property
+    def statuses(self) -> list[ServerStatus]:
+        """How every configured server is doing, by name."""
+        return [self._keepers[name].status for name in sorted(self._keepers)]
+
+    async def apply(self, specs: Sequence[ServerSpec], *, among: Sequence[ServerSpec] | None = None) -> None:
+        """Makes these the servers: starts new ones, restarts changed ones, ends the others. The rest goes on.
+
+        `among` names all that are configured, when only some of them are to be started.
+        """
+        wanted = {spec.name: spec for spec in specs}
+        ended = [k for name, k in self._keepers.items() if wanted.get(name) != k.spec]
+        await asyncio.gather(*(keeper.stop() for keeper in ended))
+        for keeper in ended:
+            del self._keepers[keeper.spec.name]
+        await self._sync.configure([spec.name for spec in among or specs])
+        for name, spec in wanted.items():
+            if name not in self._keepers:
+                self._keepers[name] = _Keeper(spec, self._servers, self._sync, self._limits, self._tell)
+
+    async def settle(self, within: float) -> None:
+        """Waits until every server is either ready or known to fail, but no longer than that."""
+        waiting = [asyncio.ensure_future(keeper.settled.wait()) for keeper in self._keepers.values()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=within)
+            for wait in late:
+                wait.cancel()
+
+    async def follow(self, stamp: Callable[[], object], load: Callable[[], Sequence[ServerSpec]]) -> None:
+        """Applies the configuration anew whenever its stamp changes, until cancelled. One that is wrong is
+        complained about, and the one before it stays in force."""
+        seen = stamp()
+        while True:
+            await asyncio.sleep(self._limits.poll)
+            now = stamp()
+            if now == seen:
+                continue
+            seen = now
+            try:
+                await self.apply(load())
+                self.complaint = None
+                log.info("configuration_applied", extra={"servers": sorted(self._keepers)})
+            except ToolscriptError as error:
+                self.complaint = error.message
+                log.warning("configuration_not_applied", extra={"reason": error.message})
+
+    async def call(self, item: Item, arguments: Mapping[str, Any]) -> CallResult:
+        """Passes a call to the item's server; one that has died is started again first.
+
+        Raises Unavailable when the server cannot be had, UpstreamFailed when it fails or dies, TimedOut.
+        """
+        keeper = self._keepers.get(item.server)
+        if keeper is None:
+            raise Unavailable(f"server {item.server} is not configured here", details={"server": item.server})
+        server = await keeper.connected()
+        try:
+            return await server.call(item, arguments, within=self._limits.call)
+        except Unavailable as error:
+            raise UpstreamFailed(
+                f"server {item.server} was lost during the call: {error.message}. It is being started again; whether "
+                "the call had an effect is not known",
+                details={"server": item.server},
+            ) from error
+
+    async def close(self) -> None:
+        """Ends every connection and every process that was started."""
+        await asyncio.gather(*(keeper.stop() for keeper in self._keepers.values()))
+        self._keepers.clear()
+
+    def _tell(self, status: ServerStatus) -> None:
+        for watcher in self._watchers:
+            watcher(status)
+
+
+class _Keeper:
+    """Keeps one server connected until stopped."""
+
+    def __init__(
+        self, spec: ServerSpec, servers: ToolServers, sync: Sync, limits: Limits, tell: Callable[[ServerStatus], None]
+    ) -> None:
+        self.spec = spec
+        self.settled = asyncio.Event()
+        self._servers = servers
+        self._sync = sync
+        self._limits = limits
+        self._tell = tell
+        self._server: ToolServer | None = None
+        self._attempts = 0
+        self._failures = 0
+        self._retry_at: float | None = None
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._status = ServerStatus(spec.name, spec.transport, ServerState.CONNECTING)
+        self._task = asyncio.create_task(self._keep(), name=f"keeper of {spec.name}")
+
+    @property
+    def status(self) -> ServerStatus:
+        left = None if self._retry_at is None else round(max(0.0, self._retry_at - time.monotonic()), 1)
+        return replace(self._status, attempts=self._attempts, retry_in_seconds=left)
+
+    async def stop(self) -> None:
+        """Ends the connection; returns when nothing of it is left."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def connected(self) -> ToolServer:
+        """The live connection; waits for one a while when there is none. Raises Unavailable, saying why."""
+        self._wake.set()
+        try:
+            async with asyncio.timeout(self._limits.revive):
+                while self._server is None:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            reason = self._status.reason or "it has not answered yet"
+            raise Unavailable(
+                f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name}
+            ) from None
+        return self._server
+
+    async def _keep(self) -> None:
+        while True:
+            reason = await self._stay_connected()
+            self._wake.clear()
+            self._failures += 1
+            pause = self._pause()
+            self._retry_at = time.monotonic() + pause
+            news = reason != self._status.reason or self._attempts == 1
+            self._now(ServerState.FAILED, reason=reason)
+            if news:
+                told = {"server": self.spec.name, "reason": reason, "retry_in": round(pause, 1)}
+                log.warning("server_failed", extra=told)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+            self._retry_at = None
+
+    async def _stay_connected(self) -> str:
+        """Connects, serves, and returns why that came to an end."""
+        self._attempts += 1
+        self._now(ServerState.CONNECTING, reason=self._status.reason)
+        since = time.monotonic()
+        try:
+            async with self._servers.connect(self.spec, within=self._limits.connect) as server:
+                await self._refresh(server)
+                since = time.monotonic()
+                return await self._attend(server)
+        except ToolscriptError as error:
+            return error.message
+        except Exception as error:  # whatever one server does must not reach the others
+            log.exception("server_fault", extra={"server": self.spec.name})
+            return f"{type(error).__name__}: {error}"
+        finally:
+            if self._server is not None and time.monotonic() - since > self._limits.heartbeat:
+                self._failures = 0
+            self._server = None
+
+    async def _attend(self, server: ToolServer) -> str:
+        lost = asyncio.ensure_future(server.lost())
+        changed = asyncio.ensure_future(server.changed())
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    {lost, changed}, timeout=self._limits.heartbeat, return_when=asyncio.FIRST_COMPLETED
+                )
+                if lost in done:
+                    return lost.result()
+                if changed in done:
+                    changed = asyncio.ensure_future(server.changed())
+                    await self._refresh(server)
+                else:
+                    await server.ping()
+        finally:
+            lost.cancel()
+            changed.cancel()
+
+    async def _refresh(self, server: ToolServer) -> None:
+        listing = await server.listing()
+        await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
+        self._server = server
+        counts = Counter(item.type.value for item in listing.items)
+        self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
+        if listing.problems:
+            log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
+
+    def _progress(self, done: int, total: int) -> None:
+        if self._server is None:
+            self._now(ServerState.CONNECTING, reason=f"indexing {done} of {total}", settled=False)
+
+    def _now(self, state: ServerState, *, settled: bool = True, **about: Any) -> None:
+        self._status = ServerStatus(self.spec.name, self.spec.transport, state, **about)
+        if settled and state is not ServerState.CONNECTING:
+            self.settled.set()
+        self._moved.set()
+        self._tell(self.status)
+
+    def _pause(self) -> float:
+        longest, first = self._limits.longest_pause, self._limits.first_pause
+        return float(min(longest, first * 2 ** min(self._failures - 1, 16)) * random.uniform(0.8, 1.2))  # noqa: S311

@@ -1,0 +1,78 @@
+"""Errors over HTTP: one table from their classes to statuses, one envelope for all."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from toolscript.domain.errors import (
+    Forbidden,
+    Invalid,
+    InvalidArguments,
+    NotFound,
+    RateLimited,
+    TimedOut,
+    ToolscriptError,
+    Unauthorized,
+    Unavailable,
+    UpstreamFailed,
+)
+
+# The first class that fits counts: a special case stands before the general one.
+STATUSES: dict[type[ToolscriptError], int] = {
+    InvalidArguments: 422,
+    Invalid: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    RateLimited: 429,
+    UpstreamFailed: 502,
+    Unavailable: 503,
+    TimedOut: 504,
+}
+
+log = logging.getLogger(__name__)
+
+
+def answer_errors(http: FastAPI) -> None:
+    """Has the application answer every error with the envelope."""
+    http.add_exception_handler(ToolscriptError, _ours)
+    http.add_exception_handler(RequestValidationError, _malformed)
+    http.add_exception_handler(HTTPException, _not_there)
+    http.add_exception_handler(Exception, _unexpected)
+
+
+def error_response(error: ToolscriptError) -> JSONResponse:
+    """The envelope, with the status of its class."""
+    status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
+    return JSONResponse(error.envelope(), status_code=status)
+
+
+async def _ours(_: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, ToolscriptError):
+        raise error
+    return error_response(error)
+
+
+async def _malformed(_: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    first = error.errors()[0]
+    field = str(first["loc"][-1])
+    told = Invalid(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
+    return JSONResponse(told.envelope(), status_code=422)
+
+
+async def _not_there(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
+    return JSONResponse(told.envelope(), status_code=status)
+
+
+async def _unexpected(_: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected", exc_info=error)
+    return JSONResponse(ToolscriptError("something went wrong on our side").envelope(), status_code=500)

@@ -1,0 +1,279 @@
+"""What every way to a server promises: stdio with a scripted server, streamable HTTP and SSE with one of the SDK's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.servers import KEY, scripted_spec, serving_http
+from toolscript.adapters.mcp_client import McpServers
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
+from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.ports import ToolServer
+
+PATIENCE = 20.0
+
+
+def stdio(name: str = "scripted", *, include: tuple[str, ...] | None = None, **behaviour: Any) -> ServerSpec:
+    entry = scripted_spec(**behaviour)
+    return ServerSpec(
+        name,
+        Transport.STDIO,
+        command=entry["command"],
+        args=tuple(entry["args"]),
+        env=entry["env"],
+        include_tools=include,
+    )
+
+
+@pytest.fixture(scope="session")
+def web() -> Iterator[Callable[[Transport], ServerSpec]]:
+    """Specs of a server on HTTP that wants a key."""
+    with ExitStack() as stack:
+        server = stack.enter_context(serving_http(key=True))
+
+        def spec(transport: Transport) -> ServerSpec:
+            url = server.http if transport is Transport.HTTP else server.sse
+            return ServerSpec("web", transport, url=url, headers={"Authorization": f"Bearer {KEY}"})
+
+        yield spec
+
+
+@pytest.fixture(params=list(Transport))
+def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec]) -> ServerSpec:
+    """A healthy server, over each transport."""
+    return stdio(prompts=True, resources=True) if request.param is Transport.STDIO else web(request.param)
+
+
+async def tool(server: ToolServer, name: str) -> Item:
+    return next(i for i in (await server.listing()).items if i.name == name)
+
+
+@pytest.mark.req("G-03", "X-02")
+async def test_tools_prompts_and_resources_are_listed(spec: ServerSpec) -> None:
+    async with McpServers().connect(spec, within=PATIENCE) as server:
+        listing = await server.listing()
+    assert listing.problems == []
+    assert {item.type for item in listing.items} == set(ItemType)
+    echo = next(item for item in listing.items if item.name == "echo")
+    assert (echo.id, echo.input_schema["required"]) == (f"{spec.name}__echo", ["text"])  # type: ignore[index]
+    greet = next(item for item in listing.items if item.type is ItemType.PROMPT and item.name == "greet")
+    assert greet.id == f"{spec.name}__prompt:greet"
+
+
+@pytest.mark.req("G-05", "X-02")
+async def test_a_call_brings_the_structured_answer(spec: ServerSpec) -> None:
+    async with McpServers().connect(spec, within=PATIENCE) as server:
+        result = await server.call(await tool(server, "echo"), {"text": "grüße"}, within=PATIENCE)
+    assert result.structured == {"text": "grüße"}
+    assert not result.is_error
+    assert "grüße" in json.loads(result.text).values()
+
+
+@pytest.mark.req("G-03", "G-05")
+async def test_prompts_and_resources_can_be_read(spec: ServerSpec) -> None:
+    async with McpServers().connect(spec, within=PATIENCE) as server:
+        items = {item.id.partition("__")[2]: item for item in (await server.listing()).items}
+        prompt = await server.call(items["prompt:greet"], {"who": "Ada"}, within=PATIENCE)
+        resource = await server.call(items["resource:welcome"], {}, within=PATIENCE)
+    assert prompt.structured is not None
+    assert prompt.structured["messages"]
+    assert resource.structured is not None
+    assert resource.structured["contents"][0]["uri"] == "memo://welcome"
+
+
+@pytest.mark.req("X-02")
+async def test_a_healthy_server_answers_pings(spec: ServerSpec) -> None:
+    async with McpServers().connect(spec, within=PATIENCE) as server:
+        await server.ping()
+
+
+@pytest.mark.req("G-03", "X-02")
+async def test_a_change_is_told(spec: ServerSpec, tmp_path: Path) -> None:
+    watched = tmp_path / "lists.json"
+    watched.write_text('{"tools": [{"name": "one"}]}')
+    spec = stdio(watch=str(watched)) if spec.transport is Transport.STDIO else spec
+    async with McpServers().connect(spec, within=PATIENCE) as server, asyncio.timeout(PATIENCE):
+        before = {item.name for item in (await server.listing()).items}
+        changed = asyncio.create_task(server.changed())
+        if spec.transport is Transport.STDIO:
+            watched.write_text('{"tools": [{"name": "one"}, {"name": "two"}]}')
+        else:
+            name = f"grown_{spec.transport}"
+            await server.call(await tool(server, "grow"), {"name": name}, within=PATIENCE)
+        await changed
+        assert len({item.name for item in (await server.listing()).items} - before) == 1
+
+
+@pytest.mark.req("G-05")
+async def test_what_the_server_answers_as_an_error_is_told_in_its_words() -> None:
+    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+        failed = await server.call(await tool(server, "fail"), {"message": "out of ink"}, within=PATIENCE)
+        assert (failed.is_error, failed.text) == (True, "out of ink")
+        with pytest.raises(UpstreamFailed, match="out of paper") as caught:
+            await server.call(await tool(server, "error"), {"message": "out of paper", "code": -32050}, within=PATIENCE)
+    assert caught.value.details["upstream_code"] == -32050
+
+
+@pytest.mark.req("G-05")
+async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> None:
+    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+        slow, echo = await tool(server, "slow"), await tool(server, "echo")
+        started = time.monotonic()
+        with pytest.raises(TimedOut, match=r"scripted__slow did not answer within 0\.2 s"):
+            await server.call(slow, {"seconds": 3}, within=0.2)
+        assert time.monotonic() - started < 2
+        assert (await server.call(echo, {"text": "x"}, within=PATIENCE)).structured == {"text": "x"}
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -> None:
+    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+        with pytest.raises(Unavailable, match="it exited with code 7"):
+            await server.call(await tool(server, "die"), {}, within=PATIENCE)
+        assert "it exited with code 7" in await asyncio.wait_for(server.lost(), PATIENCE)
+        with pytest.raises(Unavailable):
+            await server.ping()
+
+
+@pytest.mark.req("G-02", "X-03")
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (stdio(crash=True), r"it exited with code 3: .+"),
+        (stdio(hang=True), r"it did not answer within 1 s"),
+        (ServerSpec("x", Transport.STDIO, command="no-such-command"), r"'no-such-command' is not there"),
+        (ServerSpec("x", Transport.STDIO, command="sh", cwd="/no/such"), r"working folder '/no/such' is not there"),
+        (ServerSpec("x", Transport.HTTP, url="http://127.0.0.1:9/mcp"), r"connect"),
+        (ServerSpec("x", Transport.SSE, url="http://127.0.0.1:9/sse"), r"connect"),
+    ],
+    ids=["crashes", "hangs", "no command", "no folder", "no http", "no sse"],
+)
+async def test_a_server_that_cannot_be_had_says_why(spec: ServerSpec, reason: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        async with McpServers().connect(spec, within=1.0 if "hang" in str(spec.args) else PATIENCE):
+            pytest.fail("connected")
+    import re
+
+    assert re.search(reason, caught.value.message), caught.value.message
+
+
+@pytest.mark.req("G-02", "X-04")
+@pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
+async def test_a_wrong_key_is_told_by_its_status_and_never_shown(
+    web: Callable[[Transport], ServerSpec], transport: Transport
+) -> None:
+    right = web(transport)
+    wrong = ServerSpec("web", transport, url=right.url, headers={"Authorization": "Bearer my-secret"})
+    with pytest.raises(Unavailable, match="401") as caught:
+        async with McpServers().connect(wrong, within=PATIENCE):
+            pytest.fail("connected")
+    assert "my-secret" not in caught.value.message
+
+
+@pytest.mark.req("X-04")
+async def test_a_server_gets_its_own_variables_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "ours")
+    async with McpServers().connect(stdio(env={"TOKEN": "theirs"}), within=PATIENCE) as server:
+        env = await tool(server, "env")
+        told = [(await server.call(env, {"name": n}, within=PATIENCE)).text for n in ("TOKEN", "TOOLSCRIPT_API_KEY")]
+    assert "theirs" in told[0]
+    assert "ours" not in told[1]
+
+
+@pytest.mark.req("X-04")
+async def test_a_secret_in_a_servers_last_words_is_not_repeated() -> None:
+    spec = ServerSpec(
+        "x",
+        Transport.STDIO,
+        command="sh",
+        args=("-c", "echo cannot log in with $TOKEN >&2; exit 1"),
+        env={"TOKEN": "hush-hush"},
+    )
+    with pytest.raises(Unavailable, match=r"cannot log in with \*\*\*"):
+        async with McpServers().connect(spec, within=PATIENCE):
+            pytest.fail("connected")
+
+
+@pytest.mark.req("G-02")
+async def test_garbage_between_messages_does_no_harm() -> None:
+    async with McpServers().connect(stdio(noisy=True), within=PATIENCE) as server:
+        echo = await tool(server, "echo")
+        for number in range(5):
+            result = await server.call(echo, {"text": str(number)}, within=PATIENCE)
+            assert result.structured == {"text": str(number)}
+
+
+@pytest.mark.req("G-03")
+async def test_lists_are_read_page_by_page() -> None:
+    async with McpServers().connect(stdio(page_size=2), within=PATIENCE) as server:
+        paged = {item.name for item in (await server.listing()).items}
+    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+        assert {item.name for item in (await server.listing()).items} == paged
+
+
+@pytest.mark.req("G-01")
+async def test_only_the_tools_that_the_configuration_lets_through_are_listed() -> None:
+    async with McpServers().connect(stdio(include=("e*",)), within=PATIENCE) as server:
+        assert {item.name for item in (await server.listing()).items} == {"echo", "error", "env"}
+
+
+@pytest.mark.req("G-02", "G-03")
+async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
+    async with McpServers().connect(stdio(sloppy=True), within=PATIENCE) as server:
+        listing = await server.listing()
+    names = {item.name for item in listing.items}
+    assert {"echo", "twice", "untyped_schema", "no_schema", "null_everything", "listed_schema"} <= names
+    told = "\n".join(listing.problems)
+    assert "without a usable name" in told
+    assert "'twice' is listed twice" in told
+    assert "the input schema of 'listed_schema' is no object" in told
+    endless = next(item for item in listing.items if item.name == "endless")
+    assert len(endless.description) == 20_000
+
+
+@pytest.mark.req("G-03")
+async def test_all_real_listings_load_whole(shared_data: Path) -> None:
+    files = sorted((shared_data / "mcp_servers").glob("*.json"))
+    assert len(files) == 81
+
+    async def read(file: Path) -> tuple[int, int]:
+        raw = json.loads(await asyncio.to_thread(file.read_text, encoding="utf-8"))
+        wanted = len({t["name"] for t in (raw["tools"] if isinstance(raw, dict) else raw)})
+        async with McpServers().connect(stdio(file.stem, listing=str(file)), within=60) as server:
+            return len((await server.listing()).items), wanted
+
+    counts = [await read(file) for file in files]
+    assert [have for have, _ in counts] == [wanted for _, wanted in counts]
+    assert sum(have for have, _ in counts) > 1300
+
+
+@pytest.mark.req("G-02")
+@pytest.mark.parametrize("behaviour", [{}, {"deaf": True}, {"child": True}, {"deaf": True, "child": True}])
+async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) -> None:
+    async with McpServers().connect(stdio(**behaviour), within=PATIENCE) as server:
+        told = (await server.call(await tool(server, "pid"), {}, within=PATIENCE)).structured
+        assert told is not None
+        numbers = [n for n in told.values() if n]
+        assert all(psutil.pid_exists(n) for n in numbers)
+    assert [n for n in numbers if psutil.pid_exists(n) and psutil.Process(n).status() != "zombie"] == []
+
+
+@pytest.mark.req("G-02")
+async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
+    before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
+    with pytest.raises(Unavailable):
+        async with McpServers().connect(stdio(hang=True, child=True, deaf=True), within=0.5):
+            pytest.fail("connected")
+    after = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True) if p.status() != "zombie"}
+    assert after - before == set()
