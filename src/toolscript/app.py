@@ -21,6 +21,7 @@ from toolscript.domain.search import Collection
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports import CatalogStore, DocumentStore, Embedder, Similarity, ToolServer, VectorIndex
 from toolscript.retrieval.calibration import measured
+from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.texts import item_text
 from toolscript.services.call_tool import CallTool
@@ -86,7 +87,8 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
         stack.push_async_callback(catalog.close)
         await _open_collections(index, model.embedder, shared=settings.index.startswith("http"))
         retriever = Retriever(model.embedder, index)
-        tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha)
+        capabilities = load_capabilities(settings.search_capabilities)
+        tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
         cache = None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings")
         sync = Sync(catalog, index, model.embedder, cache=cache, on_change=tool_search.forget_names)
         gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))

@@ -82,6 +82,11 @@ class Settings:
     )
     search_limit: int = _setting(3, "Most results of a tool search.", read=int, least=1, most=100)
     search_threshold: float = _setting(0.35, "Tools below this confidence are left out.", read=float, least=0, most=1)
+    search_capabilities: Path | None = _setting(  # noqa: RUF009
+        None,
+        "A TOML or JSON file that adds to the tables of domains and capabilities, or replaces parts of them.",
+        read=Path,
+    )
     search_no_cache: bool = _setting(
         False, "Embeddings are made anew at every start, and not kept on disk.", read=_truth, allowed=("true", "false")
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolscript.retrieval.reasons import TELLING_SHARE, Evidence, reason
 
-SEMANTIC, KEYWORD, FUZZY = "Semantic similarity", "Keyword match", "Fuzzy name match"
+SEMANTIC, KEYWORD, FUZZY = "Semantic similarity", "Keyword match", "Fuzzy match"
 
 shares = st.one_of(st.just(0.0), st.floats(0.001, 1))
 
@@ -23,8 +23,15 @@ shares = st.one_of(st.just(0.0), st.floats(0.001, 1))
         (Evidence(fuzzy=0.3), FUZZY),
         (Evidence(semantic=0.4, keyword=0.3, shared_words=("file",)), "Semantic similarity + Keyword match (file)"),
         (Evidence(semantic=0.3, keyword=0.4, shared_words=("file",)), "Keyword match (file) + Semantic similarity"),
-        (Evidence(semantic=0.2, fuzzy=0.3), "Fuzzy name match + Semantic similarity"),
+        (Evidence(semantic=0.2, fuzzy=0.3), "Fuzzy match + Semantic similarity"),
         (Evidence(semantic=0.2, keyword=0.2, fuzzy=0.2), f"{SEMANTIC} + {KEYWORD} + {FUZZY}"),
+        (Evidence(semantic=0.5, domain="file operations"), "Semantic similarity (file operations)"),
+        (Evidence(fuzzy=0.9, domain="file operations"), "Fuzzy match + domain boost"),
+        (Evidence(inferred=0.3, capability="shell → git"), "Capability inference (shell → git)"),
+        (
+            Evidence(semantic=0.4, inferred=0.05, capability="shell → git"),
+            "Semantic similarity + Capability inference (shell → git)",
+        ),
     ],
 )
 def test_a_reason_names_what_contributed_the_strongest_first(evidence: Evidence, expected: str) -> None:

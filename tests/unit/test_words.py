@@ -140,3 +140,10 @@ def test_a_term_number_is_within_the_range_of_every_engine(stem: str) -> None:
 def test_frequencies_count_stems_and_not_spellings() -> None:
     assert term_frequencies("read the files, reading") == {term("read"): 2, term("file"): 1}
     assert term_frequencies("...") == {}
+
+
+@pytest.mark.req("S-02")
+@quick
+@given(st.text(alphabet="aZ0_ -é", max_size=12))
+def test_plain_letters_are_split_as_accented_ones_are(text: str) -> None:
+    assert words(text) == words(text + " é")[: len(words(text))]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from toolscript.evaluation.datasets import Judged
 
@@ -15,6 +16,7 @@ RESAMPLES = 2000
 SEED = 20_240
 
 Scores = dict[str, float]
+Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,35 @@ def mean(scores: Sequence[Scores]) -> Scores:
 
 def intervals(scores: Sequence[Scores]) -> Mapping[str, Interval]:
     """The mean of each metric with its bootstrap interval; the same resamples for every metric."""
-    values = np.array([[s[name] for name in NAMES] for s in scores])
-    draws = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))
-    means = np.stack([values[draw].mean(axis=0) for draw in draws])
+    return intervals_over([scores])
+
+
+def intervals_over(sets: Sequence[Sequence[Scores]]) -> Mapping[str, Interval]:
+    """The same for the mean over several sets: each counts alike, however many queries it has, and is resampled by
+    itself."""
+    tables = [np.array([[s[name] for name in NAMES] for s in scores]) for scores in sets]
+    rng = np.random.default_rng(SEED)
+    means = np.mean([_resampled_means(values, rng) for values in tables], axis=0)
+    middle = np.mean([values.mean(axis=0) for values in tables], axis=0)
     low, high = np.percentile(means, [2.5, 97.5], axis=0)
-    return {n: Interval(float(values[:, i].mean()), float(low[i]), float(high[i])) for i, n in enumerate(NAMES)}
+    return {n: Interval(float(middle[i]), float(low[i]), float(high[i])) for i, n in enumerate(NAMES)}
 
 
 def difference(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Mapping[str, Interval]:
     """How much better ours are, query by query: an interval above zero is a real gain."""
-    return intervals([{n: a[n] - b[n] for n in NAMES} for a, b in zip(ours, theirs, strict=True)])
+    return difference_over([(ours, theirs)])
+
+
+def difference_over(pairs: Sequence[tuple[Sequence[Scores], Sequence[Scores]]]) -> Mapping[str, Interval]:
+    """The same for the mean over several sets."""
+    return intervals_over(
+        [[{n: a[n] - b[n] for n in NAMES} for a, b in zip(ours, theirs, strict=True)] for ours, theirs in pairs]
+    )
+
+
+def _resampled_means(values: Table, rng: np.random.Generator) -> Table:
+    draws = rng.integers(0, len(values), size=(RESAMPLES, len(values)))
+    return np.stack([values[draw].mean(axis=0) for draw in draws])
 
 
 def _discounted(gains: Sequence[float]) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid
+from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
 from toolscript.evaluation.metrics import Scores, by_group, graded
 from toolscript.services.document_search import DocumentSearch, SearchType
@@ -17,19 +20,30 @@ from toolscript.services.tool_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
 AT_ONCE = 8
+# Rank fusion over name and description and nothing else: what any tool search has to be better than.
+BASELINE = "baseline"
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Scores per query; and, at the default threshold, the share of answerable queries that got any answer and of
-    unanswerable ones that rightly got none."""
+    """Scores per query; and, for tools, how sure the first hit of each answerable and each unanswerable query was
+    (0 where there was none)."""
 
     scores: list[Scores]
-    unanswerable: int = 0
-    left_empty: float = 0.0
-    answered: float = 1.0
+    answerable: list[float] = field(default_factory=list)
+    unanswerable: list[float] = field(default_factory=list)
+
+    @property
+    def answered(self) -> float | None:
+        """The share of answerable queries that get any answer at the default threshold."""
+        return share_answered(self.answerable, DEFAULT_THRESHOLD)
+
+    @property
+    def left_empty(self) -> float | None:
+        """The share of unanswerable queries that rightly get none."""
+        return share_left_empty(self.unanswerable, DEFAULT_THRESHOLD)
 
 
 class Evaluation:
@@ -43,38 +57,28 @@ class Evaluation:
         self._ingest = ingest
         self._document_search = document_search
 
-    async def load(self, data: ToolSet | DocumentSet) -> None:
-        """Brings the set's tools or documents in, in place of the last set's tools."""
-        if isinstance(data, ToolSet):
-            await self._sync.run(list(data.items.values()))
-        else:
-            await self._ingest.put(_tenant(data), data.documents)
-
     async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> Outcome:
-        """Scores every query of the loaded set. Raises Invalid for a pipeline that the kind of set lacks."""
-        if isinstance(data, ToolSet):
-            return await self._run_tools(data, _blend(pipeline))
-        return await self._run_documents(data, pipeline)
+        """Brings the set in, in place of the last one's tools, and scores every query. Raises Invalid for a pipeline
+        that the kind of set lacks."""
+        if isinstance(data, DocumentSet):
+            await self._ingest.put(_tenant(data), data.documents)
+            return await self._run_documents(data, pipeline)
+        if pipeline == BASELINE:
+            return await self._run_tools(data, _bare(data.items), Blend.RRF)
+        return await self._run_tools(data, data.items, _blend(pipeline))
 
-    async def _run_tools(self, data: ToolSet, blend: Blend) -> Outcome:
-        own_id = {item.id: own for own, item in data.items.items()}
+    async def _run_tools(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> Outcome:
+        await self._sync.run(list(items.values()))
+        own_id = {item.id: own for own, item in items.items()}
 
-        async def one(judged: Judged) -> tuple[Scores, bool]:
-            found = await self._tool_search.search(judged.text, limit=DEPTH, threshold=0, blend=blend)
-            ranking = [own_id[h.id] for h in found.hits]
-            return by_group(judged, ranking), bool(found.hits and found.hits[0].confidence >= DEFAULT_THRESHOLD)
+        async def one(text: str) -> tuple[list[str], float]:
+            hits = (await self._tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
+            return [own_id[h.id] for h in hits], hits[0].confidence if hits else 0.0
 
-        async def is_empty(text: str) -> bool:
-            return not (await self._tool_search.search(text, blend=blend)).hits
-
-        done = await _together(one, data.queries)
-        empty = await _together(is_empty, data.unanswerable)
-        return Outcome(
-            [scores for scores, _ in done],
-            len(empty),
-            sum(empty) / max(len(empty), 1),
-            sum(answered for _, answered in done) / max(len(done), 1),
-        )
+        done = await _together(one, [judged.text for judged in data.queries])
+        none = await _together(one, data.unanswerable)
+        scores = [by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
+        return Outcome(scores, [sure for _, sure in done], [sure for _, sure in none])
 
     async def _run_documents(self, data: DocumentSet, pipeline: str) -> Outcome:
         fusion = pipeline if pipeline in {"rrf", "zscore"} else "rrf"
@@ -94,11 +98,21 @@ def _tenant(data: DocumentSet) -> str:
     return f"evaluation-{data.name}-{id(data)}"
 
 
+def _bare(items: Mapping[str, Item]) -> dict[str, Item]:
+    """The items with name and description only. Servers become dashes, as many as tell equal names apart."""
+    seen: Counter[str] = Counter()
+    bare = {}
+    for own, item in items.items():
+        seen[item.name] += 1
+        bare[own] = Item("-" * seen[item.name], item.name, item.description)
+    return bare
+
+
 def _blend(pipeline: str) -> Blend:
     try:
         return Blend(pipeline)
     except ValueError as error:
-        allowed = [b.value for b in Blend]
+        allowed = [*(b.value for b in Blend), BASELINE]
         raise Invalid(
             f"pipeline {pipeline!r} is not for tools: give one of {', '.join(allowed)}",
             details={"field": "--pipeline", "allowed": allowed},

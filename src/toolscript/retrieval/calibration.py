@@ -3,6 +3,7 @@ similarities become scores between 0 and 1 that mean the same whichever model ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,12 @@ from toolscript.ports import Similarity
 
 def calibrated(cosine: float, similarity: Similarity) -> float:
     """0 at what unrelated texts score, 1 at a text that says the same, linear between."""
-    return min(1.0, max(0.0, (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)))
+    return min(1.0, max(0.0, position(cosine, similarity)))
+
+
+def position(cosine: float, similarity: Similarity) -> float:
+    """Where a cosine lies between floor (0) and ceiling (1), or beyond them."""
+    return (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
 
 
 def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity:
@@ -26,3 +32,18 @@ def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity
     own = np.median(np.diag(cosines))
     floor = float(np.percentile(cosines[~np.eye(len(cosines), dtype=bool)], 75))
     return Similarity(floor, floor + max(2 * (float(own) - floor), 0.05))
+
+
+# How much the evidence for an answer counts beside the similarity: the share of the request that the text covers, and
+# that it is of the same domain. Where there is no model, the words speak alone, and louder.
+COVERED = 0.4
+COVERED_ALONE = 1.5
+SAME_DOMAIN = 0.25
+# The curve from evidence to certainty: fitted to how often the first hit was right (docs/benchmarks.md).
+STEEPNESS = 1.2
+BEND = 0.85
+
+
+def certainty(evidence: float) -> float:
+    """How likely the best hit is right, from all that speaks for it: 0 for no evidence, never quite 1."""
+    return float(1 - math.exp(-STEEPNESS * max(0.0, evidence) ** BEND))

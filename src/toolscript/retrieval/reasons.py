@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the parts of a score contributed, after their weights."""
+    """What the parts of a score contributed, after their weights; the domain that request and tool share and that
+    raised the score, and the capability that did ("shell → git")."""
 
     semantic: float = 0.0
     keyword: float = 0.0
     fuzzy: float = 0.0
+    inferred: float = 0.0
     exact: bool = False
+    domain: str = ""
+    capability: str = ""
     shared_words: tuple[str, ...] = ()
 
 
-# A part that brings less than this share of the score is not worth naming.
+# A part that brings less than this share of the score is not worth naming, unless nobody would think of it.
 TELLING_SHARE = 0.25
 
 
@@ -25,14 +29,19 @@ def reason(evidence: Evidence) -> str:
     if evidence.exact:
         return "Exact name"
     parts = [
-        (evidence.semantic, "Semantic similarity"),
-        (evidence.keyword, _keywords(evidence.shared_words)),
-        (evidence.fuzzy, "Fuzzy name match"),
+        (evidence.semantic, f"Semantic similarity{_bracketed(evidence.domain)}"),
+        (evidence.keyword, f"Keyword match{_bracketed(', '.join(evidence.shared_words))}"),
+        (evidence.fuzzy, "Fuzzy match"),
     ]
-    total = sum(score for score, _ in parts)
-    told = sorted((p for p in parts if p[0] > 0 and p[0] >= TELLING_SHARE * total), key=lambda p: -p[0])
-    return " + ".join(text for _, text in told) or "Weak match"
+    inferred = (evidence.inferred, f"Capability inference{_bracketed(evidence.capability)}")
+    least = TELLING_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
+    told = [p for p in parts if p[0] > 0 and p[0] >= least] + [inferred] * (evidence.inferred > 0)
+    told.sort(key=lambda part: -part[0])
+    causes = [text for _, text in told] or ["Weak match"]
+    if evidence.domain and parts[0] not in told:
+        causes.append("domain boost")
+    return " + ".join(causes)
 
 
-def _keywords(shared: tuple[str, ...]) -> str:
-    return f"Keyword match ({', '.join(shared)})" if shared else "Keyword match"
+def _bracketed(told: str) -> str:
+    return f" ({told})" if told else ""

@@ -11,6 +11,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 
 import Stemmer
@@ -23,6 +24,7 @@ _LOWER = "".join(c for c in map(chr, range(0x41, 0x590)) if c.islower())
 _CAMEL = re.compile(
     rf"(?<=[^\W\d_{_UPPER}])(?=[{_UPPER}])|(?<=[0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
 )
+_ASCII_CAMEL = re.compile(r"[a-z0-9](?=[A-Z])|[A-Z](?=[A-Z][a-z])")  # the same, several times faster
 _WORD = re.compile(r"[^\W_]+")
 
 # Words too common in requests and descriptions to say anything.
@@ -44,9 +46,11 @@ def split_identifier(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The folded words of a text, in order, stop words included. Accents are dropped, scripts kept."""
-    folded = unicodedata.normalize("NFKD", _apart(text))
-    kept = "".join(c for c in folded if not unicodedata.combining(c))
-    return [w.casefold() for w in _WORD.findall(kept)]
+    apart = _apart(text)
+    if not apart.isascii():
+        folded = unicodedata.normalize("NFKD", apart)
+        apart = "".join(c for c in folded if not unicodedata.combining(c))
+    return [w.casefold() for w in _WORD.findall(apart)]
 
 
 def sayable(text: str) -> str:
@@ -72,6 +76,8 @@ def term_frequencies(text: str) -> Counter[int]:
 
 
 def _apart(text: str) -> str:
+    if text.isascii():
+        return _ASCII_CAMEL.sub(r"\g<0> ", text)
     return _CAMEL.sub(" ", unicodedata.normalize("NFC", text))
 
 
@@ -79,3 +85,8 @@ def _apart(text: str) -> str:
 def stem(word: str) -> str:
     """A folded word without its endings."""
     return str(_stemmer.stemWord(word))
+
+
+def stem_all(many: Iterable[str]) -> frozenset[str]:
+    """The stems of many folded words: faster than one by one, and nothing is remembered."""
+    return frozenset(_stemmer.stemWords(list(many)))

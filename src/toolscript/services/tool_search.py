@@ -1,35 +1,38 @@
-"""Hybrid tool search: meaning, words and names, weighed into one confidence with a reason.
+"""Hybrid tool search, one straight line: spelling, meaning and words, names, domains and capabilities, threshold.
 
-Each side is scaled by its own best hit, because the spread between hits is what ranks; how sure the whole answer
-is (one factor for all hits of a query) comes from the calibrated similarity of the best hit and from how much
-of the query its words cover. So `confidence = alpha * semantic + (1 - alpha) * keyword` holds for every hit. A name
-that is given, exactly or nearly so, speaks for itself: both sides are then what its likeness is.
+`confidence = alpha * semantic + (1 - alpha) * keyword`, plus what the hit's reason names (docs/decisions/0007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import Report
 from toolscript.ports import CatalogStore
-from toolscript.retrieval.calibration import calibrated
-from toolscript.retrieval.fusion import RRF_K, ordered, rrf, weighted
-from toolscript.retrieval.fuzzy import NameMatches, Names
+from toolscript.retrieval.capabilities import Capabilities, load_capabilities
+from toolscript.retrieval.catalogue import Catalogue, Facts, facts_of
+from toolscript.retrieval.confidence import About, Confidences
+from toolscript.retrieval.fusion import RRF_K, ordered, rrf
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
 from toolscript.retrieval.words import STOP_WORDS, sayable, stem, stems, words
 from toolscript.services.sync import TOOLS, item_payload
 
 LONGEST_QUERY = 1000
-DEPTH = 100
+DEPTH = 50
 BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
+
+# What speaks for a candidate, given the words that it shares with the query.
+Tell = Callable[[str, tuple[str, ...]], Evidence]
 
 
 class Blend(StrEnum):
@@ -64,38 +67,29 @@ class ToolResults:
     report: Report = field(default_factory=Report)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """Confidences, and what each side contributed to them, weights included; `by_name` in place of the others."""
-
-    fused: Mapping[str, float]
-    semantic: Mapping[str, float]
-    keyword: Mapping[str, float]
-    by_name: Mapping[str, float]
-    exact: frozenset[str]
-
-    def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
-        if item_id in self.exact or item_id in self.by_name:
-            return Evidence(fuzzy=self.by_name.get(item_id, 0.0), exact=item_id in self.exact)
-        return Evidence(
-            semantic=self.semantic.get(item_id, 0.0),
-            keyword=self.keyword.get(item_id, 0.0),
-            shared_words=shared_words,
-        )
-
-
 class ToolSearch:
     """Finds tools, prompts and resources by what they do, what they are called, or nearly so."""
 
-    def __init__(self, retriever: Retriever, catalog: CatalogStore, *, alpha: float = 0.7) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        catalog: CatalogStore,
+        *,
+        alpha: float = 0.7,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        """Without `capabilities`, those that come with the package."""
         self._retriever = retriever
-        self._catalog = catalog
+        self._store = catalog
         self._alpha = alpha
-        self._names: Names | None = None
+        self._capabilities = capabilities or load_capabilities()
+        self._picture: Catalogue | None = None
+        self._is_current = False
+        self._taking = asyncio.Lock()
 
     def forget_names(self) -> None:
         """To be called when the catalogue has changed."""
-        self._names = None
+        self._is_current = False
 
     async def search(
         self,
@@ -113,66 +107,78 @@ class ToolSearch:
         text = sayable(text)
         report = Report()
         async with stage(report, "total"):
+            catalogue = await self._catalogue()
+            meant = catalogue.spelling.corrected(text).text if blend is Blend.HYBRID else text
             prepared = await self._retriever.prepare(
-                text,
+                meant,
                 report,
-                count_terms=None if blend is Blend.SEMANTIC else self._catalog.term_counts,
+                count_terms=None if blend is Blend.SEMANTIC else catalogue.term_counts,
                 dense=blend is not Blend.KEYWORD,
             )
             legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit))
-            names = await self._matched(text) if blend is Blend.HYBRID else NameMatches(frozenset(), {})
-            scored = self._score(prepared, legs, names, blend)
-            best = [(i, s) for i, s in ordered(scored.fused) if s >= threshold][:limit]
-            hits = await self._hits(best, legs, scored, text)
-        report.counts.update(candidates=len(scored.fused), returned=len(hits))
+            ranked, evidence = self._rank(text, prepared, legs, catalogue, blend)
+            best = [(i, score) for i, score in ranked if score >= threshold][:limit]
+            hits = await self._hits(best, legs, meant, evidence)
+        report.counts.update(candidates=len(ranked), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 
-    async def _hits(self, best: Sequence[tuple[str, float]], legs: Legs, scored: _Scored, text: str) -> list[ToolHit]:
+    def _rank(
+        self, text: str, prepared: Prepared, legs: Legs, catalogue: Catalogue, blend: Blend
+    ) -> tuple[list[tuple[str, float]], Tell]:
+        """Every candidate with its confidence, best first, and what tells the evidence for it."""
+        if blend is Blend.RRF:
+            ranks = ordered(rrf([legs.dense, legs.lexical]))
+            return [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks], lambda _, __: Evidence()
+        alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
+        asked = self._capabilities.of_query(prepared.text) if blend is Blend.HYBRID else frozenset()
+        about = About(asked, catalogue.subjects, self._capabilities)
+        found = Confidences(legs, prepared.terms.full_score, self._retriever.similarity, alpha, about)
+        if blend is Blend.HYBRID:
+            found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
+            found.raise_capable()
+        return found.ordered(), found.evidence
+
+    async def _hits(self, best: Sequence[tuple[str, float]], legs: Legs, text: str, evidence: Tell) -> list[ToolHit]:
         """The hits, with reasons; what only its name brought up is read from the catalogue."""
         told = {c.id: c.payload for c in [*legs.dense, *legs.lexical]}
-        named = [i for i, _ in best if i not in told]
-        if named:
-            told.update((s.item.id, item_payload(s)) for s in await self._catalog.items(named))
+        unseen = [i for i, _ in best if i not in told]
+        if unseen:
+            told.update((s.item.id, item_payload(s)) for s in await self._store.items(unseen))
         asked = [w for w in words(text) if w not in STOP_WORDS]
-        return [_hit(i, score, told[i], scored.evidence(i, _shared(asked, told[i]))) for i, score in best if i in told]
+        return [_hit(i, score, told[i], evidence(i, _shared(asked, told[i]))) for i, score in best if i in told]
 
-    def _score(self, prepared: Prepared, legs: Legs, names: NameMatches, blend: Blend) -> _Scored:
-        if blend is Blend.RRF:
-            ranks = rrf([legs.dense, legs.lexical])
-            return _Scored(_confidences({i: score / BEST_RRF for i, score in ranks.items()}), {}, {}, {}, frozenset())
-        alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
-        similarity = self._retriever.similarity
-        nearest = legs.dense[0].score if legs.dense else 0.0
-        top = legs.lexical[0].score if legs.lexical else 0.0
-        coverage = min(1.0, top / max(prepared.terms.full_score, 1e-9))
-        certainty = max(calibrated(nearest, similarity), coverage**2)
-        span = max(nearest - similarity.floor, 1e-9)
-        semantic = {c.id: alpha * certainty * max(0.0, (c.score - similarity.floor) / span) for c in legs.dense}
-        keyword = {c.id: (1 - alpha) * certainty * c.score / top for c in legs.lexical}
-        fused = weighted([(1.0, semantic), (1.0, keyword)])
-        by_name = {i: score for i, score in names.close.items() if score > fused.get(i, 0.0)}
-        fused |= {**by_name, **dict.fromkeys(names.exact, 1.0)}
-        return _Scored(_confidences(fused), semantic, keyword, by_name, names.exact)
+    async def warm_up(self) -> None:
+        """Takes the picture of the catalogue that the next search would have to wait for."""
+        await self._catalogue()
 
-    async def _matched(self, text: str) -> NameMatches:
-        if self._names is None:
-            self._names = Names((s.item.id, s.item.name) for s in await self._catalog.items())
-        return self._names.match(text)
+    async def _catalogue(self) -> Catalogue:
+        """The picture of the catalogue; after a change only what changed is read again."""
+        if self._is_current and self._picture:
+            return self._picture
+        async with self._taking:
+            if self._is_current and self._picture:
+                return self._picture
+            self._is_current = True  # a change that comes meanwhile says so again
+            digests = {m.id: m.digest for m in await self._store.marks() if m.is_active}
+            known = self._picture.facts if self._picture else {}
+            same = {i: known[i] for i, digest in digests.items() if i in known and known[i].digest == digest}
+            read = await self._store.items([i for i in digests if i not in same])
+            self._picture = await asyncio.to_thread(self._taken, same, read, digests)
+            return self._picture
 
-
-def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
-    """Between 0 and 1, rounded before they are compared: what is shown is what was held against the threshold."""
-    return {i: round(min(1.0, max(0.0, s)), 4) for i, s in scores.items()}
-
-
-def _shared(asked: Sequence[str], told: Mapping[str, Any]) -> tuple[str, ...]:
-    own = _own_stems(f"{told['name']} {told['server']} {told['description']}")
-    return tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
+    def _taken(self, same: Mapping[str, Facts], read: Sequence[StoredItem], digests: Mapping[str, str]) -> Catalogue:
+        new = {s.item.id: facts_of(s, digests[s.item.id], self._capabilities) for s in read}
+        return Catalogue({**same, **new}, self._capabilities)
 
 
 @lru_cache(maxsize=4096)
 def _own_stems(text: str) -> frozenset[str]:
     return frozenset(stems(text))
+
+
+def _shared(asked: Sequence[str], told: Mapping[str, Any]) -> tuple[str, ...]:
+    own = _own_stems(f"{told['name']} {told['server']} {told['description']}")
+    return tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
 
 
 def _hit(item_id: str, confidence: float, told: Mapping[str, Any], evidence: Evidence) -> ToolHit:

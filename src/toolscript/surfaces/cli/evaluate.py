@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +22,13 @@ from toolscript.surfaces.logs import write_logs
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from toolscript.evaluation.curve import Bucket
     from toolscript.evaluation.datasets import DocumentSet, ToolSet
     from toolscript.evaluation.metrics import Interval
     from toolscript.evaluation.run import Outcome
 
-PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword")
+PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
+EVERY_SET = "mean of the sets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +44,20 @@ class Measured:
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
 @click.option("--pipeline", type=click.Choice(PIPELINES), default="hybrid", help="What to measure.")
 @click.option("--against", type=click.Choice(PIPELINES), help="A second pipeline, compared query by query.")
+@click.option("--curve", is_flag=True, help="Show what every threshold does, and how often a confidence is right.")
 @options.model
 @options.as_json
-def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, as_json: bool, **flags: Any) -> None:
+def evaluate(
+    folders: tuple[Path, ...], pipeline: str, against: str | None, curve: bool, as_json: bool, **flags: Any
+) -> None:
     """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
     Each DIR holds tools.jsonl[.gz] or documents.jsonl, and queries.jsonl. Without one the demo set is measured.
-    `answered` is the share of answerable queries that get any answer at the default threshold.
+    `answered` is the share of answerable queries that get any answer at the default threshold. `baseline` is rank
+    fusion over the name and the description of tools and nothing else.
 
     \b
-    toolscript eval sets/azure sets/metatool --pipeline hybrid --against semantic
+    toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
     """
     from toolscript.evaluation.datasets import demo_folder, read_set
 
@@ -59,9 +67,11 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, as_j
     with _own_folder(flags) as settings:
         measured = asyncio.run(_measure(settings, sets, pipeline, against))
     if as_json:
-        click.echo(json.dumps(_json(measured, against)))
+        click.echo(json.dumps(_json(measured, against, curve)))
     else:
         _show(measured, pipeline, against)
+        if curve:
+            _show_curve(_of_tools(measured))
 
 
 @contextmanager
@@ -90,58 +100,71 @@ async def _measure(
         evaluation = Evaluation(app.sync, app.tool_search, app.ingest_documents, app.document_search)
         for data in sets:
             with console.status(f"Measuring {data.name}"):
-                await evaluation.load(data)
                 ours = await evaluation.run(data, pipeline)
                 theirs = await evaluation.run(data, against) if against else None
             done.append(Measured(data, ours, theirs))
     return done
 
 
-def _json(measured: list[Measured], against: str | None) -> dict[str, Any]:
-    from toolscript.evaluation.metrics import difference
-
+def _json(measured: list[Measured], against: str | None, curve: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"sets": {m.data.name: _row(m.ours) for m in measured}}
     if against:
         answer["against"] = {
             "pipeline": against,
             "sets": {m.data.name: _row(m.theirs) for m in measured if m.theirs},
             "difference": {
-                m.data.name: {n: [i.mean, i.low, i.high] for n, i in difference(m.ours.scores, m.theirs.scores).items()}
-                for m in measured
-                if m.theirs
+                name: {n: [i.mean, i.low, i.high] for n, i in gained.items()} for name, gained in _gains(measured)
             },
         }
+    if curve:
+        answer["curve"] = _curve_json(_of_tools(measured))
     return answer
+
+
+def _gains(measured: list[Measured]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
+    """The gain in each set, and of several sets the mean gain, each set counting alike."""
+    from toolscript.evaluation.metrics import difference_over
+
+    pairs = [(m.data.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
+    for name, pair in pairs:
+        yield name, difference_over([pair])
+    if len(pairs) > 1:
+        yield EVERY_SET, difference_over([pair for _, pair in pairs])
+
+
+def _of_tools(measured: list[Measured]) -> dict[str, Outcome]:
+    """Documents have scores without a scale, and no threshold."""
+    return {m.data.name: m.ours for m in measured if m.ours.answerable}
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
     from toolscript.evaluation.metrics import mean
 
-    row: dict[str, Any] = {
-        **mean(outcome.scores),
-        "queries": len(outcome.scores),
-        "answered": outcome.answered,
-    }
+    row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
+    if outcome.answerable:
+        row["answered"] = outcome.answered
     if outcome.unanswerable:
-        row["no_match"] = {"queries": outcome.unanswerable, "left_empty": outcome.left_empty}
+        row["no_match"] = {"queries": len(outcome.unanswerable), "left_empty": outcome.left_empty}
     return row
 
 
 def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from toolscript.evaluation.metrics import NAMES, intervals
+    from toolscript.evaluation.metrics import NAMES, intervals, intervals_over
 
-    console = Console(highlight=False)
+    console = _console()
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
     for column in ("set", "queries", *NAMES, "answered", "no match: empty"):
         table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
     for m in measured:
         values = intervals(m.ours.scores)
-        none = f"{m.ours.left_empty:.2f} of {m.ours.unanswerable}" if m.ours.unanswerable else "–"
-        cells = [f"{values[n].mean:.3f}\n[dim]{values[n].low:.2f}–{values[n].high:.2f}[/]" for n in NAMES]
-        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, f"{m.ours.answered:.3f}", none)
+        none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
+        cells = [_with_range(values[n]) for n in NAMES]
+        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, _share(m.ours.answered), none)
+    if len(measured) > 1:
+        over = intervals_over([m.ours.scores for m in measured])
+        table.add_row(EVERY_SET, "", *(_with_range(over[n]) for n in NAMES), "", "")
     console.print(table)
     if against:
         _show_difference(console, measured, pipeline, against)
@@ -150,18 +173,72 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
 def _show_difference(console: Console, measured: list[Measured], pipeline: str, against: str) -> None:
     from rich.table import Table
 
-    from toolscript.evaluation.metrics import NAMES, difference
+    from toolscript.evaluation.metrics import NAMES
 
     table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
     for column in ("set", *NAMES):
         table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
-    for m in measured:
-        if m.theirs:
-            gained = difference(m.ours.scores, m.theirs.scores)
-            table.add_row(m.data.name, *(_signed(gained[n]) for n in NAMES))
+    for name, gained in _gains(measured):
+        table.add_row(name, *(_signed(gained[n]) for n in NAMES))
     console.print(table)
 
 
 def _signed(interval: Interval) -> str:
     colour = "green" if interval.low > 0 else "red" if interval.high < 0 else "default"
     return f"[{colour}]{interval.mean:+.3f}[/]\n[dim]{interval.low:+.3f} to {interval.high:+.3f}[/]"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A file or a pipe has no width to fit: no column is left out.
+    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if fits else 200)
+
+
+def _with_range(interval: Interval) -> str:
+    return f"{interval.mean:.3f}\n[dim]{interval.low:.2f}–{interval.high:.2f}[/]"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _curve_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    from toolscript.evaluation.curve import curve
+
+    return {
+        "sets": {
+            name: [asdict(point) for point in curve(outcome.answerable, outcome.unanswerable)]
+            for name, outcome in outcomes.items()
+        },
+        "reliability": [asdict(bucket) for bucket in _reliability(outcomes)],
+    }
+
+
+def _show_curve(outcomes: Mapping[str, Outcome]) -> None:
+    from rich.table import Table
+
+    from toolscript.evaluation.curve import curve
+
+    console = _console()
+    table = Table(title="answered / rightly left empty, by threshold", header_style="bold")
+    for column in ("threshold", *outcomes):
+        table.add_column(column, justify="right")
+    for points in zip(*(curve(o.answerable, o.unanswerable) for o in outcomes.values()), strict=True):
+        table.add_row(f"{points[0].threshold:.2f}", *(f"{_share(p.answered)} / {_share(p.left_empty)}" for p in points))
+    console.print(table)
+    reliable = Table(title="what a confidence means", header_style="bold")
+    for column in ("confidence of the first hit", "queries", "it is right"):
+        reliable.add_column(column, justify="right")
+    for bucket in _reliability(outcomes):
+        reliable.add_row(f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}")
+    console.print(reliable)
+
+
+def _reliability(outcomes: Mapping[str, Outcome]) -> list[Bucket]:
+    from toolscript.evaluation.curve import reliability
+
+    sure = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
+    firsts = [[s["hit@1"] > 0 for s in o.scores] + [False] * len(o.unanswerable) for o in outcomes.values()]
+    return reliability(sure, [right for of_set in firsts for right in of_set])

@@ -107,6 +107,7 @@ class Run:
         self.server.serving.ready = True
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
+        await app.tool_search.warm_up()
         await app.gateway.follow(lambda: _stamps(self._configuration), self._reloaded)
 
     async def _serve_demo(self, app: App) -> None:

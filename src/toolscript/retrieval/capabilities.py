@@ -1,0 +1,215 @@
+"""What a request and a tool are about (domains), and which kinds of tool can do a domain's work although nothing in
+their text says so (capabilities): a shell runs git. The tables are data, and a user's file may add to them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from toolscript.domain.errors import Invalid
+from toolscript.retrieval.words import stem, words
+
+# Of a domain's marks one is enough, of its hints it takes two.
+MARK, HINT = 2, 1
+KEYS: Mapping[str, Mapping[str, type]] = {
+    "domain": {"name": str, "marks": list, "hints": list},
+    "capability": {"name": str, "tools": list, "serves": list},
+}
+FORMS: Mapping[type, str] = {str: "text", list: "a list", bool: "true or false"}
+
+Table = Mapping[str, Mapping[str, Any]]
+Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """The domains that a tool belongs to, and its capabilities."""
+
+    domains: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """A tool can do what is asked although it is of another domain: the domains asked for that its kind serves, and
+    how a reason puts it ("shell → git")."""
+
+    domains: frozenset[str]
+    text: str
+
+
+class Capabilities:
+    """The tables, ready to be asked."""
+
+    def __init__(self, tables: Tables) -> None:
+        """Takes tables as the packaged file has them, complete and checked."""
+        domains, kinds = tables["domain"], tables["capability"]
+        self._names = {key: str(told["name"]) for key, told in domains.items()}
+        self._kind_names = {key: str(told["name"]) for key, told in kinds.items()}
+        self._serves = {key: frozenset(told["serves"]) for key, told in kinds.items()}
+        self._of_domains = _Phrases(
+            (phrase, key, weight)
+            for key, told in domains.items()
+            for weight, phrases in ((HINT, told["hints"]), (MARK, told["marks"]))
+            for phrase in phrases
+        )
+        self._of_kinds = _Phrases((phrase, key, MARK) for key, told in kinds.items() for phrase in told["tools"])
+        self._known: dict[Subjects, Subjects] = {}
+        self.vocabulary = frozenset(
+            word
+            for told in [*domains.values(), *kinds.values()]
+            for phrase in [*told.get("marks", ()), *told.get("hints", ()), *told.get("tools", ())]
+            for word in words(phrase)
+        )
+
+    def of_query(self, text: str) -> frozenset[str]:
+        """The domains of a request."""
+        return _enough(self._of_domains.found(words(text)))
+
+    def of_tool(self, name: Sequence[str], server: Sequence[str], description: Sequence[str]) -> Subjects:
+        """The domains and capabilities of a tool, from the words that it is named and described by.
+
+        A description may mention what the tool is not about: there a mark counts as a hint, a single word tells no
+        capability, and what the tool serves (a shell: "run git, npm …") is not what it is.
+        """
+        told = self._of_kinds.found(description)
+        kinds = _enough(self._of_kinds.found(name) | {f: weight for f, weight in told.items() if " " in f[0]})
+        served = {domain for kind in kinds for domain in self._serves[kind]}
+        domains = self._of_domains.found(name) | self._of_domains.found(server)
+        for found in self._of_domains.found(description):
+            if found[1] not in served:
+                domains.setdefault(found, HINT)
+        subjects = Subjects(_enough(domains), kinds)
+        return self._known.setdefault(subjects, subjects)
+
+    def shared(self, asked: frozenset[str], tool: Subjects) -> str:
+        """The names of the domains that the request and the tool have in common; empty for none."""
+        return self._named(asked & tool.domains)
+
+    def inferred(self, asked: frozenset[str], tool: Subjects) -> Inference | None:
+        """How a tool of another domain can do what is asked; None where it cannot, or is of the domain itself."""
+        if not asked.isdisjoint(tool.domains):
+            return None
+        kinds = [kind for kind in sorted(tool.kinds) if not asked.isdisjoint(self._serves[kind])]
+        domains = asked & frozenset().union(*(self._serves[kind] for kind in kinds))
+        text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self._named(domains)}"
+        return Inference(domains, text) if domains else None
+
+    def _named(self, domains: frozenset[str]) -> str:
+        return ", ".join(self._names[key] for key in sorted(domains))
+
+
+class _Phrases:
+    """Finds the phrases of a table in a text, by their first word: most words of a text begin none."""
+
+    def __init__(self, told: Iterable[tuple[str, str, int]]) -> None:
+        self._starting: dict[str, list[tuple[list[str], str, str, int]]] = {}
+        for phrase, key, weight in told:
+            stemmed = [_form(w) for w in words(phrase)]
+            self._starting.setdefault(stemmed[0], []).append((stemmed, " ".join(stemmed), key, weight))
+
+    def found(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
+        """The phrases in a text's words, each with the key it stands for, and their weight."""
+        stemmed = [_form(w) for w in text]
+        return {
+            (phrase, key): weight
+            for at, first in enumerate(stemmed)
+            for parts, phrase, key, weight in self._starting.get(first, ())
+            if len(parts) == 1 or stemmed[at : at + len(parts)] == parts
+        }
+
+
+@lru_cache(maxsize=65_536)
+def _form(word: str) -> str:
+    """A word without its endings, except those that make it a thing of its own: what contains is no container."""
+    one = word.removesuffix("s")
+    return one if one.endswith(("er", "or")) else stem(word)
+
+
+def _enough(found: Mapping[tuple[str, str], int]) -> frozenset[str]:
+    weights: dict[str, int] = {}
+    for (_, key), weight in found.items():
+        weights[key] = weights.get(key, 0) + weight
+    return frozenset(key for key, weight in weights.items() if weight >= MARK)
+
+
+@cache
+def packaged_capabilities() -> Capabilities:
+    """The tables that come with the package."""
+    return Capabilities(_packaged())
+
+
+def load_capabilities(extra: Path | None = None) -> Capabilities:
+    """The packaged tables, and those of a TOML or JSON file of the same form.
+
+    What the file says of a key that the package has too is added to it; with `replace = true` it takes its place, at
+    the top of the file that of all tables. Raises Invalid, naming the file and the key.
+    """
+    if extra is None:
+        return packaged_capabilities()
+    own = _read(extra)
+    replaces = own.pop("replace", False) is True
+    unknown = sorted(own.keys() - KEYS.keys())
+    if unknown:
+        raise _wrong(extra, unknown[0], f"is not known: give {' or '.join(KEYS)}")
+    packaged = _packaged()
+    tables = {kind: _merged({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
+    for key, told in tables["capability"].items():
+        for domain in told["serves"]:
+            if domain not in tables["domain"]:
+                raise _wrong(extra, f"capability.{key}.serves", f"names a domain that is not there: {domain}")
+    return Capabilities(tables)
+
+
+def _packaged() -> Tables:
+    text = resources.files("toolscript").joinpath("data/capabilities.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        told = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{file} cannot be read: {error}", details={"file": str(file)}) from error
+    if not isinstance(told, dict):
+        raise Invalid(f"{file} holds no tables", details={"file": str(file)})
+    return told
+
+
+def _merged(ours: Table, theirs: Any, kind: str, file: Path) -> Table:
+    if not isinstance(theirs, Mapping):
+        raise _wrong(file, kind, "is not a table")
+    tables = dict(ours)
+    for key, told in theirs.items():
+        if not isinstance(told, Mapping):
+            raise _wrong(file, f"{kind}.{key}", "is not a table")
+        _check(told, kind, key, file)
+        old = {} if told.get("replace") is True else ours.get(key, {})
+        tables[key] = {
+            field: told.get(field, old.get(field, key)) if form is str else [*old.get(field, ()), *told.get(field, ())]
+            for field, form in KEYS[kind].items()
+        }
+    return tables
+
+
+def _check(told: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
+    forms = {**KEYS[kind], "replace": bool}
+    for field, value in told.items():
+        where = f"{kind}.{key}.{field}"
+        if field not in forms:
+            raise _wrong(file, where, f"is not known: give {', '.join(forms)}")
+        if not isinstance(value, forms[field]):
+            raise _wrong(file, where, f"is not {FORMS[forms[field]]}")
+        if isinstance(value, list) and not all(isinstance(each, str) and words(each) for each in value):
+            raise _wrong(file, where, "holds something other than words")
+
+
+def _wrong(file: Path, key: str, told: str) -> Invalid:
+    return Invalid(f"{file}: {key} {told}", details={"file": str(file), "key": key})

@@ -1,0 +1,150 @@
+"""From rankings to confidences: what meaning, words and names say of each candidate, weighed into one number between
+0 and 1, and kept apart so that a reason can tell. Why it is done this way: docs/decisions/0007."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolscript.ports import Similarity
+from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
+from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
+from toolscript.retrieval.fusion import Scores, weighted
+from toolscript.retrieval.fuzzy import NameMatches
+from toolscript.retrieval.reasons import Evidence
+from toolscript.retrieval.retriever import Legs
+
+# What lies this little beneath the similarity of unrelated texts still ranks.
+BENEATH = 0.1
+# A tool of the domain that is asked for gains this share of what it has.
+DOMAIN_BOOST = 0.05
+# A tool that can do that domain's work is raised by so much, and where nothing else is found, to so much; but never
+# past what is made for that work.
+INFERRED_MORE = 0.05
+INFERRED_ALONE = 0.4
+BEHIND = 0.95
+# What is not called by its name is never as sure as what is.
+UNNAMED = 0.985
+
+NO_SUBJECTS = Subjects()
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a request is about, and what the catalogue's tools are."""
+
+    asked: frozenset[str]
+    subjects: Mapping[str, Subjects]
+    capabilities: Capabilities
+
+    def of(self, item_id: str) -> Subjects:
+        """What a tool is about."""
+        return self.subjects.get(item_id, NO_SUBJECTS)
+
+    def shares(self, item_id: str) -> bool:
+        """Whether the tool is of a domain that is asked for."""
+        return not self.asked.isdisjoint(self.of(item_id).domains)
+
+    def inferred(self, item_id: str) -> Inference | None:
+        """How a tool of another domain can do what is asked, if it can."""
+        tool = self.of(item_id)
+        return self.capabilities.inferred(self.asked, tool) if tool.kinds else None
+
+    def fits(self, item_id: str) -> bool:
+        """Whether the tool is made for what is asked or can do it all the same."""
+        return self.shares(item_id) or self.inferred(item_id) is not None
+
+
+class Confidences:
+    """The confidence of every candidate, and what it is made of.
+
+    Made by meaning and words: `alpha * semantic + (1 - alpha) * keyword`. Each side is scaled by its own best hit,
+    since the spread between hits is what ranks, and both by how sure the answer as a whole is. Then names and
+    capabilities may raise it.
+    """
+
+    def __init__(self, legs: Legs, full_score: float, similarity: Similarity, alpha: float, about: About) -> None:
+        self._about = about
+        near = {c.id: position(c.score, similarity) + BENEATH for c in legs.dense}
+        nearest = max([1e-9, *near.values()])
+        top = legs.lexical[0].score if legs.lexical else 0.0
+        scale = certainty(_evidence(legs, full_score, similarity, about))
+        self._semantic = {i: alpha * scale * max(0.0, value / nearest) for i, value in near.items()}
+        self._keyword = {c.id: (1 - alpha) * scale * c.score / top for c in legs.lexical}
+        self._plain = weighted([(1.0, self._semantic), (1.0, self._keyword)])
+        self._alike: Scores = {}
+        self._exact: frozenset[str] = frozenset()
+        self._inferred: dict[str, tuple[float, str]] = {}
+        self._values = {i: self._boosted(i, plain) for i, plain in self._plain.items()}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def raise_named(self, names: NameMatches) -> None:
+        """What is called as the request says, or nearly so, is no less sure than the names are alike."""
+        self._exact = names.exact
+        self._alike = {i: alike for i, alike in names.close.items() if alike > self._plain.get(i, 0.0)}
+        self._values |= {i: self._boosted(i, alike) for i, alike in self._alike.items()}
+        self._values |= {i: names.close[i] for i in names.exact}
+
+    def raise_capable(self) -> None:
+        """Raises tools that can do the asked-for work although they are made for something else."""
+        about, values = self._about, self._values
+        if not about.asked:
+            return
+        best: Scores = {}
+        for i, confidence in values.items():
+            for domain in about.asked & about.of(i).domains:
+                best[domain] = max(best.get(domain, 0.0), confidence)
+        least = INFERRED_ALONE if max(values.values(), default=0.0) < INFERRED_ALONE else 0.0
+        for i in values:
+            by = about.inferred(i)
+            if by:
+                ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
+                wanted = min(max(values[i] + INFERRED_MORE, least), UNNAMED, BEHIND * ahead)
+                if _rounded(wanted) > _rounded(values[i]):
+                    self._inferred[i] = wanted - values[i], by.text
+                    values[i] = wanted
+
+    def ordered(self) -> list[tuple[str, float]]:
+        """Most confident first; equal ones by what they score without their names, then by id. Rounded before they are
+        compared: what is shown is what was held against the threshold."""
+        plain = self._plain
+        rounded = [(_rounded(value), i) for i, value in self._values.items()]
+        return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -plain.get(r[1], 0.0), r[1]))]
+
+    def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
+        """What speaks for a candidate, of that only what moved its confidence."""
+        if item_id in self._exact:
+            return Evidence(exact=True)
+        alike = self._alike.get(item_id)
+        base = self._plain.get(item_id, 0.0) if alike is None else alike
+        is_boosted = _rounded(self._boosted(item_id, base)) > _rounded(min(UNNAMED, base))
+        inferred, capability = self._inferred.get(item_id, (0.0, ""))
+        return Evidence(
+            semantic=self._semantic.get(item_id, 0.0) if alike is None else 0.0,
+            keyword=self._keyword.get(item_id, 0.0) if alike is None else 0.0,
+            fuzzy=alike or 0.0,
+            inferred=inferred,
+            domain=self._about.capabilities.shared(self._about.asked, self._about.of(item_id)) if is_boosted else "",
+            capability=capability,
+            shared_words=shared_words,
+        )
+
+    def _boosted(self, item_id: str, base: float) -> float:
+        return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
+
+
+def _evidence(legs: Legs, full_score: float, similarity: Similarity, about: About) -> float:
+    """The most that speaks for any one candidate: nearness, the share of the request that it covers, and that it is of
+    the domain asked for or can do its work."""
+    covered = COVERED if legs.dense else COVERED_ALONE
+    full = max(full_score, 1e-9)
+    found = {c.id: position(c.score, similarity) for c in legs.dense}
+    for c in legs.lexical:
+        found[c.id] = found.get(c.id, 0.0) + covered * min(1.0, c.score / full)
+    return max((value + SAME_DOMAIN * about.fits(i) for i, value in found.items()), default=0.0)
+
+
+def _rounded(score: float) -> float:
+    return round(min(1.0, max(0.0, score)), 4)

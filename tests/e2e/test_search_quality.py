@@ -1,0 +1,160 @@
+"""What the release is judged on, held on real data: the defaults serve, and a name is always found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import string
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.sql_catalog import SqlCatalog
+from toolscript.adapters.sql_database import Database
+from toolscript.domain.catalog import Item
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Candidate, Point, Terms, Vector, in_order
+from toolscript.evaluation.datasets import ToolSet, demo_folder, read_set
+from toolscript.evaluation.metrics import by_group, mean
+from toolscript.ports import Embedder
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.demo import item_from
+from toolscript.services.sync import Sync, tools_collection
+from toolscript.services.tool_search import ToolSearch
+
+SEED = 11
+TYPOS = 1000
+
+
+class QuickIndex(MemoryIndex):
+    """The memory index for catalogues of thousands: what does not change between searches is laid out once."""
+
+    _ids: list[str] | None = None
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        await super().upsert(name, points)
+        self._ids = None
+
+    def _lay_out(self, name: str) -> None:
+        held = list(self._points(name).values())
+        self._ids = [p.id for p in held]
+        self._payloads = [p.payload for p in held]
+        self._vectors = np.array([p.vector for p in held])
+        holding: dict[int, list[tuple[int, float]]] = {}
+        for row, point in enumerate(held):
+            for term, weight in zip(point.terms.ids, point.terms.weights, strict=True):
+                holding.setdefault(term, []).append((row, weight))
+        self._holding = {t: tuple(np.array(column) for column in zip(*of, strict=True)) for t, of in holding.items()}
+
+    async def dense(
+        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+    ) -> list[Candidate]:
+        return self._best(name, lambda: self._vectors @ vector, limit, least=-1.0)
+
+    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+        def scores() -> Vector:
+            found = np.zeros(len(self._payloads), np.float32)
+            for term, asked in zip(terms.ids, terms.weights, strict=True):
+                if term in self._holding:
+                    rows, weights = self._holding[term]
+                    found[rows] += asked * weights
+            return found
+
+        return self._best(name, scores, limit, least=1e-9)
+
+    def _best(self, name: str, scores: Callable[[], Vector], limit: int, least: float) -> list[Candidate]:
+        if self._ids is None:
+            self._lay_out(name)
+        assert self._ids is not None
+        found = scores()
+        rows = np.argpartition(-found, limit)[:limit] if limit < len(found) else range(len(found))
+        return in_order(
+            [Candidate(self._ids[r], float(found[r]), self._payloads[r]) for r in rows if found[r] >= least]
+        )
+
+
+@asynccontextmanager
+async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[ToolSearch]:
+    database, index = Database("sqlite://"), QuickIndex()
+    catalog = SqlCatalog(database)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    await Sync(catalog, index, embedder).run(items)
+    yield ToolSearch(Retriever(embedder, index), catalog)
+    await database.close()
+
+
+@pytest.mark.req("S-01")
+@pytest.mark.parametrize(
+    ("name", "least_recall", "least_answered", "least_left_empty"),
+    [("mcpproxy_golden", 0.974, 0.95, None), ("ironclaw_toolsearch", 0.985, 0.95, 0.7), ("demo", 0.86, 0.85, 0.7)],
+)
+async def test_the_default_threshold_answers_what_can_be_answered_and_hardly_anything_else(
+    minilm: OnnxEmbedder,
+    shared_data: Path,
+    name: str,
+    least_recall: float,
+    least_answered: float,
+    least_left_empty: float | None,
+) -> None:
+    tools = read_set(demo_folder() if name == "demo" else shared_data / "tools" / name)
+    assert isinstance(tools, ToolSet)
+    own_id = {item.id: own for own, item in tools.items.items()}
+    async with searching(minilm, list(tools.items.values())) as search:
+        found = [(await search.search(q.text, limit=10, threshold=0)).hits for q in tools.queries]
+        scores = [by_group(q, [own_id[h.id] for h in hits]) for q, hits in zip(tools.queries, found, strict=True)]
+        answered = [bool((await search.search(q.text)).hits) for q in tools.queries]
+        empty = [not (await search.search(text)).hits for text in tools.unanswerable]
+    assert mean(scores)["r@5"] >= least_recall
+    assert sum(answered) / len(answered) >= least_answered
+    if least_left_empty is not None:
+        assert sum(empty) / len(empty) >= least_left_empty
+
+
+@pytest.fixture(scope="module")
+async def large(shared_data: Path) -> AsyncIterator[tuple[list[Item], ToolSearch]]:
+    """5 792 tools of hundreds of servers, as they are, without a model that could tell one name from another."""
+    lines = gzip.decompress((shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz").read_bytes()).decode()
+    items = [item_from(json.loads(line)) for line in lines.splitlines()]
+    async with searching(HashedEmbedder(16), items) as search:
+        yield items, search
+
+
+@pytest.mark.req("S-02")
+async def test_each_of_thousands_of_tools_is_first_by_its_name(large: tuple[list[Item], ToolSearch]) -> None:
+    items, search = large
+    firsts = [(item, (await search.search(item.name, limit=1)).hits[0]) for item in items]
+    assert [item.id for item, first in firsts if first.name != item.name] == []
+
+
+@pytest.mark.req("S-02")
+async def test_a_tool_is_first_by_its_id_though_others_share_its_name(large: tuple[list[Item], ToolSearch]) -> None:
+    items, search = large
+    firsts = [(item, (await search.search(item.id, limit=1)).hits[0]) for item in items[::5]]
+    assert [item.id for item, first in firsts if first.id != item.id] == []
+
+
+@pytest.mark.req("S-02")
+async def test_a_name_with_one_typo_is_among_the_first_three(large: tuple[list[Item], ToolSearch]) -> None:
+    items, search = large
+    rng = random.Random(SEED)
+    names = [item.name for item in items if sum(map(str.isalpha, item.name)) >= 5]
+    typos = [(name, _mistyped(name, rng)) for name in rng.sample(names, TYPOS)]
+    missed = [(n, t) for n, t in typos if n not in [h.name for h in (await search.search(t)).hits]]
+    assert len(missed) <= 0.02 * TYPOS, missed
+
+
+def _mistyped(name: str, rng: random.Random) -> str:
+    at, letter = rng.randrange(len(name) - 1), rng.choice(string.ascii_lowercase)
+    edits = [
+        name[:at] + letter + name[at:],
+        name[:at] + name[at + 1 :],
+        name[:at] + letter + name[at + 1 :],
+        name[:at] + name[at + 1] + name[at] + name[at + 2 :],
+    ]
+    return rng.choice(edits)
