@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote
 
-from toolscript.codegen.names import Names, pascal
+from toolscript.codegen.names import Names, names_of, pascal
 from toolscript.codegen.schemas import Path, Reading, label, read_arguments, read_schema
 from toolscript.codegen.selection import select
 from toolscript.codegen.shapes import ANY_OBJECT, NEVER, UNKNOWN, Shape, accepts_nothing_said
@@ -74,12 +74,11 @@ def tool_servers(items: Iterable[Item], names: Names) -> list[ToolServer]:
     tools = sorted(
         (item for item in select(items, None) if item.type is ItemType.TOOL), key=lambda item: (item.server, item.name)
     )
-    type_names = Names()
-    servers = []
-    for server, offered in groupby(tools, key=lambda item: item.server):
-        type_name = type_names.give(pascal(server))
-        servers.append(ToolServer(server, type_name, tuple(_tool(item, type_name, names) for item in offered)))
-    return servers
+    type_names = names_of((item.server for item in tools), pascal)
+    return [
+        ToolServer(server, type_names[server], tuple(_tool(item, type_names[server], names) for item in offered))
+        for server, offered in groupby(tools, key=lambda item: item.server)
+    ]
 
 
 def _tool(item: Item, server: str, names: Names) -> Tool:

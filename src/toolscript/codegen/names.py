@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -61,9 +61,6 @@ class Names:
     def __contains__(self, name: str) -> bool:
         return name in self._taken
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._taken)
-
     def give(self, wish: str, *endings: str) -> str:
         """The wish, or the wish with the first number from 2 on that makes it new, with each of the endings."""
         number, name = 1, wish
@@ -72,3 +69,10 @@ class Names:
             name = f"{wish}{number}"
         self._taken.update(name + ending for ending in endings or ("",))
         return name
+
+
+def names_of(texts: Iterable[str], wish: Callable[[str], str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """A name for each text; one that is already called as it wishes to be is served before the others."""
+    names = Names(taken)
+    ordered = sorted(set(texts), key=lambda text: (wish(text) != text, text))
+    return {text: names.give(wish(text)) for text in ordered}

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolscript.codegen.clients import Declaration, Declarations, Tool, ToolServer, tool_servers
-from toolscript.codegen.names import Names, bare, pascal, snake
+from toolscript.codegen.names import Names, bare, names_of, pascal, snake
 from toolscript.codegen.schemas import Path
 from toolscript.codegen.shapes import (
     NEVER,
@@ -130,8 +130,8 @@ def python_module(items: Sequence[Item]) -> str:
     asynchronous = [(server, names.give(f"Async{server.type_name}Tools")) for server in servers]
     body = [
         *types.written(),
-        *(_server_class(server, name, names, is_async=False) for server, name in sync),
-        *(_server_class(server, name, names, is_async=True) for server, name in asynchronous),
+        *(_server_class(server, name, is_async=False) for server, name in sync),
+        *(_server_class(server, name, is_async=True) for server, name in asynchronous),
         _namespace("Tools", "Every server's tools.", sync),
         _namespace("AsyncTools", "Every server's tools, to be awaited.", asynchronous),
         _RUNTIME,
@@ -142,11 +142,12 @@ def python_module(items: Sequence[Item]) -> str:
     return "\n\n".join([_HEADER.format(typing=typing), text])
 
 
-def _server_class(server: ToolServer, name: str, names: Names, *, is_async: bool) -> str:
+def _server_class(server: ToolServer, name: str, *, is_async: bool) -> str:
     """The functions of one server. No function is called like a type, which it would hide from the others."""
-    given = Names(names)
+    types = [kind for tool in server.tools for kind in (tool.params_type, tool.result_type)]
+    given = names_of((tool.item.name for tool in server.tools), _identifier, taken=types)
     about = f"The tools of {' '.join(comment_lines(server.name))}{', to be awaited' if is_async else ''}."
-    functions = [_function(tool, given.give(_identifier(tool.item.name)), is_async=is_async) for tool in server.tools]
+    functions = [_function(tool, given[tool.item.name], is_async=is_async) for tool in server.tools]
     return "\n".join([f"class {name}:", _docstring([about], 4), "", "\n".join(functions)])
 
 
@@ -166,9 +167,9 @@ def _function(tool: Tool, name: str, *, is_async: bool) -> str:
     )
 
 
-def _namespace(name: str, about: str, servers: Iterable[tuple[ToolServer, str]]) -> str:
-    given = Names()
-    attributes = [f"    {given.give(_identifier(snake(server.name)))} = {kind}()" for server, kind in servers]
+def _namespace(name: str, about: str, servers: Sequence[tuple[ToolServer, str]]) -> str:
+    given = names_of((server.name for server, _ in servers), lambda text: _identifier(snake(text)))
+    attributes = [f"    {given[server.name]} = {kind}()" for server, kind in servers]
     return "\n".join([f"class {name}:", _docstring([about], 4), "", *attributes, ""])
 
 
@@ -282,10 +283,11 @@ class _Types:
 
 
 def _functional(made: _Class) -> str:
-    lines = [f"# {line}".rstrip() for line in made.description]
+    """Comments begin with `#:`, because some that begin with `#` are obeyed: `# type: ignore`."""
+    lines = [f"#: {line}".rstrip() for line in made.description]
     lines += [f"{made.name} = TypedDict(", f'    "{made.name}",', "    {"]
     for key, text in made.keys:
-        lines += [f"        # {line}".rstrip() for line in _said(key)]
+        lines += [f"        #: {line}".rstrip() for line in _said(key)]
         quoted = python_string(text)
         lines.append(f"        {python_string(key.name)}: {quoted if key.required else f'NotRequired[{quoted}]'},")
     return "\n".join([*lines, "    },", ")\n"])

@@ -97,7 +97,7 @@ class _Reader:
             path = self._waiting.pop(0)
             target = self._target(path)
             definitions[path] = Definition(self._shape(target, 0), _text(target, "description"))
-        return Reading(root, _without_loops(definitions))
+        return Reading(root, _untangled(definitions))
 
     def _shape(self, schema: object, depth: int, opened: frozenset[Path] | None = None) -> Shape:
         """`opened` is None where a definition is referred to by name; else those on the way, and it is opened."""
@@ -303,8 +303,8 @@ def _default(schema: object) -> str | None:
     return text if len(text) <= LONGEST_DEFAULT else None
 
 
-def _without_loops(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definition]:
-    """Definitions that come down to nothing but each other say nothing, and no compiler takes them."""
+def _untangled(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definition]:
+    """The definitions without those that come down to nothing but each other, which no compiler takes."""
     heads = {
         path: {m.path for m in members(definition.shape) if isinstance(m, Reference) and m.path in definitions}
         for path, definition in definitions.items()
@@ -320,7 +320,13 @@ def _without_loops(definitions: Mapping[Path, Definition]) -> Mapping[Path, Defi
             if not heads[user]:
                 settled.append(user)
     sound = set(settled)
-    return {
-        path: definition if path in sound else Definition(UNKNOWN, definition.description)
-        for path, definition in definitions.items()
-    }
+    shapes = {path: definitions[path].shape if path in sound else UNKNOWN for path in definitions}
+    return {path: Definition(_followed(shapes, path), definitions[path].description) for path in definitions}
+
+
+def _followed(shapes: Mapping[Path, Shape], path: Path) -> Shape:
+    """The shape at the end of a chain of names; compilers give up on long ones."""
+    shape = shapes[path]
+    while isinstance(shape, Reference) and isinstance(shapes.get(shape.path), Reference):
+        shape = shapes[shape.path]
+    return shape

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from toolscript.codegen.clients import Declaration, Tool, ToolServer, tool_servers
-from toolscript.codegen.names import Names, camel
+from toolscript.codegen.names import Names, camel, names_of
 from toolscript.codegen.schemas import Path
 from toolscript.codegen.shapes import (
     NEVER,
@@ -82,8 +82,8 @@ def typescript_module(items: Sequence[Item]) -> str:
     if not servers:
         return f"{_HEADER}\nexport const tools = {{}};\n"
     types = [text for server in servers for tool in server.tools for text in _types(tool)]
-    keys = Names()
-    members = [_indented(f"{keys.give(camel(server.name))}: {_functions(server)}") for server in servers]
+    keys = names_of((server.name for server in servers), camel)
+    members = [_indented(f"{keys[server.name]}: {_functions(server)}") for server in servers]
     tools = "export const tools = {\n" + ",\n".join(members) + "\n};\n"
     return "\n".join([_HEADER, *types, tools, _RUNTIME])
 
