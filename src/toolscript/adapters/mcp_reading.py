@@ -56,7 +56,8 @@ def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) 
     problems: list[str] = []
     items: dict[str, Item] = {}
     for method, pages in answers.items():
-        for raw in (entry for page in pages for entry in _entries(page.get(LISTS[method]), problems, method)):
+        listed = (_clean(page.get(LISTS[method])) for page in pages)
+        for raw in (entry for entries in listed for entry in _entries(entries, problems, method)):
             item = _item(server, method, raw, problems)
             if item is None:
                 continue
@@ -133,10 +134,10 @@ def _item(server: str, method: str, raw: Mapping[str, Any], problems: list[str])
         return None
     return Item(
         server=server,
-        name=_clean(name),
+        name=name,
         description=description or (str(uri) if kind is ItemType.RESOURCE else ""),
         type=kind,
-        title=_clean(title) if isinstance(title, str) and title else None,
+        title=title if isinstance(title, str) and title else None,
         input_schema=_input_schema(method, raw, problems),
         output_schema=_schema(raw.get("outputSchema"), f"the output schema of {name!r}", problems),
         annotations=_annotations(method, raw),
@@ -163,7 +164,7 @@ def _input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> d
             required = list(dict.fromkeys(found))
         case _:
             return {"type": "object", "properties": {}}
-    return {"type": "object", "properties": _clean(properties), "required": _clean(required)}
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def _annotations(method: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -171,16 +172,13 @@ def _annotations(method: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
     kept: dict[str, Any] = dict(told) if isinstance(told, dict) else {}
     if method.startswith("resources/"):
         kept |= {k: raw[k] for k in ("uri", "uriTemplate", "mimeType") if isinstance(raw.get(k), str)}
-    return _clean(kept) or None
+    return kept or None
 
 
 def _schema(value: Any, what: str, problems: list[str]) -> dict[str, Any] | None:
-    if isinstance(value, dict):
-        cleaned: dict[str, Any] = _clean(value)
-        return cleaned
-    if value is not None:
+    if value is not None and not isinstance(value, dict):
         problems.append(f"{what} is no object and is ignored")
-    return None
+    return value if isinstance(value, dict) else None
 
 
 def _text(value: Any, what: str, problems: list[str]) -> str:
@@ -191,7 +189,7 @@ def _text(value: Any, what: str, problems: list[str]) -> str:
         return ""
     if len(value) > LONGEST_DESCRIPTION:
         problems.append(f"{what} has {len(value)} characters: the first {LONGEST_DESCRIPTION} are kept")
-    return str(_clean(value[:LONGEST_DESCRIPTION]))
+    return value[:LONGEST_DESCRIPTION]
 
 
 def _clean(value: Any) -> Any:

@@ -7,6 +7,7 @@ server's own children alive when the server ends politely. Both are what people 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -21,7 +22,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -145,11 +146,21 @@ async def _read(process: Process, deliver: MemoryObjectSendStream[SessionMessage
                 if not line.strip():
                     continue
                 try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:  # a print left in the server: its other messages are still good
+                    message = _message(line)
+                except (ValueError, RecursionError):  # a print left in the server: its other messages are still good
                     log.debug("not_a_message", extra={"server": server, "line": line[:200].decode("utf-8", "replace")})
                     continue
                 await deliver.send(SessionMessage(message))
+
+
+def _message(line: bytes) -> JSONRPCMessage:
+    """The message in a line. An answer is taken as it is: it may be long, and is looked at leniently later."""
+    told = json.loads(line)
+    match told:
+        case {"id": int() | str() as number, "result": dict() as result} if "method" not in told:
+            return JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+        case _:
+            return jsonrpc_message_adapter.validate_python(told, by_name=False)
 
 
 async def _write(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
