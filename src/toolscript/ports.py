@@ -87,11 +87,21 @@ class VectorIndex(Protocol):
         """Removes points; ids that are not there are no error."""
 
     async def dense(
-        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
-        """The points nearest by cosine, those below `floor` left out."""
+        """The points nearest by cosine, those below `floor` left out; with all of their payload or only the named
+        fields."""
 
-    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+    async def lexical(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
         """The points with the largest dot product of terms; points that share no term are left out."""
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int: ...

@@ -57,6 +57,14 @@ async def test_candidates_bring_their_payload(things: VectorIndex) -> None:
     assert found.payload == {"color": "red", "size": 1, "tags": ["x", "y"]}
 
 
+async def test_candidates_bring_only_the_fields_that_are_asked_for(things: VectorIndex) -> None:
+    (near,) = await things.dense(NAME, unit(1, 0, 0), limit=1, fields=["size", "nothing"])
+    (said,) = await things.lexical(NAME, Terms((2,), (1.0,)), limit=1, fields=["color"])
+    assert (near.id, near.payload) == ("a", {"size": 1})
+    assert (said.id, said.payload) == ("b", {"color": "red"})
+    assert [c.payload for c in await things.dense(NAME, unit(1, 0, 0), limit=9, fields=())] == [{}] * 4
+
+
 async def test_terms_rank_by_dot_product_and_need_a_shared_term(things: VectorIndex) -> None:
     found = await things.lexical(NAME, Terms((1, 2), (1.0, 1.0)), limit=10)
     assert [c.id for c in found] == ["b", "a", "d"]

@@ -53,11 +53,20 @@ class QuickIndex(MemoryIndex):
         self._holding = {t: tuple(np.array(column) for column in zip(*of, strict=True)) for t, of in holding.items()}
 
     async def dense(
-        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         return self._best(name, lambda: self._vectors @ vector, limit, least=-1.0)
 
-    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+    async def lexical(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
         def scores() -> Vector:
             found = np.zeros(len(self._payloads), np.float32)
             for term, asked in zip(terms.ids, terms.weights, strict=True):

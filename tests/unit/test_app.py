@@ -15,8 +15,8 @@ from toolscript.adapters.model_folders import PACKAGED, known
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.services.demo import demo_items
 from toolscript.services.sync import TOOLS
 from toolscript.settings import Settings, load_settings

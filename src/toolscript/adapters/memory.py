@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolscript.domain.errors import NotFound
-from toolscript.domain.filters import EVERYTHING, Filter, matches
+from toolscript.domain.filters import EVERYTHING, Filter, Payload, matches
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, in_order, require_same
 from toolscript.ports import Similarity
 
@@ -44,19 +44,28 @@ class MemoryIndex:
             held.pop(point_id, None)
 
     async def dense(
-        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         found = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
         if not found:
             return []
         cosines = np.stack([p.vector for p in found if p.vector is not None]) @ vector
-        scored = [Candidate(p.id, float(s), p.payload) for p, s in zip(found, cosines, strict=True)]
+        scored = [Candidate(p.id, float(s), _told(p, fields)) for p, s in zip(found, cosines, strict=True)]
         return in_order([c for c in scored if floor is None or c.score >= floor])[:limit]
 
-    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+    async def lexical(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
         asked = dict(zip(terms.ids, terms.weights, strict=True))
         scored = [
-            Candidate(p.id, _dot(asked, p.terms), p.payload)
+            Candidate(p.id, _dot(asked, p.terms), _told(p, fields))
             for p in self._points(name).values()
             if not asked.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
         ]
@@ -69,11 +78,7 @@ class MemoryIndex:
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
         return [
-            Candidate(
-                p.id,
-                0.0,
-                p.payload if fields is None else {f: p.payload[f] for f in fields if f in p.payload},
-            )
+            Candidate(p.id, 0.0, _told(p, fields))
             for _, p in sorted(self._points(name).items())
             if matches(where, p.payload)
         ]
@@ -124,6 +129,10 @@ class HashedEmbedder:
             seed = zlib.crc32(word.encode())
             vector += np.random.default_rng(seed).standard_normal(self._dimensions, dtype=np.float32)
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
+
+
+def _told(point: Point, fields: Sequence[str] | None) -> Payload:
+    return point.payload if fields is None else {f: point.payload[f] for f in fields if f in point.payload}
 
 
 def _dot(asked: dict[int, float], terms: Terms) -> float:

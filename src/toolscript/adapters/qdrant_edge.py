@@ -75,16 +75,25 @@ class QdrantEdgeIndex:
             await self._shard(name).delete([point_id(i) for i in ids])
 
     async def dense(
-        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         query = qe.Query.Nearest(vector.tolist(), using=DENSE)
-        return await self._shard(name).search(query, where, limit, floor)
+        return await self._shard(name).search(query, where, limit, floor, fields)
 
-    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+    async def lexical(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
         if not terms.ids:
             return []
         query = qe.Query.Nearest(qe.SparseVector(list(terms.ids), list(terms.weights)), using=TERMS)
-        return [c for c in await self._shard(name).search(query, where, limit, None) if c.score > 0]
+        return [c for c in await self._shard(name).search(query, where, limit, None, fields) if c.score > 0]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return self._shard(name).count(where)

@@ -96,15 +96,24 @@ class QdrantServerIndex:
                 await self._client.delete(name, qm.PointIdsList(points=[point_id(i) for i in ids]), wait=True)
 
     async def dense(
-        self, name: str, vector: Vector, *, where: Filter = EVERYTHING, limit: int, floor: float | None = None
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
-        return await self._search(name, vector.tolist(), DENSE, where, limit, floor)
+        return await self._search(name, vector.tolist(), DENSE, where, limit, floor, fields)
 
-    async def lexical(self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int) -> list[Candidate]:
+    async def lexical(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
         if not terms.ids:
             return []
         query = qm.SparseVector(indices=list(terms.ids), values=list(terms.weights))
-        return [c for c in await self._search(name, query, TERMS, where, limit, None) if c.score > 0]
+        return [c for c in await self._search(name, query, TERMS, where, limit, None, fields) if c.score > 0]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         async with _answering(name):
@@ -113,7 +122,7 @@ class QdrantServerIndex:
     async def scroll(
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
-        payload: bool | list[str] = True if fields is None else [ID_FIELD, *map(key, fields)]
+        payload = _payload(fields)
         found: list[Candidate] = []
         offset: Any = None
         async with _answering(name):
@@ -132,9 +141,16 @@ class QdrantServerIndex:
         return translated(where, _WORDS, self._fields.get(name, {}))
 
     async def _search(
-        self, name: str, query: Any, using: str, where: Filter, limit: int, floor: float | None
+        self,
+        name: str,
+        query: Any,
+        using: str,
+        where: Filter,
+        limit: int,
+        floor: float | None,
+        fields: Sequence[str] | None,
     ) -> list[Candidate]:
-        asked = self._translated(name, where)
+        asked, payload = self._translated(name, where), _payload(fields)
 
         async def fetch(wanted: int) -> list[Candidate]:
             found = await self._client.query_points(
@@ -144,12 +160,17 @@ class QdrantServerIndex:
                 query_filter=asked,
                 limit=wanted,
                 score_threshold=floor,
-                with_payload=True,
+                with_payload=payload,
             )
             return [_candidate(p.payload, p.score) for p in found.points]
 
         async with _answering(name):
             return await with_ties(fetch, limit)
+
+
+def _payload(fields: Sequence[str] | None) -> bool | list[str]:
+    """What to ask for: everything, or the id and the named fields."""
+    return True if fields is None else [ID_FIELD, *map(key, fields)]
 
 
 class _ServerWords:

@@ -102,15 +102,17 @@ class Shard:
             if self._changed is not None:
                 self._changed.update(point_ids)
 
-    async def search(self, query: Any, where: Filter, limit: int, floor: float | None) -> list[Candidate]:
-        translated_filter = self._translated(where)
+    async def search(
+        self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
+    ) -> list[Candidate]:
+        translated_filter, payload = self._translated(where), _payload(fields)
 
         async def fetch(wanted: int) -> list[Candidate]:
             request = qe.QueryRequest(
                 limit=wanted,
                 query=query,
                 filter=translated_filter,
-                with_payload=True,
+                with_payload=payload,
                 score_threshold=floor,
                 params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
             )
@@ -122,7 +124,7 @@ class Shard:
         return int(self._shard.count(qe.CountRequest(filter=self._translated(where), exact=True)))
 
     async def scroll(self, where: Filter, fields: Sequence[str] | None) -> list[Candidate]:
-        payload = True if fields is None else [ID_FIELD, *map(key, fields)]
+        payload = _payload(fields)
         found: list[Candidate] = []
         offset = None
         while True:
@@ -308,6 +310,11 @@ def _point(point: Point) -> qe.Point:
         vectors[TERMS] = qe.SparseVector(list(point.terms.ids), list(point.terms.weights))
     payload = {**point.payload, ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload)}
     return qe.Point(id=point_id(point.id), vector=vectors, payload=payload)
+
+
+def _payload(fields: Sequence[str] | None) -> bool | list[str]:
+    """What to ask for: everything, or the id and the named fields."""
+    return True if fields is None else [ID_FIELD, *map(key, fields)]
 
 
 def _flags(payload: Mapping[str, Any]) -> list[str]:

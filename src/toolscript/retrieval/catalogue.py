@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.domain.catalog import StoredItem
+from toolscript.domain.catalog import ItemType, StoredItem
 from toolscript.ports import TermCounts
 from toolscript.retrieval.capabilities import Capabilities, Subjects
 from toolscript.retrieval.fuzzy import Names
@@ -20,7 +20,10 @@ class Facts:
     """What there is to know of one item; the same as long as its digest is."""
 
     digest: str
+    server: str
     name: str
+    type: ItemType
+    description: str
     terms: frozenset[int]
     spelt: frozenset[str]
     subjects: Subjects
@@ -32,7 +35,10 @@ def facts_of(stored: StoredItem, digest: str, capabilities: Capabilities) -> Fac
     name, server, description = words(item.name), words(item.server), words(item.description)
     return Facts(
         digest=digest,
+        server=item.server,
         name=item.name,
+        type=item.type,
+        description=item.description,
         terms=stored.terms,
         spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),
         subjects=capabilities.of_tool(name, server, description),

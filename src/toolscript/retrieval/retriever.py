@@ -65,15 +65,23 @@ class Retriever:
         return Prepared(text, vector, terms or QueryTerms(Terms(), 0.0))
 
     async def rank(
-        self, prepared: Prepared, collection: str, report: Report, *, where: Filter = EVERYTHING, depth: int
+        self,
+        prepared: Prepared,
+        collection: str,
+        report: Report,
+        *,
+        where: Filter = EVERYTHING,
+        depth: int,
+        fields: Sequence[str] | None = None,
     ) -> Legs:
-        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared."""
+        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared, with their
+        payload or the named fields of it."""
         async with stage(report, "rank"):
             dense, lexical = await asyncio.gather(
-                self._index.dense(collection, prepared.vector, where=where, limit=depth)
+                self._index.dense(collection, prepared.vector, where=where, limit=depth, fields=fields)
                 if prepared.vector is not None
                 else _nothing(),
-                self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth)
+                self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
                 if prepared.terms.terms.ids
                 else _nothing(),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +45,7 @@ class CallTool:
             raise InvalidArguments(
                 f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
             )
+        _require_writable(arguments)
         self._check(item, arguments)
         result = await self._gateway.call(item, arguments)
         if result.is_error:
@@ -79,6 +81,14 @@ class CallTool:
         except ToolscriptError:
             return []
         return [hit.id for hit in found.hits]
+
+
+def _require_writable(arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidArguments for what JSON cannot say: no number, too large a number, half a character."""
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArguments(f"the arguments cannot be sent as JSON: {error}", details={"field": ""}) from error
 
 
 def _validator(item: Item) -> Any:

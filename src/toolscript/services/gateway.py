@@ -112,8 +112,9 @@ class Gateway:
         try:
             return await server.call(item, arguments, within=self._limits.call)
         except Unavailable as error:
+            keeper.let_go(server, error.message)
             raise UpstreamFailed(
-                f"server {item.server} was lost during the call: {error.message}. It is being started again; whether "
+                f"server {item.server} was lost during the call ({error.message}) and is being started again; whether "
                 "the call had an effect is not known",
                 details={"server": item.server},
             ) from error
@@ -141,6 +142,7 @@ class _Keeper:
         self._limits = limits
         self._tell = tell
         self._server: ToolServer | None = None
+        self._given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._attempts = 0
         self._failures = 0
         self._retry_at: float | None = None
@@ -161,10 +163,10 @@ class _Keeper:
 
     async def connected(self) -> ToolServer:
         """The live connection; waits for one a while when there is none. Raises Unavailable, saying why."""
-        self._wake.set()
         try:
             async with asyncio.timeout(self._limits.revive):
                 while self._server is None:
+                    self._wake.set()
                     self._moved.clear()
                     await self._moved.wait()
         except TimeoutError:
@@ -174,10 +176,15 @@ class _Keeper:
             ) from None
         return self._server
 
+    def let_go(self, server: ToolServer, reason: str) -> None:
+        """Gives up that connection: a call has found it gone, whether its end has been seen yet or not."""
+        if self._server is server:
+            self._server = None
+            self._given_up.set_result(reason)
+
     async def _keep(self) -> None:
         while True:
             reason = await self._stay_connected()
-            self._wake.clear()
             self._failures += 1
             pause = self._pause()
             self._retry_at = time.monotonic() + pause
@@ -188,38 +195,44 @@ class _Keeper:
                 log.warning("server_failed", extra=told)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), pause)
+            self._wake.clear()
             self._retry_at = None
 
     async def _stay_connected(self) -> str:
         """Connects, serves, and returns why that came to an end."""
         self._attempts += 1
         self._now(ServerState.CONNECTING, reason=self._status.reason)
-        since = time.monotonic()
         try:
             async with self._servers.connect(self.spec, within=self._limits.connect) as server:
-                await self._refresh(server)
                 since = time.monotonic()
-                return await self._attend(server)
+                self._given_up = asyncio.get_running_loop().create_future()
+                self._server = server
+                self._moved.set()
+                try:
+                    await self._refresh(server)
+                    return await self._attend(server)
+                finally:
+                    self._server = None
+                    if time.monotonic() - since > self._limits.heartbeat:
+                        self._failures = 0
         except ToolscriptError as error:
             return error.message
         except Exception as error:  # whatever one server does must not reach the others
             log.exception("server_fault", extra={"server": self.spec.name})
             return f"{type(error).__name__}: {error}"
-        finally:
-            if self._server is not None and time.monotonic() - since > self._limits.heartbeat:
-                self._failures = 0
-            self._server = None
 
     async def _attend(self, server: ToolServer) -> str:
         lost = asyncio.ensure_future(server.lost())
         changed = asyncio.ensure_future(server.changed())
         try:
             while True:
+                awaited: set[asyncio.Future[Any]] = {lost, changed, self._given_up}
                 done, _ = await asyncio.wait(
-                    {lost, changed}, timeout=self._limits.heartbeat, return_when=asyncio.FIRST_COMPLETED
+                    awaited, timeout=self._limits.heartbeat, return_when=asyncio.FIRST_COMPLETED
                 )
-                if lost in done:
-                    return lost.result()
+                for ended in (lost, self._given_up):
+                    if ended in done:
+                        return ended.result()
                 if changed in done:
                     changed = asyncio.ensure_future(server.changed())
                     await self._refresh(server)
@@ -232,19 +245,18 @@ class _Keeper:
     async def _refresh(self, server: ToolServer) -> None:
         listing = await server.listing()
         await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
-        self._server = server
         counts = Counter(item.type.value for item in listing.items)
         self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
 
     def _progress(self, done: int, total: int) -> None:
-        if self._server is None:
-            self._now(ServerState.CONNECTING, reason=f"indexing {done} of {total}", settled=False)
+        if self._status.state is ServerState.CONNECTING:
+            self._now(ServerState.CONNECTING, reason=f"indexing {done} of {total}")
 
-    def _now(self, state: ServerState, *, settled: bool = True, **about: Any) -> None:
+    def _now(self, state: ServerState, **about: Any) -> None:
         self._status = ServerStatus(self.spec.name, self.spec.transport, state, **about)
-        if settled and state is not ServerState.CONNECTING:
+        if state is not ServerState.CONNECTING:
             self.settled.set()
         self._moved.set()
         self._tell(self.status)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
 
 from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
@@ -23,7 +22,7 @@ from toolscript.retrieval.fusion import RRF_K, ordered, rrf
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
 from toolscript.retrieval.words import STOP_WORDS, sayable, stem, stems, words
-from toolscript.services.sync import TOOLS, item_payload
+from toolscript.services.sync import TOOLS
 
 LONGEST_QUERY = 1000
 DEPTH = 50
@@ -115,10 +114,11 @@ class ToolSearch:
                 count_terms=None if blend is Blend.SEMANTIC else catalogue.term_counts,
                 dense=blend is not Blend.KEYWORD,
             )
-            legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit))
+            legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit), fields=())
             ranked, evidence = self._rank(text, prepared, legs, catalogue, blend)
-            best = [(i, score) for i, score in ranked if score >= threshold][:limit]
-            hits = await self._hits(best, legs, meant, evidence)
+            best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.facts][:limit]
+            asked = [w for w in words(meant) if w not in STOP_WORDS]
+            hits = [_hit(i, score, catalogue.facts[i], asked, evidence) for i, score in best]
         report.counts.update(candidates=len(ranked), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 
@@ -137,15 +137,6 @@ class ToolSearch:
             found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
             found.raise_capable()
         return found.ordered(), found.evidence
-
-    async def _hits(self, best: Sequence[tuple[str, float]], legs: Legs, text: str, evidence: Tell) -> list[ToolHit]:
-        """The hits, with reasons; what only its name brought up is read from the catalogue."""
-        told = {c.id: c.payload for c in [*legs.dense, *legs.lexical]}
-        unseen = [i for i, _ in best if i not in told]
-        if unseen:
-            told.update((s.item.id, item_payload(s)) for s in await self._store.items(unseen))
-        asked = [w for w in words(text) if w not in STOP_WORDS]
-        return [_hit(i, score, told[i], evidence(i, _shared(asked, told[i]))) for i, score in best if i in told]
 
     async def warm_up(self) -> None:
         """Takes the picture of the catalogue that the next search would have to wait for."""
@@ -171,26 +162,23 @@ class ToolSearch:
         return Catalogue({**same, **new}, self._capabilities)
 
 
+def _hit(item_id: str, confidence: float, facts: Facts, asked: Sequence[str], evidence: Tell) -> ToolHit:
+    own = _own_stems(f"{facts.name} {facts.server} {facts.description}")
+    shared = tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
+    return ToolHit(
+        id=item_id,
+        server=facts.server,
+        name=facts.name,
+        type=facts.type,
+        description=facts.description,
+        confidence=confidence,
+        reason=reason(evidence(item_id, shared)),
+    )
+
+
 @lru_cache(maxsize=4096)
 def _own_stems(text: str) -> frozenset[str]:
     return frozenset(stems(text))
-
-
-def _shared(asked: Sequence[str], told: Mapping[str, Any]) -> tuple[str, ...]:
-    own = _own_stems(f"{told['name']} {told['server']} {told['description']}")
-    return tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
-
-
-def _hit(item_id: str, confidence: float, told: Mapping[str, Any], evidence: Evidence) -> ToolHit:
-    return ToolHit(
-        id=item_id,
-        server=told["server"],
-        name=told["name"],
-        type=told["type"],
-        description=told["description"],
-        confidence=confidence,
-        reason=reason(evidence),
-    )
 
 
 def _check(text: str, limit: int, threshold: float) -> None:

@@ -34,8 +34,8 @@ from toolscript.domain.servers import CallResult
 from toolscript.services.tool_search import ToolResults
 from toolscript.surfaces.answers import tool_answer
 
-LONGEST_DESCRIPTION = 140
-LONGEST_SIGNATURE = 180
+LONGEST_DESCRIPTION = 110
+LONGEST_SIGNATURE = 150
 MOST_RESULTS = 20
 DEFAULT_RESULTS = 5
 
@@ -101,7 +101,7 @@ TOOLS = [
     ),
 ]
 
-Opened = Callable[[], App]
+Opened = Callable[[], Awaitable[App]]
 Answering = Callable[[CallToolRequestParams], Awaitable[CallToolResult]]
 
 
@@ -150,8 +150,12 @@ class McpEndpoint:
 
 
 def serve_over_http(opened: Opened) -> McpEndpoint:
-    """The endpoint for `/mcp`."""
-    return McpEndpoint(mcp_server(lambda params: answer_call(opened(), params)))
+    """The endpoint for `/mcp`. Calls wait for the application to be ready."""
+
+    async def answer(params: CallToolRequestParams) -> CallToolResult:
+        return await answer_call(await opened(), params)
+
+    return McpEndpoint(mcp_server(answer))
 
 
 async def answer_call(app: App, params: CallToolRequestParams) -> CallToolResult:

@@ -108,7 +108,7 @@ async def _catch_up(app: App, specs: Sequence[ServerSpec], refresh: bool) -> Non
     known = Known(app.settings.data)
     held = known.read()
     current = [s for s in specs if held.get(s.name) == digest_of(s)]
-    if len(current) == len(specs) or (current and not refresh):
+    if not refresh and (current or not specs):
         await app.sync.configure([s.name for s in current])
         missing = sorted({s.name for s in specs} - {s.name for s in current})
         if missing:

@@ -104,7 +104,7 @@ class Run:
             await self._serve_demo(app)
         else:
             await self._connect(app)
-        self.server.serving.ready = True
+        self.server.serving.be_ready()
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
         await app.tool_search.warm_up()
@@ -128,8 +128,11 @@ class Run:
         if self._console.is_terminal and self._settings.log_level == "warning":
             logging.getLogger("toolscript.services.gateway").setLevel(logging.ERROR)  # the board tells it already
         specs = self._configuration.servers
+        held = Known(self._settings.data).read()
         with board.shown():
             await app.gateway.apply(specs)
+            if all(held.get(s.name) == digest_of(s) for s in specs):
+                self.server.serving.be_ready()  # the catalogue of the last run is theirs, and calls wait for them
             await app.gateway.settle(FIRST_ROUND_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
         took = time.monotonic() - self._began

@@ -109,7 +109,8 @@ class Door:
 
     @property
     def _own(self) -> App | None:
-        return self._run.server.serving.opened if self._run else None
+        serving = self._run.server.serving if self._run else None
+        return serving.opened if serving and serving.is_ready else None
 
     async def _opened(self) -> None:
         try:

@@ -49,7 +49,8 @@ def answer_errors(http: FastAPI) -> None:
 def error_response(error: ToolscriptError) -> JSONResponse:
     """The envelope, with the status of its class."""
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    return JSONResponse(error.envelope(), status_code=status)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+    return JSONResponse(error.envelope(), status_code=status, headers=headers)
 
 
 async def _ours(_: Request, error: Exception) -> JSONResponse:

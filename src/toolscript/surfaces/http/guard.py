@@ -44,7 +44,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ToolscriptError | None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        host = _name(headers.get(b"host", b"").decode("latin-1"))
+        host = _name("//" + headers.get(b"host", b"").decode("latin-1"))
         if not self._may_be_called(host):
             return Forbidden(
                 f"Host {host!r} is not a name of this gateway: call it by its address, or add the name to "
@@ -52,7 +52,7 @@ class Guard:
                 details={"field": "Host"},
             )
         origin = headers.get(b"origin")
-        if origin is not None and not self._may_be_called(urlsplit(origin.decode("latin-1")).hostname or ""):
+        if origin is not None and not self._may_be_called(_name(origin.decode("latin-1"))):
             return Forbidden(
                 f"pages of {origin.decode('latin-1')!r} may not call this gateway: add the name to "
                 "TOOLSCRIPT_ALLOWED_HOSTS",
@@ -80,6 +80,9 @@ class Guard:
         return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._key or b"")
 
 
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    return urlsplit(f"//{host}").hostname or "" if host else ""
+def _name(url: str) -> str:
+    """The host that a URL names; nothing where it names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

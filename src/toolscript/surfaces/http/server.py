@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,6 +34,7 @@ from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.mcp import McpEndpoint, serve_over_http
 
 LARGEST_BODY = 16 * 2**20
+PATIENCE_SECONDS = 30.0
 
 Filter = Annotated[
     str | None,
@@ -47,7 +49,26 @@ class Serving:
     def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
         self.settings = settings
         self.opened = app
-        self.ready = ready
+        self._ready = asyncio.Event()
+        if ready:
+            self._ready.set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every server has been tried, or what it offers is known from before."""
+        return self._ready.is_set()
+
+    def be_ready(self) -> None:
+        """To be called once that is so."""
+        self._ready.set()
+
+    async def when_ready(self) -> App:
+        """The application, with its servers tried. Raises Unavailable when that takes too long."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), PATIENCE_SECONDS)
+        except TimeoutError:
+            raise Unavailable("the servers are still being connected: try again in a moment") from None
+        return self.app
 
     @property
     def app(self) -> App:
@@ -59,7 +80,7 @@ class Serving:
 
 def create_http(serving: Serving) -> FastAPI:
     """The HTTP application. Everything is checked by the guard before a route sees it."""
-    endpoint = serve_over_http(lambda: serving.app)
+    endpoint = serve_over_http(serving.when_ready)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -93,7 +114,7 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
     @http.get("/ready", summary="Readiness: store and index answer, and every server has been tried")
     async def ready() -> dict[str, Any]:
         await serving.app.ready()
-        if not serving.ready:
+        if not serving.is_ready:
             waiting = [s.name for s in serving.app.gateway.statuses if s.state == "connecting"]
             raise Unavailable("servers are still being connected: " + ", ".join(waiting), details={"servers": waiting})
         return readiness_answer(serving.app.gateway.statuses, serving.app.model)
@@ -129,9 +150,13 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
     async def tool(tool_id: ToolId) -> dict[str, Any]:
         return tool_answer(await serving.app.call_tool.describe(tool_id))
 
-    @http.post("/tools/{tool_id:path}", summary="Call a tool: the body is its arguments, a JSON object")
+    @http.post(
+        "/tools/{tool_id:path}",
+        summary="Call a tool: the body is its arguments, a JSON object",
+        openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    )
     async def call(tool_id: ToolId, request: Request) -> dict[str, Any]:
-        return call_answer(await serving.app.call_tool.call(tool_id, _arguments(await request.body())))
+        return call_answer(await serving.app.call_tool.call(tool_id, await _arguments(request)))
 
 
 def _add_clients(http: FastAPI, serving: Serving) -> None:
@@ -150,9 +175,12 @@ def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
     http.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
 
 
-def _arguments(body: bytes) -> Any:
-    if len(body) > LARGEST_BODY:
-        raise InvalidArguments(f"the arguments are larger than {LARGEST_BODY // 2**20} MiB", details={"field": ""})
+async def _arguments(request: Request) -> Any:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise InvalidArguments(f"the arguments are larger than {LARGEST_BODY // 2**20} MiB", details={"field": ""})
     if not body.strip():
         return {}
     try:

