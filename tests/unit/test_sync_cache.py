@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -106,3 +107,13 @@ async def test_an_index_that_lost_its_points_gets_them_back_when_the_servers_are
         await app.sync.configure(["one"])
         assert await app.index.count(TOOLS) == 2
         assert app.sync.embedded == 0
+
+
+@pytest.mark.req("G-03", "S-02")
+async def test_searches_that_come_together_after_a_change_all_see_it(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run([A, B])
+        await app.tool_search.search("a")
+        await app.sync.run([C])
+        found = await asyncio.gather(*(app.tool_search.search("c", threshold=0.0) for _ in range(5)))
+        assert [[hit.id for hit in each.hits] for each in found] == [["two__c"]] * 5

@@ -114,3 +114,14 @@ async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder)
     for i, confidence in found[0.8].items():
         assert confidence == pytest.approx(0.8 * found[1.0].get(i, 0.0) + 0.2 * found[0.0].get(i, 0.0), abs=2e-4)
     await database.close()
+
+
+@pytest.mark.req("S-03")
+async def test_a_tool_that_merely_mentions_git_does_not_keep_a_shell_from_being_found(minilm: OnnxEmbedder) -> None:
+    mentions = Item("files", "edit_file", "Make changes to a text file. Returns a git-style diff of the changes.")
+    async with catalogues(minilm, [*SHELLS, mentions]) as found:
+        hits = (await found.packaged.search(QUERY)).hits
+    assert {"shell__run_command", "desktop__bash"} & {hit.id for hit in hits}
+    assert any("Capability inference (shell → git)" in hit.reason for hit in hits)
+    async with catalogues(minilm, [*SHELLS, mentions, GIT]) as found:
+        assert (await found.packaged.search(QUERY)).hits[0].id == GIT.id

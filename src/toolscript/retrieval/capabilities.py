@@ -19,7 +19,7 @@ from toolscript.retrieval.words import stem, words
 MARK, HINT = 2, 1
 KEYS: Mapping[str, Mapping[str, type]] = {
     "domain": {"name": str, "marks": list, "hints": list},
-    "capability": {"name": str, "tools": list, "serves": list},
+    "capability": {"name": str, "tools": list, "serves": list, "wholly": list},
 }
 FORMS: Mapping[type, str] = {str: "text", list: "a list", bool: "true or false"}
 
@@ -29,19 +29,21 @@ Tables = Mapping[str, Table]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The domains that a tool belongs to, and its capabilities."""
+    """The domains that a tool belongs to, those of them that it or its server is named for, and its capabilities."""
 
     domains: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """A tool can do what is asked although it is of another domain: the domains asked for that its kind serves, and
-    how a reason puts it ("shell → git")."""
+    """A tool can do what is asked although it is of another domain: the domains asked for that its kind serves, how a
+    reason puts it ("shell → git"), and whether it does such work as wholly as a tool that is made for it."""
 
     domains: frozenset[str]
     text: str
+    wholly: bool
 
 
 class Capabilities:
@@ -52,7 +54,8 @@ class Capabilities:
         domains, kinds = tables["domain"], tables["capability"]
         self._names = {key: str(told["name"]) for key, told in domains.items()}
         self._kind_names = {key: str(told["name"]) for key, told in kinds.items()}
-        self._serves = {key: frozenset(told["serves"]) for key, told in kinds.items()}
+        self._wholly = {key: frozenset(told.get("wholly", ())) for key, told in kinds.items()}
+        self._serves = {key: self._wholly[key] | frozenset(told["serves"]) for key, told in kinds.items()}
         self._of_domains = _Phrases(
             (phrase, key, weight)
             for key, told in domains.items()
@@ -82,10 +85,11 @@ class Capabilities:
         kinds = _enough(self._of_kinds.found(name) | {f: weight for f, weight in told.items() if " " in f[0]})
         served = {domain for kind in kinds for domain in self._serves[kind]}
         domains = self._of_domains.found(name) | self._of_domains.found(server)
+        named = _enough(domains)
         for found in self._of_domains.found(description):
             if found[1] not in served:
                 domains.setdefault(found, HINT)
-        subjects = Subjects(_enough(domains), kinds)
+        subjects = Subjects(_enough(domains), named, kinds)
         return self._known.setdefault(subjects, subjects)
 
     def shared(self, asked: frozenset[str], tool: Subjects) -> str:
@@ -99,7 +103,8 @@ class Capabilities:
         kinds = [kind for kind in sorted(tool.kinds) if not asked.isdisjoint(self._serves[kind])]
         domains = asked & frozenset().union(*(self._serves[kind] for kind in kinds))
         text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self._named(domains)}"
-        return Inference(domains, text) if domains else None
+        wholly = any(not asked.isdisjoint(self._wholly[kind]) for kind in kinds)
+        return Inference(domains, text, wholly) if domains else None
 
     def _named(self, domains: frozenset[str]) -> str:
         return ", ".join(self._names[key] for key in sorted(domains))
@@ -161,9 +166,10 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
     packaged = _packaged()
     tables = {kind: _merged({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
     for key, told in tables["capability"].items():
-        for domain in told["serves"]:
-            if domain not in tables["domain"]:
-                raise _wrong(extra, f"capability.{key}.serves", f"names a domain that is not there: {domain}")
+        for field in ("serves", "wholly"):
+            for domain in told.get(field, ()):
+                if domain not in tables["domain"]:
+                    raise _wrong(extra, f"capability.{key}.{field}", f"names a domain that is not there: {domain}")
     return Capabilities(tables)
 
 

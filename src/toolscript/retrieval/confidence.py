@@ -18,8 +18,8 @@ from toolscript.retrieval.retriever import Legs
 BENEATH = 0.1
 # A tool of the domain that is asked for gains this share of what it has.
 DOMAIN_BOOST = 0.05
-# A tool that can do that domain's work is raised by so much, and where nothing else is found, to so much; but never
-# past what is made for that work.
+# A tool that can do that domain's work is raised by so much; where nothing else is found, or it does such work wholly
+# and no tool that is named for it was found, to so much; but never past what is made for that work.
 INFERRED_MORE = 0.05
 INFERRED_ALONE = 0.4
 BEHIND = 0.95
@@ -92,16 +92,21 @@ class Confidences:
         about, values = self._about, self._values
         if not about.asked:
             return
+        nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
         best: Scores = {}
+        made_for: Scores = {}
         for i, confidence in values.items():
             for domain in about.asked & about.of(i).domains:
                 best[domain] = max(best.get(domain, 0.0), confidence)
-        least = INFERRED_ALONE if max(values.values(), default=0.0) < INFERRED_ALONE else 0.0
+            for domain in about.asked & about.of(i).named:
+                made_for[domain] = max(made_for.get(domain, 0.0), confidence)
         for i in values:
             by = about.inferred(i)
             if by:
                 ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
-                wanted = min(max(values[i] + INFERRED_MORE, least), UNNAMED, BEHIND * ahead)
+                alone = by.wholly and all(made_for.get(d, 0.0) < INFERRED_ALONE for d in by.domains)
+                wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if alone or nothing_found else 0.0)
+                wanted = min(wanted, UNNAMED, BEHIND * ahead)
                 if _rounded(wanted) > _rounded(values[i]):
                     self._inferred[i] = wanted - values[i], by.text
                     values[i] = wanted

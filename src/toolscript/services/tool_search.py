@@ -83,12 +83,13 @@ class ToolSearch:
         self._alpha = alpha
         self._capabilities = capabilities or load_capabilities()
         self._picture: Catalogue | None = None
-        self._is_current = False
+        self._changes = 0
+        self._seen = -1
         self._taking = asyncio.Lock()
 
     def forget_names(self) -> None:
         """To be called when the catalogue has changed."""
-        self._is_current = False
+        self._changes += 1
 
     async def search(
         self,
@@ -144,17 +145,18 @@ class ToolSearch:
 
     async def _catalogue(self) -> Catalogue:
         """The picture of the catalogue; after a change only what changed is read again."""
-        if self._is_current and self._picture:
+        if self._picture and self._seen == self._changes:
             return self._picture
         async with self._taking:
-            if self._is_current and self._picture:
+            if self._picture and self._seen == self._changes:
                 return self._picture
-            self._is_current = True  # a change that comes meanwhile says so again
+            changes = self._changes
             digests = {m.id: m.digest for m in await self._store.marks() if m.is_active}
             known = self._picture.facts if self._picture else {}
             same = {i: known[i] for i, digest in digests.items() if i in known and known[i].digest == digest}
             read = await self._store.items([i for i in digests if i not in same])
             self._picture = await asyncio.to_thread(self._taken, same, read, digests)
+            self._seen = changes
             return self._picture
 
     def _taken(self, same: Mapping[str, Facts], read: Sequence[StoredItem], digests: Mapping[str, str]) -> Catalogue:
