@@ -39,7 +39,7 @@ $(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json
 	$(BIN)/npm ci --prefix $(VENV)/node --ignore-scripts >/dev/null
 	@touch $@
 
-run: $(VENV)/.run  ## Install, answer a first search here, and serve HTTP on the embedded engines
+run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them

@@ -160,6 +160,8 @@ def _session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSess
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    # Threads that spin while they wait take the core that the rest of a search runs on: docs/decisions/0004.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     chosen = _providers(device, ort.get_available_providers())
     try:
         session = ort.InferenceSession(str(onnx), options, providers=chosen)

@@ -167,6 +167,7 @@ class Sync:
             if self._embedder and new:
                 vectors = await self._embedder.embed_documents([item_text(i) for i in new])
                 made.update(zip((i.id for i in new), vectors, strict=True))
+                self.embedded += len(new)
             fingerprints = {m.id: _fingerprint(m, model) for m in marks}
             await self._index.upsert(
                 TOOLS, [_point(s, {**known, **made}.get(s.item.id), fingerprints[s.item.id]) for s in items]
@@ -176,7 +177,6 @@ class Sync:
         if self._cache and (known or made):
             kept = {m.id: (_cache_key(m), v) for m in stale if (v := made.get(m.id, known.get(m.id))) is not None}
             await self._cache.keep(self._configured, model, kept)
-        self.embedded += len(made)
         return len(made)
 
     async def _known(self, marks: Sequence[ItemMark], model: str) -> Mapping[str, Vector]:
