@@ -29,6 +29,7 @@ from toolscript.services.demo import demo_items, demo_pairs
 from toolscript.services.document_search import DocumentSearch
 from toolscript.services.gateway import Gateway, Limits
 from toolscript.services.ingest_documents import DOCUMENTS, IngestDocuments, documents_collection
+from toolscript.services.list_tools import ListTools
 from toolscript.services.sync import TOOLS, Sync, tools_collection
 from toolscript.services.tool_search import ToolSearch
 from toolscript.settings import DEFAULT_MODEL, Settings
@@ -59,6 +60,11 @@ class App:
     ingest_documents: IngestDocuments
     gateway: Gateway
     call_tool: CallTool
+    list_tools: ListTools
+
+    async def indexed_tools(self) -> int:
+        """How many tools, prompts and resources searches look at."""
+        return await self.index.count(TOOLS)
 
     async def ready(self) -> None:
         """Raises Unavailable when store or index do not answer."""
@@ -76,7 +82,9 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
     async with AsyncExitStack() as stack:
         index = _index(settings)
         stack.push_async_callback(index.close)
-        for name in (TOOLS, DOCUMENTS) if fresh_index else (TOOLS,) if settings.search_no_cache else ():
+        is_shared = settings.index.startswith("http")
+        anew = (TOOLS,) if settings.search_no_cache and not is_shared else ()
+        for name in (TOOLS, DOCUMENTS) if fresh_index else anew:
             await index.drop(name)
         held = await index.describe(TOOLS)
         model = await _model(settings, held.model if held else None)
@@ -85,12 +93,12 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
         database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
         catalog, documents = SqlCatalog(database), SqlDocuments(database)
         stack.push_async_callback(catalog.close)
-        await _open_collections(index, model.embedder, shared=settings.index.startswith("http"))
+        await _open_collections(index, model.embedder, shared=is_shared)
         retriever = Retriever(model.embedder, index)
         capabilities = load_capabilities(settings.search_capabilities)
         tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
         cache = None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings")
-        sync = Sync(catalog, index, model.embedder, cache=cache, on_change=tool_search.forget_names)
+        sync = Sync(catalog, index, model.embedder, cache=cache, on_change=tool_search.catalogue_changed)
         gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
         stack.push_async_callback(gateway.close)
         yield App(
@@ -105,6 +113,7 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
             ingest_documents=IngestDocuments(documents, index, model.embedder),
             gateway=gateway,
             call_tool=CallTool(catalog, gateway, tool_search),
+            list_tools=ListTools(catalog),
         )
 
 

@@ -21,7 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "adapters": {"domain", "ports", "adapters", ""},
     "codegen": {"codegen", "domain"},
     "settings": {"domain"},
-    "jsonc": {"domain"},
+    "jsonc": set(),
     "configuration": {"domain", "jsonc"},
     "app": {"domain", "ports", "retrieval", "services", "adapters", "settings"},
     "surfaces": {"app", "codegen", "configuration", "domain", "services", "evaluation", "settings", "surfaces", ""},

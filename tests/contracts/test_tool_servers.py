@@ -277,3 +277,39 @@ async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
             pytest.fail("connected")
     after = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True) if p.status() != "zombie"}
     assert after - before == set()
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize(
+    ("about", "said", "told"),
+    [
+        ({"args": ("postgresql://u:S3cretPw@h/db",)}, "cannot reach S3cretPw", "cannot reach ***"),
+        ({"args": ("--api-key", "abcd1234")}, "bad key abcd1234", "bad key ***"),
+        ({"args": ("--token=abcd1234",)}, "bad token abcd1234", "bad token ***"),
+        ({"env": {"A": "abcd", "B": "abcdefgh"}}, "no abcdefgh", "no ***"),
+        ({"args": ("--port", "8080")}, "port 8080 is taken", "port 8080 is taken"),
+    ],
+)
+async def test_whatever_looks_like_a_secret_of_the_configuration_is_not_repeated(
+    about: dict[str, Any], said: str, told: str
+) -> None:
+    script = ("-c", f"echo '{said}' >&2; exit 1")
+    spec = ServerSpec("x", Transport.STDIO, "sh", args=(*script, *about.get("args", ())), env=about.get("env", {}))
+    with pytest.raises(Unavailable) as caught:
+        async with McpServers().connect(spec, within=PATIENCE):
+            pytest.fail("connected")
+    assert caught.value.message == f"it exited with code 1: {told}"
+
+
+@pytest.mark.req("G-02")
+async def test_a_fault_of_ours_is_not_blamed_on_the_server() -> None:
+    with pytest.raises(KeyError):
+        async with McpServers().connect(stdio(), within=PATIENCE):
+            raise KeyError("ours")
+
+
+@pytest.mark.req("G-02")
+async def test_a_server_that_refuses_the_greeting_is_quoted() -> None:
+    with pytest.raises(Unavailable, match="initialize is broken"):
+        async with McpServers().connect(stdio(refuses=["initialize", "server/discover"]), within=PATIENCE):
+            pytest.fail("connected")

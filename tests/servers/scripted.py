@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypedDict
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 UPSTREAM_ERROR = -32050
 CRASHED = 3
 DIED = 7
@@ -56,6 +57,9 @@ class Behaviour(TypedDict, total=False):
     crash_after_listing: bool  # the same, once the last page of tools is told
     slow_start: float  # wait so many seconds before reading the first message
     deaf: bool  # ignore SIGTERM and the end of the input: only SIGKILL helps
+    serial: bool  # do one thing at a time: while `slow` is called nothing else is answered
+    restless: bool  # say that the tools changed after every listing of them
+    refuses: list[str]  # methods that it answers with an internal error
     child: bool  # start a process of its own, which outlives it (the tool `pid` tells both)
 
 
@@ -211,11 +215,15 @@ class Server:
             return
         if answer is not None:
             self._send(id=message["id"], result=answer)
+        if method == "tools/list" and self._behaviour.get("restless"):
+            self._send(method="notifications/tools/list_changed")
         if method == "tools/list" and self._behaviour.get("crash_after_listing") and "nextCursor" not in (answer or {}):
             crash("It crashed after the listing, as told.")
 
     def _answer(self, request: Any, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """The result, or None when it comes later."""
+        if method in self._behaviour.get("refuses", []):
+            raise RpcError(INTERNAL_ERROR, f"{method} is broken")
         if method == "initialize":
             return self._introduce(params.get("protocolVersion"))
         if method == "ping":
@@ -253,6 +261,9 @@ class Server:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
         if listed[0] != BUILT_IN.get(name):
             return _text(json.dumps({"tool": name, "arguments": arguments}))
+        if name == "slow" and self._behaviour.get("serial"):
+            time.sleep(arguments["seconds"])
+            return _text(f"It took {arguments['seconds']} s.")
         if name == "slow":
             answer = _text(f"It took {arguments['seconds']} s.")
             timer = threading.Timer(arguments["seconds"], self._send, kwargs={"id": request, "result": answer})

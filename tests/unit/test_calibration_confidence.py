@@ -19,8 +19,8 @@ NOTHING = About(frozenset(), {}, load_capabilities())
 GIT = About(
     frozenset({"git"}),
     {
-        "own": Subjects(frozenset({"git"})),
-        "shell": Subjects(frozenset(), frozenset({"shell"})),
+        "own": Subjects(frozenset({"git"}), named=frozenset({"git"})),
+        "shell": Subjects(kinds=frozenset({"shell"})),
         "mail": Subjects(frozenset({"email"})),
     },
     load_capabilities(),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolscript.codegen.names import Names, bare, camel, names_of, pascal, snake
-from toolscript.codegen.selection import select
 from toolscript.codegen.texts import comment_lines, python_string, script_key, script_string
 from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.selection import select
 
 ITEMS = [
     Item("myserver", "echo"),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.servers import scripted_spec, serving_http
@@ -312,3 +313,126 @@ async def test_a_server_that_keeps_dying_after_it_was_listed_is_not_tried_in_a_s
     await until(lambda: gateway.statuses[0].attempts >= 2)
     await until(lambda: (gateway.statuses[0].retry_in_seconds or 0) > 0.5)
     await gateway.close()
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait_for_more(
+    app: App, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    gateway = Gateway(McpServers(), app.sync, Limits(revive=10, first_pause=60))
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    script = f"echo x >> {starts}; exit 1"
+    await gateway.apply([ServerSpec("s", Transport.STDIO, "sh", args=("-c", script))])
+    await gateway.settle(PATIENCE)
+    for attempts in (2, 3):
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable, match="it exited with code 1"):
+                await CallTool(app.catalog, gateway, app.tool_search).call("s__echo", {"text": "x"})
+        assert starts.read_text().count("x") == attempts
+    await gateway.close()
+
+
+@pytest.mark.req("G-02")
+async def test_closing_while_a_server_is_being_given_up_leaves_no_process(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=0.3))
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
+    await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
+    await asyncio.sleep(0.6)  # the attempt is over, and its processes are being ended
+    await gateway.close()
+    left = {p for p in psutil.Process().children(recursive=True) if p.pid not in before and p.status() != "zombie"}
+    assert left == set()
+
+
+@pytest.mark.req("G-01", "G-08")
+async def test_a_tool_that_an_edit_leaves_out_cannot_be_called_from_that_moment(
+    app: App, calls: CallTool, gateway: Gateway
+) -> None:
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    await gateway.apply([spec("s", exclude=("echo",), slow_start=0.5)])
+    with pytest.raises(NotFound):
+        await calls.call("s__echo", {"text": "x"})
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=1, heartbeat=0.3, call=20))
+    await gateway.apply([spec("s", serial=True)])
+    await gateway.settle(PATIENCE)
+    answer = await CallTool(app.catalog, gateway, app.tool_search).call("s__slow", {"seconds": 3})
+    assert answer.text == "It took 3 s."
+    assert gateway.statuses[0].attempts == 1
+    await gateway.close()
+
+
+@pytest.mark.req("G-03")
+async def test_a_server_that_says_changed_all_the_time_is_listened_to_now_and_then(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(calm=0.3))
+    await gateway.apply([spec("s", restless=True)])
+    await gateway.settle(PATIENCE)
+    await asyncio.sleep(1)
+    seen = await CallTool(app.catalog, gateway, app.tool_search).call("s__seen", {})
+    assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
+    assert '"tools/list": 1' not in seen.text
+    await gateway.close()
+
+
+@pytest.mark.req("G-03", "G-02")
+async def test_a_list_that_fails_costs_that_list_alone(gateway: Gateway) -> None:
+    await gateway.apply([spec("s", prompts=True, resources=True, refuses=["resources/templates/list"])])
+    await gateway.settle(PATIENCE)
+    (status,) = gateway.statuses
+    assert (status.state, status.items["prompt"], status.items["resource"]) == (ServerState.READY, 2, 2)
+    assert status.problems == ("it refused resources/templates/list: resources/templates/list is broken",)
+
+
+@pytest.mark.req("G-01", "G-03")
+async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
+    app: App, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gateway.apply([spec("old")])
+    await gateway.settle(PATIENCE)
+    configure, failing = app.sync.configure, [True, True]
+
+    async def busy(servers: Any, **how: Any) -> None:
+        if failing:
+            failing.pop()
+            raise Unavailable("the store is busy")
+        await configure(servers, **how)
+
+    monkeypatch.setattr(app.sync, "configure", busy)
+    stamp = [0]
+    following = asyncio.create_task(gateway.follow(lambda: stamp[0], lambda: [spec("new")]))
+    await asyncio.sleep(0)
+    stamp[0] = 1
+    await until(lambda: gateway.complaint == "the store is busy")
+    assert "old" in states(gateway)
+    await until(lambda: states(gateway) == {"new": "ready"})
+    assert gateway.complaint is None
+    following.cancel()
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object()])
+async def test_what_json_cannot_say_is_refused_before_it_is_sent(calls: CallTool, gateway: Gateway, value: Any) -> None:
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(InvalidArguments, match="cannot be sent as JSON"):
+        await calls.call("s__echo", {"text": "x", "more": value})
+    assert (await calls.call("s__echo", {"text": "x"})).structured == {"text": "x"}
+
+
+@pytest.mark.req("G-05", "X-04")
+async def test_a_pattern_that_takes_for_ever_is_left_to_the_server(
+    calls: CallTool, gateway: Gateway, tmp_path: Path
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*$"}}}
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}))
+    await gateway.apply([spec("s", watch=str(lists))])
+    await gateway.settle(PATIENCE)
+    async with asyncio.timeout(3):
+        await calls.call("s__t", {"a": "x" * 40 + "!"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -31,19 +31,30 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequest,
+    GetPromptRequestParams,
+    GetPromptResult,
     Implementation,
     PaginatedRequestParams,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
-from toolscript.adapters.mcp_reading import acceptable, expanded, read_items
-from toolscript.adapters.mcp_stdio import Child, stdio_transport
+from toolscript.adapters.mcp_reading import acceptable, expanded, read_items, secrets_of
+from toolscript.adapters.mcp_stdio import LONGEST_MESSAGE, Child, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallResult, Listing, ServerSpec, Transport
 
 MOST_PAGES = 1000
+PATIENCE_SECONDS = 30.0
+FAREWELL_SECONDS = 1.0
+SESSION_HEADER = "mcp-session-id"
+# What the SDK says for a refusal over HTTP that holds no answer of the server's own.
+_SDK_SAYS_LOST = frozenset({"Session terminated", "Server returned an error response"})
 _CHANGES = ("tools/list_changed", "prompts/list_changed", "resources/list_changed")
 
 # The answer of the request that the current task made last, as it came.
@@ -59,14 +70,16 @@ class McpServers:
     async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[McpServer]:
         """A connection for as long as the block lasts. Raises Unavailable, saying why, when there is none to be had."""
         reach = _Reach(spec)
+        is_open = False
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(within):
                     server = await self._open(stack, spec, reach, within)
+                is_open = True
                 yield server
         except Exception as error:
             first = _first(error)
-            if isinstance(first, ToolscriptError):
+            if is_open or isinstance(first, ToolscriptError):
                 raise first from error
             if isinstance(first, TimeoutError):
                 raise Unavailable(f"it did not answer within {within:g} s") from error
@@ -96,24 +109,29 @@ class McpServer:
         self._session = session
         self._channel = channel
         self._reach = reach
+        self._calls = 0
 
     async def listing(self) -> Listing:
         """Everything it offers that the configuration lets through. Raises Unavailable."""
         offered = self._session.server_capabilities
         answers: dict[str, list[dict[str, Any]]] = {"tools/list": await self._pages("tools/list")}
-        if offered and offered.prompts:
-            answers["prompts/list"] = await self._pages("prompts/list")
-        if offered and offered.resources:
-            answers["resources/list"] = await self._pages("resources/list")
-            answers["resources/templates/list"] = await self._pages("resources/templates/list")
+        methods = ["prompts/list"] if offered and offered.prompts else []
+        methods += ["resources/list", "resources/templates/list"] if offered and offered.resources else []
+        refused: list[str] = []
+        for method in methods:
+            try:
+                answers[method] = await self._pages(method)
+            except UpstreamFailed as error:
+                refused.append(error.message)
         listing = read_items(self._spec.name, answers)
-        return Listing([i for i in listing.items if self._spec.offers(i.name)], listing.problems)
+        return Listing([i for i in listing.items if self._spec.offers(i.name)], [*refused, *listing.problems])
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
         """What the tool answers; for a prompt its messages, for a resource its contents.
 
         Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
         """
+        self._calls += 1
         try:
             async with asyncio.timeout(within):
                 return await self._call(item, dict(arguments), within)
@@ -123,14 +141,22 @@ class McpServer:
             raise await self._told(item, error, within) from error
         except (RuntimeError, ValueError) as error:  # it answered what nobody can read
             raise UpstreamFailed(f"{item.id}: {error}", details={"server": item.server}) from error
+        finally:
+            self._calls -= 1
 
     async def ping(self) -> None:
-        """Raises Unavailable when the server no longer answers. One that knows no pings answers all the same."""
+        """Raises Unavailable when the server no longer answers. One that knows no pings answers all the same; one that
+        is busy with a call may answer one thing at a time, and is not asked."""
+        if self._is_busy():
+            return
         try:
             await self._session.send_ping()
         except MCPError as error:
-            if error.code in {CONNECTION_CLOSED, REQUEST_TIMEOUT} or self._reach.failing:
+            if not self._is_busy() and (_is_lost(error) or error.code == REQUEST_TIMEOUT):
                 raise Unavailable(await self._reach.reason(error)) from error
+
+    def _is_busy(self) -> bool:
+        return self._calls > 0
 
     async def changed(self) -> None:
         """Waits until the server says that what it offers has changed."""
@@ -159,7 +185,9 @@ class McpServer:
             except MCPError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return pages
-                raise Unavailable(await self._reach.reason(error)) from error
+                if method == "tools/list" or _is_lost(error):
+                    raise Unavailable(await self._reach.reason(error)) from error
+                raise UpstreamFailed(f"it refused {method}: {error.message}") from error
             pages.append(_answer.get())
             following = pages[-1].get("nextCursor")
             cursor = following if isinstance(following, str) and following else None
@@ -181,18 +209,21 @@ class McpServer:
                     content, structured if isinstance(structured, dict) else None, raw.get("isError") is True
                 )
             case ItemType.PROMPT:
-                await self._session.get_prompt(item.name, {k: str(v) for k, v in arguments.items()})
+                texts = {k: str(v) for k, v in arguments.items()}
+                prompt = GetPromptRequest(params=GetPromptRequestParams(name=item.name, arguments=texts))
+                await self._session.send_request(prompt, GetPromptResult, request_read_timeout_seconds=within)
                 return CallResult([], _answer.get())
             case ItemType.RESOURCE:
                 about = item.annotations or {}
                 uri = about.get("uri") or expanded(about.get("uriTemplate", ""), arguments)
-                await self._session.read_resource(uri)
+                resource = ReadResourceRequest(params=ReadResourceRequestParams(uri=uri))
+                await self._session.send_request(resource, ReadResourceResult, request_read_timeout_seconds=within)
                 return CallResult([], _answer.get())
 
     async def _told(self, item: Item, error: MCPError, within: float) -> ToolscriptError:
         if error.code == REQUEST_TIMEOUT:
             return TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within})
-        if error.code == CONNECTION_CLOSED or self._reach.failing:
+        if _is_lost(error):
             return Unavailable(await self._reach.reason(error), details={"server": item.server})
         return UpstreamFailed(
             f"{item.id} failed: {error.message}", details={"server": item.server, "upstream_code": error.code}
@@ -206,11 +237,7 @@ class _Reach:
         self._spec = spec
         self._child: Child | None = None
         self._status: int | None = None
-
-    @property
-    def failing(self) -> bool:
-        """Whether the last thing heard over HTTP was a refusal."""
-        return self._status is not None and self._status >= httpx2.codes.BAD_REQUEST
+        self._session_id: str | None = None
 
     async def streams(self, stack: AsyncExitStack) -> tuple[Any, Any]:
         """Opens the transport; the stack closes it."""
@@ -220,7 +247,14 @@ class _Reach:
                 return inbox, outbox
             case Transport.HTTP:
                 client = await stack.enter_async_context(self._client())
-                return await stack.enter_async_context(streamable_http_client(self._spec.url, http_client=client))
+                stack.push_async_callback(self._say_goodbye, client)
+                transport = streamable_http_client(
+                    self._spec.url,
+                    http_client=client,
+                    terminate_on_close=False,  # it would wait for an answer for minutes
+                    max_sse_event_size=LONGEST_MESSAGE,
+                )
+                return await stack.enter_async_context(transport)
             case Transport.SSE:
                 opened = sse_client(self._spec.url, httpx_client_factory=self._client)
                 return await stack.enter_async_context(opened)
@@ -229,26 +263,35 @@ class _Reach:
         """Why the server cannot be used."""
         if self._child:
             await self._child.settle()
-            return self._without_secrets(self._child.fate)
-        if self.failing:
+            told = str(error) if isinstance(error, MCPError) and not _is_lost(error) else self._child.fate
+            return self._without_secrets(told)
+        if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
             hint = ": check its `headers`" if self._status in {401, 403} else ""
             return f"it answered with HTTP status {self._status}{hint}"
         return self._without_secrets(str(error) or type(error).__name__) if error else "the connection was closed"
 
     def _client(self, *_: object, **how: Any) -> httpx2.AsyncClient:
-        client = create_mcp_http_client(headers=dict(self._spec.headers), timeout=how.get("timeout"))
-        client.event_hooks = {"response": [self._note_status]}
+        timeout = how.get("timeout") or httpx2.Timeout(PATIENCE_SECONDS, read=None)  # calls have limits of their own
+        client = create_mcp_http_client(headers=dict(self._spec.headers), timeout=timeout)
+        client.event_hooks = {"response": [self._note]}
         return client
 
-    async def _note_status(self, response: httpx2.Response) -> None:
+    async def _note(self, response: httpx2.Response) -> None:
         # A server may do without the stream for its own messages: it refuses GET, and is well.
         if response.request.method == "POST":
             self._status = response.status_code
+            self._session_id = response.headers.get(SESSION_HEADER) or self._session_id
+
+    async def _say_goodbye(self, client: httpx2.AsyncClient) -> None:
+        """Ends the server's session; one that does not listen is not waited for."""
+        if self._session_id:
+            with suppress(httpx2.HTTPError, TimeoutError):
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    await client.delete(self._spec.url, headers={SESSION_HEADER: self._session_id})
 
     def _without_secrets(self, text: str) -> str:
-        for secret in [*self._spec.env.values(), *self._spec.headers.values()]:
-            if len(secret) > 3:  # noqa: PLR2004
-                text = text.replace(secret, "***")
+        for secret in sorted(secrets_of(self._spec), key=len, reverse=True):
+            text = text.replace(secret, "***")
         return text
 
 
@@ -314,6 +357,11 @@ async def _subscribe(stack: AsyncExitStack, session: ClientSession) -> None:
 
 async def _note_fault(fault: Exception) -> None:
     log.debug("transport_fault", extra={"reason": str(fault)})
+
+
+def _is_lost(error: MCPError) -> bool:
+    """Whether an error tells that the connection is gone, rather than what the server answered."""
+    return error.code == CONNECTION_CLOSED or error.message in _SDK_SAYS_LOST
 
 
 def _first(error: Exception) -> Exception:

@@ -9,14 +9,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.servers import Listing
+from toolscript.domain.servers import Listing, ServerSpec
 
 LONGEST_NAME = 256
 LONGEST_DESCRIPTION = 20_000
 MOST_PROBLEMS = 20
+SHORTEST_SECRET = 4
 
 # What each kind of list is called in the protocol: the method, the key of its answer.
 LISTS = {
@@ -27,6 +28,8 @@ LISTS = {
 }
 _ANSWERS = {"tools/call": "content", "prompts/get": "messages", "resources/read": "contents"}
 _RESERVED = ("prompt:", "resource:")
+_SECRETIVE = re.compile(r"(?i)token|secret|passw|pwd|api[-_]?key|credential|auth")
+_PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 _VARIABLE = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
 
 
@@ -82,6 +85,19 @@ def expanded(template: str, arguments: Mapping[str, Any]) -> str:
         return lead + (operator if operator in {"/", "."} else ",").join(quote(v, safe=safe) for _, v in given)
 
     return _VARIABLE.sub(fill, template)
+
+
+def secrets_of(spec: ServerSpec) -> set[str]:
+    """What of a server's configuration nobody else may read: values of variables and headers, passwords in addresses,
+    arguments that say what they are."""
+    values = [*spec.env.values(), *(part for value in spec.headers.values() for part in (value, *value.split()))]
+    for name, value in zip(("", *spec.args), (*spec.args, ""), strict=True):
+        flag, _, given = value.partition("=")
+        values += [given] if _SECRETIVE.search(flag) else []
+        values += [value] if name.startswith("-") and _SECRETIVE.search(name) else []
+    for address in (spec.url, *spec.args):
+        values += _PASSWORD.findall(address) + [value for _, value in parse_qsl(address.partition("?")[2])]
+    return {value for value in values if len(value) >= SHORTEST_SECRET}
 
 
 def _page(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,13 +171,10 @@ def _input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> d
             }
             required = [n for n, a in named.items() if a.get("required") is True]
         case "resources/templates/list":
-            found = [
-                n.strip().removesuffix("*")
-                for m in _VARIABLE.finditer(str(raw["uriTemplate"]))
-                for n in m[2].split(",")
-            ]
+            parts = _VARIABLE.findall(str(raw["uriTemplate"]))
+            found = {name.strip().removesuffix("*"): operator for operator, names in parts for name in names.split(",")}
             properties = {name: {"type": "string"} for name in found}
-            required = list(dict.fromkeys(found))
+            required = [name for name, operator in found.items() if operator not in {"?", "&"}]
         case _:
             return {"type": "object", "properties": {}}
     return {"type": "object", "properties": properties, "required": required}

@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ Outbox = MemoryObjectSendStream[SessionMessage]
 GRACE_SECONDS = 1.0
 LONGEST_MESSAGE = 64 * 2**20
 _CHUNK = 2**18
+_LAST_WORDS = 8192
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Child:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._said: deque[str] = deque(maxlen=20)
+        self._said = b""
 
     @property
     def fate(self) -> str:
@@ -54,14 +54,13 @@ class Child:
             ended = f"it was ended by {signal.Signals(-code).name}"
         else:
             ended = f"it exited with code {code}"
-        last = next((line for line in reversed(self._said) if line.strip()), "")
-        return f"{ended}: {last.strip()[:300]}" if last else ended
+        said = [line.strip() for line in self._said.decode("utf-8", "replace").splitlines() if line.strip()]
+        return f"{ended}: {said[-1][:300]}" if said else ended
 
-    async def listen_to_errors(self, server: str) -> None:
-        """Keeps the last lines of standard error until it ends; a pipe nobody reads would stop the server."""
-        async for line in _lines(self._process.stderr):
-            self._said.append(line.decode("utf-8", "replace"))
-            log.debug("server_says", extra={"server": server, "line": self._said[-1]})
+    async def listen_to_errors(self) -> None:
+        """Keeps the last of standard error until it ends; a pipe nobody reads would stop the server."""
+        while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK)):
+            self._said = (self._said + chunk)[-_LAST_WORDS:]
 
     async def settle(self) -> None:
         """Waits a moment for the exit code of a process that has closed its pipes."""
@@ -70,17 +69,21 @@ class Child:
 
     async def stop(self) -> None:
         """Ends the process and whatever it started: politely, then not."""
+        try:
+            await self._ask_to_end()
+        finally:  # also when this is cancelled: no shield keeps a task from that
+            _tell(self._process.pid, signal.SIGKILL)
+        await self.settle()
+
+    async def _ask_to_end(self) -> None:
         if self._process.stdin:
             self._process.stdin.close()
         await self.settle()
-        for told in (signal.SIGTERM, signal.SIGKILL):
-            if not _tell(self._process.pid, told):
-                break
+        if _tell(self._process.pid, signal.SIGTERM):
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_SECONDS):
                     while _tell(self._process.pid, 0):  # noqa: ASYNC110  (no event tells of a grandchild's end)
                         await asyncio.sleep(0.01)
-        await self.settle()
 
 
 def _tell(group: int, told: int) -> bool:
@@ -103,7 +106,7 @@ async def stdio_transport(spec: ServerSpec) -> AsyncIterator[tuple[Inbox, Outbox
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(child.listen_to_errors, spec.name)
+        tasks.start_soon(child.listen_to_errors)
         tasks.start_soon(_read, process, deliver, spec.name)
         tasks.start_soon(_write, process, collect)
         try:
@@ -148,7 +151,7 @@ async def _read(process: Process, deliver: MemoryObjectSendStream[SessionMessage
                 try:
                     message = _message(line)
                 except (ValueError, RecursionError):  # a print left in the server: its other messages are still good
-                    log.debug("not_a_message", extra={"server": server, "line": line[:200].decode("utf-8", "replace")})
+                    log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))
 
@@ -175,12 +178,15 @@ async def _write(process: Process, collect: MemoryObjectReceiveStream[SessionMes
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
-    rest = b""
+    parts: list[bytes] = []
+    held = 0
     while stream and (chunk := await stream.read(_CHUNK)):
-        *whole, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        *whole, rest = chunk.split(b"\n")
         for line in whole:
-            yield line
-        if len(rest) > LONGEST_MESSAGE:
+            yield b"".join([*parts, line])
+            parts, held = [], 0
+        parts.append(rest)
+        held += len(rest)
+        if held > LONGEST_MESSAGE:
             raise Unavailable(f"it sent a message of more than {LONGEST_MESSAGE // 2**20} MiB")
-    if rest:
-        yield rest
+    yield b"".join(parts)

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from toolscript.codegen.names import Names, names_of, pascal
 from toolscript.codegen.schemas import Path, Reading, label, read_arguments, read_schema
-from toolscript.codegen.selection import select
 from toolscript.codegen.shapes import ANY_OBJECT, NEVER, UNKNOWN, Shape, accepts_nothing_said
 from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.selection import select
 
 
 @dataclass(frozen=True, slots=True)

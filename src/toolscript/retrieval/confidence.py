@@ -77,9 +77,6 @@ class Confidences:
         self._inferred: dict[str, tuple[float, str]] = {}
         self._values = {i: self._boosted(i, plain) for i, plain in self._plain.items()}
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def raise_named(self, names: NameMatches) -> None:
         """What is called as the request says, or nearly so, is no less sure than the names are alike."""
         self._exact = names.exact

@@ -95,17 +95,20 @@ def _validator(item: Item) -> Any:
     """What checks an item's arguments; None where its schema is no schema. References lead nowhere outside it."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
+    from jsonschema.validators import extend, validator_for
     from referencing import Registry
 
     schema = dict(item.input_schema or {})
     chosen = validator_for(schema, default=Draft202012Validator)
     try:
         chosen.check_schema(schema)
-    except (SchemaError, TypeError) as error:
+    except (SchemaError, TypeError, RecursionError) as error:
         log.debug("schema_not_usable", extra={"tool": item.id, "reason": str(error).partition("\n")[0]})
         return None
-    return chosen(schema, registry=Registry())
+    # A pattern can take for ever on a text that is made for it, and nobody else is served meanwhile: it is left to the
+    # server, which knows its own.
+    unhurried = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
+    return unhurried(schema, registry=Registry())
 
 
 def _field(problem: Any) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
 from toolscript.ports import ToolServer, ToolServers
 from toolscript.services.sync import Sync
@@ -32,6 +32,7 @@ class Limits:
     heartbeat: float = 30.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
+    calm: float = 0.2
     poll: float = 1.0
 
 
@@ -65,11 +66,11 @@ class Gateway:
         `among` names all that are configured, when only some of them are to be started.
         """
         wanted = {spec.name: spec for spec in specs}
+        await self._sync.configure([spec.name for spec in among or specs])
         ended = [k for name, k in self._keepers.items() if wanted.get(name) != k.spec]
         await asyncio.gather(*(keeper.stop() for keeper in ended))
         for keeper in ended:
             del self._keepers[keeper.spec.name]
-        await self._sync.configure([spec.name for spec in among or specs])
         for name, spec in wanted.items():
             if name not in self._keepers:
                 self._keepers[name] = _Keeper(spec, self._servers, self._sync, self._limits, self._tell)
@@ -91,23 +92,29 @@ class Gateway:
             now = stamp()
             if now == seen:
                 continue
-            seen = now
             try:
                 await self.apply(load())
-                self.complaint = None
+            except Exception as error:  # noqa: BLE001  (whatever is wrong with a file, the gateway goes on)
+                reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
+                if reason != self.complaint:
+                    log.warning("configuration_not_applied", extra={"reason": reason})
+                self.complaint = reason
+                seen = now if isinstance(error, Invalid) else seen  # what is no fault of the file is tried again
+            else:
+                seen, self.complaint = now, None
                 log.info("configuration_applied", extra={"servers": sorted(self._keepers)})
-            except ToolscriptError as error:
-                self.complaint = error.message
-                log.warning("configuration_not_applied", extra={"reason": error.message})
 
     async def call(self, item: Item, arguments: Mapping[str, Any]) -> CallResult:
         """Passes a call to the item's server; one that has died is started again first.
 
-        Raises Unavailable when the server cannot be had, UpstreamFailed when it fails or dies, TimedOut.
+        Raises NotFound for what the configuration leaves out, Unavailable when the server cannot be had,
+        UpstreamFailed when it fails or dies, TimedOut.
         """
         keeper = self._keepers.get(item.server)
         if keeper is None:
             raise Unavailable(f"server {item.server} is not configured here", details={"server": item.server})
+        if not keeper.spec.offers(item.name):
+            raise NotFound(f"{item.id} is left out by the configuration", details={"tool": item.id})
         server = await keeper.connected()
         try:
             return await server.call(item, arguments, within=self._limits.call)
@@ -126,7 +133,10 @@ class Gateway:
 
     def _tell(self, status: ServerStatus) -> None:
         for watcher in self._watchers:
-            watcher(status)
+            try:
+                watcher(status)
+            except Exception:  # whoever watches must not disturb what is watched
+                log.exception("watcher_failed", extra={"server": status.name})
 
 
 class _Keeper:
@@ -162,19 +172,23 @@ class _Keeper:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def connected(self) -> ToolServer:
-        """The live connection; waits for one a while when there is none. Raises Unavailable, saying why."""
-        try:
+        """The live connection. When there is none, one attempt is made at once and waited for a while. Raises
+        Unavailable, saying why."""
+        waiting_for = self._attempts if self._status.state is ServerState.CONNECTING else self._attempts + 1
+        if self._status.state is ServerState.FAILED:
+            self._wake.set()
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.revive):
-                while self._server is None:
-                    self._wake.set()
+                while self._server is None and not self._failed(waiting_for):
                     self._moved.clear()
                     await self._moved.wait()
-        except TimeoutError:
+        if self._server is None:
             reason = self._status.reason or "it has not answered yet"
-            raise Unavailable(
-                f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name}
-            ) from None
+            raise Unavailable(f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name})
         return self._server
+
+    def _failed(self, attempt: int) -> bool:
+        return self._status.state is ServerState.FAILED and self._attempts >= attempt
 
     def let_go(self, server: ToolServer, reason: str) -> None:
         """Gives up that connection: a call has found it gone, whether its end has been seen yet or not."""
@@ -185,6 +199,8 @@ class _Keeper:
     async def _keep(self) -> None:
         while True:
             reason = await self._stay_connected()
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError  # a fault of the transport came first and hid it
             self._failures += 1
             pause = self._pause()
             self._retry_at = time.monotonic() + pause
@@ -234,6 +250,7 @@ class _Keeper:
                     if ended in done:
                         return ended.result()
                 if changed in done:
+                    await asyncio.sleep(self._limits.calm)  # changes come in groups
                     changed = asyncio.ensure_future(server.changed())
                     await self._refresh(server)
                 else:
@@ -243,7 +260,11 @@ class _Keeper:
             changed.cancel()
 
     async def _refresh(self, server: ToolServer) -> None:
-        listing = await server.listing()
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                listing = await server.listing()
+        except TimeoutError:
+            raise Unavailable(f"it did not say what it offers within {self._limits.connect:g} s") from None
         await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
         counts = Counter(item.type.value for item in listing.items)
         self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))

@@ -169,9 +169,8 @@ class Sync:
                 made.update(zip((i.id for i in new), vectors, strict=True))
                 self.embedded += len(new)
             fingerprints = {m.id: _fingerprint(m, model) for m in marks}
-            await self._index.upsert(
-                TOOLS, [_point(s, {**known, **made}.get(s.item.id), fingerprints[s.item.id]) for s in items]
-            )
+            points = [_point(s, made.get(s.item.id, known.get(s.item.id)), fingerprints[s.item.id]) for s in items]
+            await self._index.upsert(TOOLS, points)
             if progress:
                 progress(min(start + BATCH, len(stale)), len(stale))
         if self._cache and (known or made):

@@ -87,7 +87,7 @@ class ToolSearch:
         self._seen = -1
         self._taking = asyncio.Lock()
 
-    def forget_names(self) -> None:
+    def catalogue_changed(self) -> None:
         """To be called when the catalogue has changed."""
         self._changes += 1
 

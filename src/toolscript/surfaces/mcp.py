@@ -191,7 +191,7 @@ async def _search(app: App, arguments: Mapping[str, Any]) -> CallToolResult:
 
 async def _told(app: App, found: ToolResults) -> str:
     """The hits, a few short lines each: id and confidence, signature, description."""
-    items = {s.item.id: s.item for s in await app.catalog.items([hit.id for hit in found.hits])}
+    items = await app.list_tools.by_id([hit.id for hit in found.hits])
     lines = []
     for hit in found.hits:
         lines.append(f"{hit.id}  {hit.confidence:.2f}  {hit.reason}")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from toolscript.domain.servers import ServerState, ServerStatus
+from toolscript.surfaces.cli.terminal import marked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,15 +22,15 @@ class Board:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._seen: dict[str, ServerStatus] = {}
-        self._told: set[tuple[str, ServerState]] = set()
+        self._told: dict[str, ServerState] = {}
         self._live = False
 
     def update(self, status: ServerStatus) -> None:
         """Takes in a status; away from a terminal, prints what is news."""
         self._seen[status.name] = status
-        news = (status.name, status.state)
-        if not self._live and status.state is not ServerState.CONNECTING and news not in self._told:
-            self._told.add(news)
+        is_news = status.state not in {ServerState.CONNECTING, self._told.get(status.name)}
+        if not self._live and is_news:
+            self._told[status.name] = status.state
             self._console.print(_line(status))
 
     @contextmanager
@@ -44,7 +45,7 @@ class Board:
         with Live(get_renderable=self._table, console=self._console, refresh_per_second=8):
             yield
         self._live = False
-        self._told = {(s.name, s.state) for s in self._seen.values()}
+        self._told = {s.name: s.state for s in self._seen.values()}
 
     def _table(self) -> Table:
         from rich.table import Table
@@ -54,20 +55,14 @@ class Board:
             table.add_column(overflow="fold")
         for name in sorted(self._seen):
             status = self._seen[name]
-            table.add_row(f"[{COLOURS[status.state]}]{status.state}[/]", _escaped(name), _about(status))
+            table.add_row(f"[{COLOURS[status.state]}]{status.state}[/]", marked(name), _about(status))
         return table
 
 
 def _line(status: ServerStatus) -> str:
-    return f"[{COLOURS[status.state]}]{status.state}[/]  {_escaped(status.name)}  {_about(status)}"
+    return f"[{COLOURS[status.state]}]{status.state}[/]  {marked(status.name)}  {_about(status)}"
 
 
 def _about(status: ServerStatus) -> str:
     counts = [f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in sorted(status.items.items(), reverse=True)]
-    return _escaped("; ".join([*filter(None, [", ".join(counts), status.reason]), *status.problems]))
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+    return marked("; ".join([*filter(None, [", ".join(counts), status.reason]), *status.problems]))

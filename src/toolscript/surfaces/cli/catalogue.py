@@ -18,6 +18,7 @@ import click
 from toolscript.configuration import Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.terminal import printable
 
 if TYPE_CHECKING:
     from toolscript.app import App
@@ -28,10 +29,10 @@ PATIENCE_SECONDS = 20.0
 Answer = TypeVar("Answer")
 
 
-def configuration_of(settings: Settings) -> Configuration:
+def configuration_of(settings: Settings, folder: Path | None = None) -> Configuration:
     """The servers that the settings and the usual files name, but not ourselves: an agent's file that names us too
     may be read as it is. Raises Invalid."""
-    read = load_configuration(settings.config, home=Path.home(), folder=Path.cwd(), environment=os.environ)
+    read = load_configuration(settings.config, home=Path.home(), folder=folder or Path.cwd(), environment=os.environ)
     return replace(read, servers=tuple(s for s in read.servers if not _is_ourselves(s)))
 
 
@@ -132,4 +133,4 @@ async def connect(app: App, specs: Sequence[ServerSpec], *, among: Sequence[Serv
 
 
 def _note(text: str) -> None:
-    click.echo(click.style("note: ", fg="yellow") + text, err=True)
+    click.echo(click.style("note: ", fg="yellow") + printable(text), err=True)

@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ from toolscript.surfaces.cli.board import Board
 from toolscript.surfaces.cli.catalogue import Known, configuration_of, digest_of, is_demo, load_demo
 from toolscript.surfaces.cli.running import announced
 from toolscript.surfaces.cli.search import show
+from toolscript.surfaces.cli.terminal import marked
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class Run:
         self._settings = settings
         self._console = console
         self._began = time.monotonic()
-        self._configuration = configuration_of(settings)
+        self._folder = Path.cwd()  # it may be gone by the time that a file in it changes
+        self._configuration = configuration_of(settings, self._folder)
         self.server = _http_server(settings)
 
     async def until_stopped(self) -> None:
@@ -99,7 +102,7 @@ class Run:
                 await self._serve(app)
 
     async def _serve(self, app: App) -> None:
-        app.gateway.watch(lambda status: self._remember(app, status))
+        app.gateway.watch(self._remember)
         if is_demo(self._configuration):
             await self._serve_demo(app)
         else:
@@ -115,7 +118,7 @@ class Run:
 
         with self._console.status("Indexing the demo catalogue"):
             await load_demo(app)
-        indexed = len(await app.catalog.marks())
+        indexed = await app.list_tools.count()
         self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
         found = await app.tool_search.search(
             SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold
@@ -139,19 +142,19 @@ class Run:
         self._console.print(f"{ready} of {len(specs)} servers ready after {took:.1f} s")
         for status in app.gateway.statuses:
             if status.state is ServerState.CONNECTING:
-                told = status.reason or "no answer yet"
-                self._console.print(f"[yellow]waiting[/]  {status.name}  {told}; this goes on in the background")
+                told = marked(f"{status.name}  {status.reason or 'no answer yet'}")
+                self._console.print(f"[yellow]waiting[/]  {told}; this goes on in the background")
 
     def _reloaded(self) -> tuple[ServerSpec, ...]:
-        self._configuration = configuration_of(self._settings)
+        self._configuration = configuration_of(self._settings, self._folder)
         return self._configuration.servers
 
-    def _remember(self, app: App, status: ServerStatus) -> None:
+    def _remember(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:
-            specs = {s.name: s for s in self._configuration.servers}
-            states = {s.name: s.state for s in app.gateway.statuses} | {status.name: status.state}
-            ready = [name for name, state in states.items() if state is ServerState.READY and name in specs]
-            Known(self._settings.data).write({name: digest_of(specs[name]) for name in ready})
+            current = {s.name: digest_of(s) for s in self._configuration.servers}
+            known = Known(self._settings.data)
+            held = {name: digest for name, digest in known.read().items() if current.get(name) == digest}
+            known.write({**held, **({status.name: current[status.name]} if status.name in current else {})})
 
 
 def _http_server(settings: Settings) -> HttpServer:

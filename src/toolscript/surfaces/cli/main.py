@@ -26,6 +26,7 @@ from toolscript.surfaces.cli.gateway import gateway
 from toolscript.surfaces.cli.index import index
 from toolscript.surfaces.cli.mcp import mcp
 from toolscript.surfaces.cli.search import search
+from toolscript.surfaces.cli.terminal import printable
 from toolscript.surfaces.cli.tools import call, get_types, list_servers, list_tools
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
@@ -64,7 +65,8 @@ def _say(error: ToolscriptError) -> int:
     if "--json" in sys.argv:
         click.echo(json.dumps(error.envelope(), ensure_ascii=False), err=True)
     else:
-        click.echo(click.style("error: ", fg="red", bold=True) + error.message, err=True)
+        told = "\n".join(map(printable, error.message.splitlines()))
+        click.echo(click.style("error: ", fg="red", bold=True) + told, err=True)
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 

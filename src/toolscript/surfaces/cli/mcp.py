@@ -82,11 +82,13 @@ class Door:
         self._fault: ToolscriptError | None = None
 
     async def open(self) -> None:
-        """Makes sure that somebody answers. Raises Unavailable when nobody can."""
-        async with self._turn:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+        """Makes sure that somebody answers. Raises Unavailable when nobody does in time."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS), self._turn:
                 while self._own is None and not await self._elsewhere():
                     await self._become_the_gateway()
+        except TimeoutError:
+            raise self._fault or Unavailable("the gateway does not come up: ask again in a moment") from None
 
     async def answer(self, params: CallToolRequestParams) -> CallToolResult:
         """Answers a call here or has it answered."""
@@ -98,7 +100,7 @@ class Door:
             passed_on = await self._pass_on(params)
             if passed_on is not None:
                 return passed_on
-            await self._opened()
+            await self.open()
         raise Unavailable("the gateway cannot be reached: start it with `toolscript gateway start`")
 
     async def close(self) -> None:
@@ -109,20 +111,16 @@ class Door:
 
     @property
     def _own(self) -> App | None:
-        serving = self._run.server.serving if self._run else None
-        return serving.opened if serving and serving.is_ready else None
-
-    async def _opened(self) -> None:
-        try:
-            await self.open()
-        except TimeoutError:
-            raise self._fault or Unavailable("the gateway does not come up") from None
+        if self._run is None or self._running is None or self._running.done():
+            return None
+        return self._run.server.serving.opened if self._run.server.serving.is_ready else None
 
     async def _become_the_gateway(self) -> None:
         from rich.console import Console
 
-        self._run = Run(self._settings, Console(stderr=True, quiet=True))
-        self._running = asyncio.create_task(self._run.until_stopped())
+        if self._running is None or self._running.done():
+            self._run = Run(self._settings, Console(stderr=True, quiet=True))
+            self._running = asyncio.create_task(self._run.until_stopped())
         while self._own is None:
             done, _ = await asyncio.wait({self._running}, timeout=_PAUSE_SECONDS)
             if done:
@@ -136,13 +134,16 @@ class Door:
 
     async def _elsewhere(self) -> bool:
         url = address(self._settings.data)
-        return url is not None and await self._post(f"{url}/mcp", {"method": "ping"}) is not None
+        if url is None or (self._run and url == self._run.server.url):
+            return False
+        told = await self._post(f"{url}/mcp", {"method": "ping"})
+        return told is not None and "result" in told
 
     async def _pass_on(self, params: CallToolRequestParams) -> CallToolResult | None:
         from mcp_types import CallToolResult
 
         url = address(self._settings.data)
-        if url is None:
+        if url is None or (self._run and url == self._run.server.url):
             return None
         told = await self._post(
             f"{url}/mcp", {"method": "tools/call", "params": params.model_dump(by_alias=True, exclude_none=True)}
@@ -161,7 +162,8 @@ class Door:
         if self._settings.api_key:
             headers["Authorization"] = f"Bearer {self._settings.api_key}"
         try:
-            async with httpx.AsyncClient(timeout=self._settings.call_timeout + PATIENCE_SECONDS) as client:
+            patience = self._settings.call_timeout + PATIENCE_SECONDS
+            async with httpx.AsyncClient(timeout=patience, trust_env=False) as client:
                 answer = await client.post(url, json={"jsonrpc": "2.0", "id": 1, **message}, headers=headers)
                 told = answer.json()
         except (httpx.ConnectError, ValueError):

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 from toolscript.domain.errors import (
     Forbidden,
     Invalid,
-    InvalidArguments,
     NotFound,
     TimedOut,
     ToolscriptError,
@@ -37,27 +36,45 @@ def announced(data: Path, url: str) -> Iterator[None]:
     """Leaves a note with the gateway's address in the data folder for as long as it runs."""
     note, draft = data / FILE, data / f"{FILE}.new"
     data.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
+    told = json.dumps({"url": url, "pid": os.getpid()})
+    draft.write_text(told, encoding="utf-8")
     draft.replace(note)
     try:
         yield
     finally:
-        note.unlink(missing_ok=True)
+        with suppress(OSError):
+            if note.read_text(encoding="utf-8") == told:
+                note.unlink()
 
 
 def address(data: Path) -> str | None:
-    """Where the gateway on that folder says that it is; the note may outlive a gateway that was killed."""
+    """Where the gateway on that folder says that it is. A note that outlived a gateway that was killed counts for
+    nothing: somebody else may have its port by now, and must not be sent our key."""
     try:
-        url = json.loads((data / FILE).read_text(encoding="utf-8"))["url"]
+        note = json.loads((data / FILE).read_text(encoding="utf-8"))
+        url, pid = note["url"], note["pid"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return url if isinstance(url, str) else None
+    return url if isinstance(url, str) and isinstance(pid, int) and _is_alive(pid) else None
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":  # where asking would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PATIENCE_SECONDS, **query: Any) -> Any:
     """What the gateway on the data folder answers (JSON, or text where it is none); None when there is no gateway.
 
-    With a body it is a POST. An error of the gateway is raised as the error that it is.
+    With a body it is a POST. An error of the gateway is raised as the error that it is; one that takes the question
+    and does not answer is Unavailable, because nobody may ask it twice.
     """
     url = address(settings.data)
     if url is None:
@@ -68,20 +85,24 @@ def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PA
         request.add_header("Authorization", f"Bearer {settings.api_key}")
     if body is not None:
         request.add_header("Content-Type", "application/json")
+    straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # what is on this machine needs no proxy
     try:
-        with urllib.request.urlopen(request, timeout=patience) as answer:  # noqa: S310  (our own note, our own gateway)
+        with straight.open(request, timeout=patience) as answer:
             told = answer.read()
             return json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
     except urllib.error.HTTPError as refused:
         raise _error(refused) from refused
-    except (OSError, ValueError, HTTPException):
-        return None
+    except (OSError, ValueError, HTTPException) as error:
+        if isinstance(getattr(error, "reason", error), ConnectionRefusedError):
+            return None
+        raise Unavailable(
+            f"the gateway at {url} did not answer ({error}): whether it did what was asked is not known"
+        ) from error
 
 
 def _error(refused: urllib.error.HTTPError) -> ToolscriptError:
     try:
         told = json.load(refused)["error"]
-        kind = InvalidArguments if refused.code == 422 else _ERRORS.get(told["code"], ToolscriptError)  # noqa: PLR2004
-        return kind(told["message"], details=told["details"])
+        return _ERRORS.get(told["code"], ToolscriptError)(told["message"], details=told["details"])
     except (ValueError, KeyError, TypeError):
         return Unavailable(f"the gateway answered {refused.code} without saying why")

@@ -16,6 +16,7 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.catalogue import from_catalogue
 from toolscript.surfaces.cli.running import ask
+from toolscript.surfaces.cli.terminal import marked
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ def search(query: str, output: str, refresh: bool, as_json: bool, **flags: Any) 
 def show(answer: Answer) -> None:
     """Prints an answer as a table, or what to try when it is empty."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     if not answer["results"]:
@@ -87,7 +87,7 @@ def show(answer: Answer) -> None:
     table.add_column("Confidence", justify="right")
     table.add_column("Reason", overflow="fold")
     for hit in answer["results"]:
-        table.add_row(escape(hit["toolId"]), f"{hit['confidence']:.2f}", escape(hit["reason"]))
+        table.add_row(marked(hit["toolId"]), f"{hit['confidence']:.2f}", marked(hit["reason"]))
     # A file or a pipe has no width to fit: a line stays a line.
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     Console(highlight=False, width=None if fits else 200).print(table)
@@ -126,7 +126,7 @@ async def _here(app: App, query: str, with_types: bool) -> tuple[Answer, Types]:
     answer = search_answer(found)
     if not with_types or not found.hits:
         return answer, Types()
-    items = {s.item.id: s.item for s in await app.catalog.items([hit.id for hit in found.hits])}
+    items = await app.list_tools.by_id([hit.id for hit in found.hits])
     first = items[found.hits[0].id]
     return answer, Types(
         typescript_module(list(items.values())), _example(first.server, first.name, first.input_schema)

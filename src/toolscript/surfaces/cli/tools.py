@@ -13,14 +13,14 @@ import click
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.board import COLOURS
 from toolscript.surfaces.cli.catalogue import configuration_of, connect, from_catalogue, is_demo
 from toolscript.surfaces.cli.running import ask
+from toolscript.surfaces.cli.terminal import marked, printable
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
     from toolscript.app import App
-
-STATE_COLOURS = {"ready": "green", "connecting": "yellow", "failed": "red"}
 
 
 @click.command("list-servers")
@@ -71,7 +71,7 @@ def list_tools(filter_: str | None, refresh: bool, as_json: bool, **flags: Any) 
         click.echo(json.dumps(answer, ensure_ascii=False))
         return
     for tool in answer["tools"]:
-        click.echo(f"{click.style(tool['toolId'], fg='cyan')}  {tool['signature']}")
+        click.echo(f"{click.style(printable(tool['toolId']), fg='cyan')}  {printable(tool['signature'])}")
     if not answer["tools"]:
         click.echo("No tools" + (f" match {filter_}" if filter_ else ""), err=True)
 
@@ -163,18 +163,16 @@ async def _tried(app: App) -> dict[str, Any]:
 
 
 async def _listed(app: App, filter_: str | None) -> dict[str, Any]:
-    from toolscript.codegen.selection import select
     from toolscript.surfaces.answers import tools_answer
 
-    return tools_answer(select([s.item for s in await app.catalog.items()], filter_))
+    return tools_answer(await app.list_tools.matching(filter_))
 
 
 async def _generated(app: App, filter_: str | None, language: str) -> str:
     from toolscript.codegen.python import python_module
-    from toolscript.codegen.selection import select
     from toolscript.codegen.typescript import typescript_module
 
-    items = select([s.item for s in await app.catalog.items()], filter_)
+    items = await app.list_tools.matching(filter_)
     return typescript_module(items) if language == "typescript" else python_module(items)
 
 
@@ -193,7 +191,6 @@ async def _called(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[
 
 def _show_servers(answer: Mapping[str, Any]) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -204,7 +201,7 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
     for s in answer["servers"]:
         counts = [str(s[kind]) for kind in ("tools", "prompts", "resources")]
         told = "; ".join(filter(None, [s["reason"], *s["problems"]]))
-        table.add_row(escape(s["name"]), f"[{STATE_COLOURS[s['state']]}]{s['state']}[/]", *counts, escape(told))
+        table.add_row(marked(s["name"]), f"[{COLOURS[s['state']]}]{s['state']}[/]", *counts, marked(told))
     Console(highlight=False).print(table)
     if answer["configurationError"]:
         click.echo(click.style("configuration: ", fg="red") + answer["configurationError"], err=True)

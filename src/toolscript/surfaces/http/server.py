@@ -15,10 +15,8 @@ from starlette.routing import Route
 from toolscript import __version__
 from toolscript.app import App
 from toolscript.codegen.python import python_module
-from toolscript.codegen.selection import select
 from toolscript.codegen.typescript import typescript_module
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.services.sync import TOOLS
 from toolscript.settings import Settings
 from toolscript.surfaces.answers import (
     call_answer,
@@ -130,7 +128,7 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
 
     @http.get("/search/stats", summary="What is searched, with which model, and why not with another")
     async def stats() -> dict[str, Any]:
-        return stats_answer(serving.app, await serving.app.index.count(TOOLS))
+        return stats_answer(serving.app, await serving.app.indexed_tools())
 
     @http.get("/search", summary="Find the tools for a task")
     async def search(
@@ -144,7 +142,8 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
 def _add_tools(http: FastAPI, serving: Serving) -> None:
     @http.get("/tools", summary="List tools, prompts and resources")
     async def tools(filter: Filter = None) -> dict[str, Any]:  # noqa: A002
-        return tools_answer(select([s.item for s in await serving.app.catalog.items()], filter))
+        items = await serving.app.list_tools.matching(filter)
+        return await asyncio.to_thread(tools_answer, items)
 
     @http.get("/tools/{tool_id:path}", summary="Everything there is to know of a tool before calling it")
     async def tool(tool_id: ToolId) -> dict[str, Any]:
@@ -162,13 +161,13 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
 def _add_clients(http: FastAPI, serving: Serving) -> None:
     @http.get("/runtime/tools.ts", summary="A typed TypeScript client", response_class=PlainTextResponse)
     async def typescript(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
-        items = select([s.item for s in await serving.app.catalog.items()], filter)
-        return PlainTextResponse(typescript_module(items), media_type="application/typescript")
+        source = await asyncio.to_thread(typescript_module, await serving.app.list_tools.matching(filter))
+        return PlainTextResponse(source, media_type="application/typescript")
 
     @http.get("/runtime/tools.py", summary="A typed Python client", response_class=PlainTextResponse)
     async def python(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
-        items = select([s.item for s in await serving.app.catalog.items()], filter)
-        return PlainTextResponse(python_module(items), media_type="text/x-python")
+        source = await asyncio.to_thread(python_module, await serving.app.list_tools.matching(filter))
+        return PlainTextResponse(source, media_type="text/x-python")
 
 
 def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
