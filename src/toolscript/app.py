@@ -124,6 +124,8 @@ class _Servers:
         try:
             from toolscript.adapters.mcp_client import McpServers
         except ImportError as error:
+            if (error.name or "").startswith("toolscript"):
+                raise
             raise _missing_extra("server", "connecting to MCP servers") from error
         return McpServers().connect(spec, within=within)
 

@@ -352,6 +352,8 @@ class _Entry:
 def _text_of(file: Path) -> str | None:
     """The text of a file, None where there is none. Raises ValueError with the rest of a sentence about the file."""
     try:
+        if file.is_fifo() or file.is_char_device():
+            raise ValueError("is not a file that can be read as a whole")
         with file.open("rb") as opened:
             content = opened.read(LARGEST_FILE + 1)
     except (FileNotFoundError, NotADirectoryError):

@@ -13,9 +13,12 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from tests.servers import KEY, scripted_spec, serving_http
 from toolscript.adapters.mcp_client import McpServers
+from toolscript.adapters.mcp_reading import clean
+from toolscript.adapters.mcp_stdio import message_in
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, Transport
@@ -313,3 +316,46 @@ async def test_a_server_that_refuses_the_greeting_is_quoted() -> None:
     with pytest.raises(Unavailable, match="initialize is broken"):
         async with McpServers().connect(stdio(refuses=["initialize", "server/discover"]), within=PATIENCE):
             pytest.fail("connected")
+
+
+ANSWERS = {
+    "no object": b'{"jsonrpc": "2.0", "id": %d, "result": "text"}',
+    "too deep": b'{"jsonrpc": "2.0", "id": %d, "result": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    "a number without end": b'{"jsonrpc": "2.0", "id": %d, "result": {"n": ' + b"9" * 5000 + b"}}",
+}
+
+
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_whoever_waits_for_an_answer_that_nobody_can_read_is_told_so(kind: str) -> None:
+    message = message_in(ANSWERS[kind] % 7)
+    assert isinstance(message, JSONRPCError)
+    assert (message.id, message.error.message) == (7, "it sent an answer that cannot be read")
+
+
+@pytest.mark.parametrize(
+    "line", [b"Listening on 8080", b"[1, 2]", b'{"method": "x", "id": 7, "params": 5}', b"\xff\xfe"]
+)
+def test_what_is_no_answer_is_passed_over(line: bytes) -> None:
+    with pytest.raises(ValueError, match="no message"):
+        message_in(line)
+
+
+@pytest.mark.req("G-03", "G-05")
+def test_bytes_that_are_no_text_and_numbers_that_are_none_are_read_as_far_as_they_are() -> None:
+    message = message_in(b'{"jsonrpc": "2.0", "id": 7, "result": {"a": "\xff", "b": NaN, "c": 1e999}}')
+    assert isinstance(message, JSONRPCResponse)
+    assert clean(message.result) == {"a": "\ufffd", "b": None, "c": None}
+
+
+@pytest.mark.req("G-03")
+async def test_a_definition_that_is_nested_without_end_costs_that_tool(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(150):
+        deep = {"properties": {"p": deep}}
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": deep}, {"name": "a\ud800\0b"}]}))
+    async with McpServers().connect(stdio(watch=str(lists)), within=PATIENCE) as server:
+        listing = await server.listing()
+    assert [item.name for item in listing.items] == ["a?b"]
+    assert listing.problems == ["'deep' was left out: it is nested more than 64 deep"]

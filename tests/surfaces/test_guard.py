@@ -384,6 +384,6 @@ def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_
             assert "echo(text: string" in toolscript(*asked, TOOLSCRIPT_API_KEY=KEY).stdout
             refused = toolscript(*asked)
             assert (refused.returncode, refused.stdout) == (6, "")
-            assert "Authorization: Bearer KEY" in refused.stderr
+            assert "set TOOLSCRIPT_API_KEY" in refused.stderr
         assert KEY not in gateway.log.read_text()
         assert KEY not in "".join(f.read_text(errors="replace") for f in gateway.data.glob("*.json"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -90,3 +91,13 @@ def test_a_gateway_takes_back_its_own_note_and_no_other(settings: Settings) -> N
 def test_a_note_that_nobody_can_read_counts_for_nothing(settings: Settings, note: str) -> None:
     (settings.data / "gateway.json").write_text(note, encoding="utf-8")
     assert address(settings.data) is None
+
+
+@pytest.mark.req("G-01", "X-05")
+def test_a_gateway_that_reads_another_file_is_not_asked_about_this_one(settings: Settings, tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine.json", tmp_path / "other.json"
+    with Gateway() as gateway, announced(settings.data, gateway.root, mine):
+        assert ask(replace(settings, config=mine), "/servers") == {"answer": 42}
+        assert ask(settings, "/servers") == {"answer": 42}
+        with pytest.raises(Unavailable, match=r"mine\.json, not .*other\.json"):
+            ask(replace(settings, config=other), "/servers")

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
@@ -43,7 +44,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
-from toolscript.adapters.mcp_reading import acceptable, expanded, read_items, secrets_of
+from toolscript.adapters.mcp_reading import acceptable, clean, expanded, read_items, secrets_of
 from toolscript.adapters.mcp_stdio import LONGEST_MESSAGE, Child, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
@@ -139,8 +140,10 @@ class McpServer:
             raise TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within}) from error
         except MCPError as error:
             raise await self._told(item, error, within) from error
-        except (RuntimeError, ValueError) as error:  # it answered what nobody can read
-            raise UpstreamFailed(f"{item.id}: {error}", details={"server": item.server}) from error
+        except (RuntimeError, ValueError) as error:  # it answered what nobody can read, or nested without end
+            raise UpstreamFailed(
+                f"{item.id} gave an answer that cannot be read: {error}", details={"server": item.server}
+            ) from error
         finally:
             self._calls -= 1
 
@@ -200,7 +203,7 @@ class McpServer:
             case ItemType.TOOL:
                 asked = CallToolRequest(params=CallToolRequestParams(name=item.name, arguments=arguments))
                 await self._session.send_request(asked, CallToolResult, request_read_timeout_seconds=within)
-                raw = _answer.get()
+                raw = clean(_answer.get())
                 if raw.get("resultType") == "input_required":
                     raise UpstreamFailed(f"{item.id} asks for input that only a person can give")
                 structured = raw.get("structuredContent")
@@ -212,13 +215,13 @@ class McpServer:
                 texts = {k: str(v) for k, v in arguments.items()}
                 prompt = GetPromptRequest(params=GetPromptRequestParams(name=item.name, arguments=texts))
                 await self._session.send_request(prompt, GetPromptResult, request_read_timeout_seconds=within)
-                return CallResult([], _answer.get())
+                return CallResult([], clean(_answer.get()))
             case ItemType.RESOURCE:
                 about = item.annotations or {}
                 uri = about.get("uri") or expanded(about.get("uriTemplate", ""), arguments)
                 resource = ReadResourceRequest(params=ReadResourceRequestParams(uri=uri))
                 await self._session.send_request(resource, ReadResourceResult, request_read_timeout_seconds=within)
-                return CallResult([], _answer.get())
+                return CallResult([], clean(_answer.get()))
 
     async def _told(self, item: Item, error: MCPError, within: float) -> ToolscriptError:
         if error.code == REQUEST_TIMEOUT:
@@ -226,7 +229,8 @@ class McpServer:
         if _is_lost(error):
             return Unavailable(await self._reach.reason(error), details={"server": item.server})
         return UpstreamFailed(
-            f"{item.id} failed: {error.message}", details={"server": item.server, "upstream_code": error.code}
+            f"{item.id} failed: {self._reach.without_secrets(error.message)}",
+            details={"server": item.server, "upstream_code": error.code},
         )
 
 
@@ -264,11 +268,14 @@ class _Reach:
         if self._child:
             await self._child.settle()
             told = str(error) if isinstance(error, MCPError) and not _is_lost(error) else self._child.fate
-            return self._without_secrets(told)
+            return self.without_secrets(told)
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
             hint = ": check its `headers`" if self._status in {401, 403} else ""
             return f"it answered with HTTP status {self._status}{hint}"
-        return self._without_secrets(str(error) or type(error).__name__) if error else "the connection was closed"
+        if error is None:
+            return "the connection was closed"
+        told = self.without_secrets(str(error) or type(error).__name__)
+        return f"{urlsplit(self._spec.url).netloc.rpartition('@')[2]}: {told}"
 
     def _client(self, *_: object, **how: Any) -> httpx2.AsyncClient:
         timeout = how.get("timeout") or httpx2.Timeout(PATIENCE_SECONDS, read=None)  # calls have limits of their own
@@ -289,7 +296,8 @@ class _Reach:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await client.delete(self._spec.url, headers={SESSION_HEADER: self._session_id})
 
-    def _without_secrets(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
+        """The text, with whatever the configuration holds in confidence made unreadable."""
         for secret in sorted(secrets_of(self._spec), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text

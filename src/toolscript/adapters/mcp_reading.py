@@ -6,6 +6,7 @@ Only an unusable name costs an item. Any other flaw costs the flawed part.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ LONGEST_NAME = 256
 LONGEST_DESCRIPTION = 20_000
 MOST_PROBLEMS = 20
 SHORTEST_SECRET = 4
+DEEPEST = 64
 
 # What each kind of list is called in the protocol: the method, the key of its answer.
 LISTS = {
@@ -59,8 +61,7 @@ def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) 
     problems: list[str] = []
     items: dict[str, Item] = {}
     for method, pages in answers.items():
-        listed = (_clean(page.get(LISTS[method])) for page in pages)
-        for raw in (entry for entries in listed for entry in _entries(entries, problems, method)):
+        for raw in (entry for page in pages for entry in _entries(page.get(LISTS[method]), problems, method)):
             item = _item(server, method, raw, problems)
             if item is None:
                 continue
@@ -126,11 +127,14 @@ def _entries(value: Any, problems: list[str], method: str) -> Iterator[dict[str,
     if not isinstance(value, list):
         problems.append(f"its answer to {method} holds no list")
         return
+    is_clean = _is_clean(value)
     for entry in value:
-        if isinstance(entry, dict):
-            yield entry
-        else:
+        if not isinstance(entry, dict):
             problems.append(f"its answer to {method} holds something that is no object")
+        elif _depth(entry) > DEEPEST:
+            problems.append(f"{str(entry.get('name'))[:40]!r} was left out: it is nested more than {DEEPEST} deep")
+        else:
+            yield entry if is_clean else clean(entry)
 
 
 def _item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
@@ -205,14 +209,18 @@ def _text(value: Any, what: str, problems: list[str]) -> str:
     return value[:LONGEST_DESCRIPTION]
 
 
-def _clean(value: Any) -> Any:
-    """Texts without what no database takes: NUL, and halves of surrogate pairs. Most have none, which is seen fast."""
+def clean(value: Any) -> Any:
+    """The value without what no database or reader takes: NUL, halves of surrogate pairs, numbers beyond all bounds.
+    Raises RecursionError for what is nested too deep."""
+    return value if _is_clean(value) else _cleaned(value)
+
+
+def _is_clean(value: Any) -> bool:
+    """Seen fast, because nearly everything is."""
     try:
-        if "\\u0000" not in json.dumps(value, ensure_ascii=False).encode().decode():
-            return value
-    except UnicodeEncodeError:
-        pass
-    return _cleaned(value)
+        return b"\\u0000" not in json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
 
 
 def _cleaned(value: Any) -> Any:
@@ -220,4 +228,15 @@ def _cleaned(value: Any) -> Any:
         return value.replace("\0", "").encode("utf-8", "replace").decode()
     if isinstance(value, dict):
         return {_cleaned(k): _cleaned(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return [_cleaned(v) for v in value] if isinstance(value, list) else value
+
+
+def _depth(value: Any) -> int:
+    """How deep a value is nested, counted no further than it matters."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        level = [c for v in level for c in (v.values() if isinstance(v, dict) else v if isinstance(v, list) else ())]
+        depth += 1
+    return depth

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 from asyncio.subprocess import PIPE, Process
@@ -21,7 +22,14 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -33,6 +41,9 @@ GRACE_SECONDS = 1.0
 LONGEST_MESSAGE = 64 * 2**20
 _CHUNK = 2**18
 _LAST_WORDS = 8192
+_EITHER_END = 200
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
+_METHOD = re.compile(rb'"method"\s*:')
 
 log = logging.getLogger(__name__)
 
@@ -149,21 +160,31 @@ async def _read(process: Process, deliver: MemoryObjectSendStream[SessionMessage
                 if not line.strip():
                     continue
                 try:
-                    message = _message(line)
-                except (ValueError, RecursionError):  # a print left in the server: its other messages are still good
+                    message = message_in(line)
+                except ValueError:  # a print left in the server: its other messages are still good
                     log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))
 
 
-def _message(line: bytes) -> JSONRPCMessage:
-    """The message in a line. An answer is taken as it is: it may be long, and is looked at leniently later."""
-    told = json.loads(line)
-    match told:
-        case {"id": int() | str() as number, "result": dict() as result} if "method" not in told:
-            return JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
-        case _:
-            return jsonrpc_message_adapter.validate_python(told, by_name=False)
+def message_in(line: bytes) -> JSONRPCMessage:
+    """The message in a line. An answer is taken as it is: it may be long, and is looked at leniently later.
+
+    Whoever waits for an answer that nobody can read is told so, where the line says whose it is. Raises ValueError.
+    """
+    try:
+        told = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
+        match told:
+            case {"id": int() | str() as number, "result": dict() as result} if "method" not in told:
+                return JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+            case _:
+                return jsonrpc_message_adapter.validate_python(told, by_name=False)
+    except (ValueError, RecursionError) as error:
+        asked = _ID.search(line[:_EITHER_END]) or _ID.search(line[-_EITHER_END:])
+        if asked is None or _METHOD.search(line[:_EITHER_END]):
+            raise ValueError("no message") from error
+        unreadable = ErrorData(code=INTERNAL_ERROR, message="it sent an answer that cannot be read")
+        return JSONRPCError(jsonrpc="2.0", id=int(asked[1]), error=unreadable)
 
 
 async def _write(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:

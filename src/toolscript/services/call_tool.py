@@ -15,6 +15,7 @@ from toolscript.services.gateway import Gateway
 from toolscript.services.tool_search import ToolSearch
 
 NEAREST = 3
+LONGEST_PROBLEM = 300
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +38,12 @@ class CallTool:
         told = f": did you mean {' or '.join(near)}?" if near else ""
         raise NotFound(f"there is no tool {item_id!r}{told}", details={"tool": item_id, "nearest": near})
 
-    async def call(self, item_id: str, arguments: Any) -> CallResult:
-        """What the tool answers. Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the
-        server's own message, TimedOut, or Unavailable."""
+    async def call(self, item_id: str, arguments: Any, *, within: float | None = None) -> CallResult:
+        """What the tool answers, within so many seconds where that is said.
+
+        Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the server's own message, TimedOut, or
+        Unavailable.
+        """
         item = await self.describe(item_id)
         if not isinstance(arguments, Mapping):
             raise InvalidArguments(
@@ -47,7 +51,7 @@ class CallTool:
             )
         _require_writable(arguments)
         self._check(item, arguments)
-        result = await self._gateway.call(item, arguments)
+        result = await self._gateway.call(item, arguments, within)
         if result.is_error:
             raise UpstreamFailed(
                 f"{item_id} failed: {result.text or 'it did not say why'}", details={"server": item.server}
@@ -69,10 +73,9 @@ class CallTool:
             log.debug("arguments_not_checked", extra={"tool": item.id, "reason": str(error)})
             return
         if problem is not None:
-            field = _field(problem)
+            field, told = _field(problem), _shortened(problem.message)
             raise InvalidArguments(
-                f"{field or 'arguments'}: {problem.message}",
-                details={"field": field, "problem": problem.message, "tool": item.id},
+                f"{field or 'arguments'}: {told}", details={"field": field, "problem": told, "tool": item.id}
             )
 
     async def _near(self, item_id: str) -> list[str]:
@@ -109,6 +112,11 @@ def _validator(item: Item) -> Any:
     # server, which knows its own.
     unhurried = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
     return unhurried(schema, registry=Registry())
+
+
+def _shortened(message: str) -> str:
+    """What is wrong is said at the end of a message, after what was given."""
+    return message if len(message) <= LONGEST_PROBLEM else f"{message[:40]}…{message[40 - LONGEST_PROBLEM :]}"
 
 
 def _field(problem: Any) -> str:

@@ -93,7 +93,7 @@ class Gateway:
             if now == seen:
                 continue
             try:
-                await self.apply(load())
+                await self.apply(await asyncio.to_thread(load))
             except Exception as error:  # noqa: BLE001  (whatever is wrong with a file, the gateway goes on)
                 reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
                 if reason != self.complaint:
@@ -104,7 +104,7 @@ class Gateway:
                 seen, self.complaint = now, None
                 log.info("configuration_applied", extra={"servers": sorted(self._keepers)})
 
-    async def call(self, item: Item, arguments: Mapping[str, Any]) -> CallResult:
+    async def call(self, item: Item, arguments: Mapping[str, Any], within: float | None = None) -> CallResult:
         """Passes a call to the item's server; one that has died is started again first.
 
         Raises NotFound for what the configuration leaves out, Unavailable when the server cannot be had,
@@ -117,7 +117,7 @@ class Gateway:
             raise NotFound(f"{item.id} is left out by the configuration", details={"tool": item.id})
         server = await keeper.connected()
         try:
-            return await server.call(item, arguments, within=self._limits.call)
+            return await server.call(item, arguments, within=within or self._limits.call)
         except Unavailable as error:
             keeper.let_go(server, error.message)
             raise UpstreamFailed(
@@ -175,11 +175,11 @@ class _Keeper:
         """The live connection. When there is none, one attempt is made at once and waited for a while. Raises
         Unavailable, saying why."""
         waiting_for = self._attempts if self._status.state is ServerState.CONNECTING else self._attempts + 1
-        if self._status.state is ServerState.FAILED:
-            self._wake.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.revive):
                 while self._server is None and not self._failed(waiting_for):
+                    if self._status.state is ServerState.FAILED:
+                        self._wake.set()
                     self._moved.clear()
                     await self._moved.wait()
         if self._server is None:

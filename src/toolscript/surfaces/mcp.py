@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -203,6 +203,9 @@ async def _told(app: App, found: ToolResults) -> str:
 
 
 async def _pass_on(app: App, tool_id: str, arguments: Any) -> CallToolResult:
+    if isinstance(arguments, str):  # some models write the object as a text
+        with suppress(ValueError):
+            arguments = json.loads(arguments)
     try:
         result = await app.call_tool.call(tool_id, {} if arguments is None else arguments)
     except InvalidArguments as error:

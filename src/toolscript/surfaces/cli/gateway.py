@@ -98,7 +98,7 @@ class Run:
 
         async with open_app(self._settings) as app:
             self.server.serving.opened = app
-            with announced(self._settings.data, self.server.url):
+            with announced(self._settings.data, self.server.url, self._settings.config):
                 await self._serve(app)
 
     async def _serve(self, app: App) -> None:
@@ -129,7 +129,8 @@ class Run:
         board = Board(self._console)
         app.gateway.watch(board.update)
         if self._console.is_terminal and self._settings.log_level == "warning":
-            logging.getLogger("toolscript.services.gateway").setLevel(logging.ERROR)  # the board tells it already
+            told_already = logging.getLogger("toolscript.services.gateway")
+            told_already.addFilter(lambda record: record.getMessage() != "server_failed")  # the board tells that
         specs = self._configuration.servers
         held = Known(self._settings.data).read()
         with board.shown():
@@ -147,6 +148,8 @@ class Run:
 
     def _reloaded(self) -> tuple[ServerSpec, ...]:
         self._configuration = configuration_of(self._settings, self._folder)
+        names = ", ".join(s.name for s in self._configuration.servers) or "none"
+        self._console.print(f"configuration changed; servers: {marked(names)}")
         return self._configuration.servers
 
     def _remember(self, status: ServerStatus) -> None:

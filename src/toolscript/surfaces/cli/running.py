@@ -32,11 +32,12 @@ _ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
 
 @contextmanager
-def announced(data: Path, url: str) -> Iterator[None]:
-    """Leaves a note with the gateway's address in the data folder for as long as it runs."""
+def announced(data: Path, url: str, config: Path | None = None) -> Iterator[None]:
+    """Leaves a note with the gateway's address, and the file it was told to read, in the data folder for as long as
+    it runs."""
     note, draft = data / FILE, data / f"{FILE}.new"
     data.mkdir(parents=True, exist_ok=True)
-    told = json.dumps({"url": url, "pid": os.getpid()})
+    told = json.dumps({"url": url, "pid": os.getpid(), "config": _place(config)})
     draft.write_text(told, encoding="utf-8")
     draft.replace(note)
     try:
@@ -48,14 +49,24 @@ def announced(data: Path, url: str) -> Iterator[None]:
 
 
 def address(data: Path) -> str | None:
-    """Where the gateway on that folder says that it is. A note that outlived a gateway that was killed counts for
-    nothing: somebody else may have its port by now, and must not be sent our key."""
+    """Where the gateway on that folder says that it is."""
+    url = _note(data).get("url")
+    return url if isinstance(url, str) else None
+
+
+def _note(data: Path) -> dict[str, Any]:
+    """What the gateway on that folder left. What outlived a gateway that was killed counts for nothing: somebody else
+    may have its port by now, and must not be sent our key."""
     try:
         note = json.loads((data / FILE).read_text(encoding="utf-8"))
-        url, pid = note["url"], note["pid"]
+        pid = note["pid"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return url if isinstance(url, str) and isinstance(pid, int) and _is_alive(pid) else None
+        return {}
+    return note if isinstance(note, dict) and isinstance(pid, int) and _is_alive(pid) else {}
+
+
+def _place(config: Path | None) -> str | None:
+    return str(config.expanduser().absolute()) if config else None
 
 
 def _is_alive(pid: int) -> bool:
@@ -79,6 +90,12 @@ def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PA
     url = address(settings.data)
     if url is None:
         return None
+    theirs = _note(settings.data).get("config")
+    if settings.config and _place(settings.config) != theirs:
+        raise Unavailable(
+            f"the gateway that runs on {settings.data} reads {theirs or 'the usual files'}, not {settings.config}: "
+            "stop it, or choose another folder with --data-dir"
+        )
     asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
     request = urllib.request.Request(asked, data=None if body is None else json.dumps(body).encode())  # noqa: S310
     if settings.api_key:
@@ -103,6 +120,8 @@ def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PA
 def _error(refused: urllib.error.HTTPError) -> ToolscriptError:
     try:
         told = json.load(refused)["error"]
+        if told["code"] == Unauthorized.code:
+            return Unauthorized("the gateway asks for its key: set TOOLSCRIPT_API_KEY", details=told["details"])
         return _ERRORS.get(told["code"], ToolscriptError)(told["message"], details=told["details"])
     except (ValueError, KeyError, TypeError):
         return Unavailable(f"the gateway answered {refused.code} without saying why")

@@ -98,6 +98,8 @@ def get_types(filter_: str | None, language: str, refresh: bool, as_json: bool, 
     if source is None:
         source = from_catalogue(settings, lambda app: _generated(app, filter_, language), refresh=refresh)
     click.echo(json.dumps({"language": language, "source": source}) if as_json else source, nl=as_json)
+    if filter_ and "/tools/" not in source:
+        click.echo(f"No tools match {filter_}", err=True)
 
 
 @click.command()
@@ -121,7 +123,9 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], as_json: b
     settings = _settings(flags)
     given = _arguments(arguments, pairs)
     patience = settings.call_timeout + 15
-    answer = ask(settings, f"/tools/{quote(tool_id, safe='')}", body=given, patience=patience)
+    limit = settings.call_timeout if flags["call_timeout"] is not None else None
+    path = f"/tools/{quote(tool_id, safe='', errors='replace')}"
+    answer = ask(settings, path, body=given, patience=patience, timeout=limit)
     if answer is None:
         answer = from_catalogue(settings, lambda app: _called(app, tool_id, given))
     if as_json:
@@ -212,6 +216,7 @@ def _show_answer(answer: Any) -> None:
     content = answer.get("content") if isinstance(answer, dict) else None
     if isinstance(content, list) and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
         for block in content:
-            click.echo(block.get("text", ""))
+            text = str(block.get("text", ""))
+            click.echo("\n".join(map(printable, text.splitlines())) if sys.stdout.isatty() else text)
     else:
         click.echo(json.dumps(answer, ensure_ascii=False, indent=2))

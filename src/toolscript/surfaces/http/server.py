@@ -154,8 +154,14 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
         summary="Call a tool: the body is its arguments, a JSON object",
         openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     )
-    async def call(tool_id: ToolId, request: Request) -> dict[str, Any]:
-        return call_answer(await serving.app.call_tool.call(tool_id, await _arguments(request)))
+    async def call(
+        tool_id: ToolId,
+        request: Request,
+        timeout: Annotated[  # noqa: ASYNC109
+            float | None, Query(gt=0, le=3600, description="Seconds that the call may take, instead of the usual.")
+        ] = None,
+    ) -> dict[str, Any]:
+        return call_answer(await serving.app.call_tool.call(tool_id, await _arguments(request), within=timeout))
 
 
 def _add_clients(http: FastAPI, serving: Serving) -> None:
