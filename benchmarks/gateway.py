@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -39,6 +40,7 @@ START_NOTE = (
 SEARCH_NOTE = (
     "One client on one connection, new queries, over HTTP; beside embedding the same queries and nothing else."
 )
+COMMAND_NOTE = "`toolscript search` as a process of its own, from its start to its end."
 CALL_NOTE = (
     "The tool `echo` of a server on stdio: `POST /tools/{id}` on one connection, beside the same call made by the "
     "official client directly. What the gateway adds is the difference of the two."
@@ -57,10 +59,12 @@ async def run(quick: bool) -> list[Table]:
         with _gateway(place, count) as gateway:
             searches = await _searches(gateway, f"{count:,} tools", 60 if quick else 400)
             calls, added = await _calls(gateway, echo, 100 if quick else 500)
+            command = await _command(place, f"{count:,} tools", 5 if quick else 15)
     title = "Calls of a tool"
     return [
         _start_table(starts, f"{count:,} tools"),
         compared("Searches over HTTP", [searches], SEARCH_NOTE),
+        compared("The command line, with a gateway running", [command], COMMAND_NOTE),
         compared(title, [calls], f"{CALL_NOTE} Here: **{duration(added)}** (p50)."),
     ]
 
@@ -78,7 +82,7 @@ class Started:
 
 @contextmanager
 def _gateway(place: Path, tools: int) -> Iterator[Started]:
-    environment = {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)} | {"HOME": str(place)}
+    environment = _environment(place)
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--model", PACKAGED]
     began = time.perf_counter()
     with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -157,6 +161,25 @@ async def _searches(gateway: Started, size: str, count: int) -> Row:
     await alone.close()
     connection.close()
     return Row("`GET /search`, new queries", size, ours, "embedding alone", beside)
+
+
+async def _command(place: Path, size: str, times: int) -> Row:
+    environment = _environment(place)
+
+    async def search(query: str) -> None:
+        command = [sys.executable, "-m", "toolscript", "search", query]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, cwd=place, env=environment)
+
+    async def nothing(_: str) -> None:
+        command = [sys.executable, "-c", "pass"]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, cwd=place, env=environment)
+
+    ours, beside = await side_by_side(new_queries(times, seed=9), search, nothing)
+    return Row("`toolscript search`", size, ours, "`python -c pass`", beside)
+
+
+def _environment(place: Path) -> dict[str, str]:
+    return {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)} | {"HOME": str(place)}
 
 
 async def _calls(gateway: Started, echo: dict[str, Any], count: int) -> tuple[Row, float]:
