@@ -66,11 +66,14 @@ class Gateway:
         `among` names all that are configured, when only some of them are to be started.
         """
         wanted = {spec.name: spec for spec in specs}
-        await self._sync.configure([spec.name for spec in among or specs])
+        configured = [spec.name for spec in among or specs]
+        await self._sync.configure(configured)
         ended = [k for name, k in self._keepers.items() if wanted.get(name) != k.spec]
         await asyncio.gather(*(keeper.stop() for keeper in ended))
         for keeper in ended:
             del self._keepers[keeper.spec.name]
+        if any(keeper.spec.name not in wanted for keeper in ended):
+            await self._sync.configure(configured)  # its last listing may have come in meanwhile
         for name, spec in wanted.items():
             if name not in self._keepers:
                 self._keepers[name] = _Keeper(spec, self._servers, self._sync, self._limits, self._tell)
