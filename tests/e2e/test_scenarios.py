@@ -496,7 +496,7 @@ class Relay(HttpDouble):
 def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
     """Scenario: TypeScript types output format."""
     with Relay(gateway) as relay:
-        (tmp_path / "gateway.json").write_text(json.dumps({"url": relay.root}))
+        (tmp_path / "gateway.json").write_text(json.dumps({"url": relay.root, "pid": os.getpid()}))
         shown = toolscript("search", "read file", "--output", "types", DATA_DIR=str(tmp_path)).stdout
     found = json.loads(get(f"{gateway}/search?q=read+file&limit=3"))["results"]
     ids = ",".join(hit["toolId"] for hit in found)
@@ -694,7 +694,7 @@ def called(module: str) -> set[str]:
 
 def types(toolscript: Toolscript, gateway: str, tmp_path: Path, wanted: str) -> str:
     """The module, once it is sure that it is what `get-types` prints."""
-    (tmp_path / "gateway.json").write_text(json.dumps({"url": gateway}))
+    (tmp_path / "gateway.json").write_text(json.dumps({"url": gateway, "pid": os.getpid()}))
     module = get(f"{gateway}/runtime/tools.ts?filter={wanted}")
     assert module == toolscript("get-types", wanted, DATA_DIR=str(tmp_path)).stdout
     return module

@@ -177,7 +177,8 @@ class _Keeper:
     async def connected(self) -> ToolServer:
         """The live connection. When there is none, one attempt is made at once and waited for a while. Raises
         Unavailable, saying why."""
-        waiting_for = self._attempts if self._status.state is ServerState.CONNECTING else self._attempts + 1
+        is_under_way = self._status.state is ServerState.CONNECTING and not self._given_up.done()
+        waiting_for = self._attempts if is_under_way else self._attempts + 1
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.revive):
                 while self._server is None and not self._failed(waiting_for):
@@ -220,11 +221,11 @@ class _Keeper:
     async def _stay_connected(self) -> str:
         """Connects, serves, and returns why that came to an end."""
         self._attempts += 1
+        self._given_up = asyncio.get_running_loop().create_future()
         self._now(ServerState.CONNECTING, reason=self._status.reason)
         try:
             async with self._servers.connect(self.spec, within=self._limits.connect) as server:
                 since = time.monotonic()
-                self._given_up = asyncio.get_running_loop().create_future()
                 self._server = server
                 self._moved.set()
                 try:

@@ -90,8 +90,9 @@ def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PA
     url = address(settings.data)
     if url is None:
         return None
-    theirs = _note(settings.data).get("config")
-    if settings.config and _place(settings.config) != theirs:
+    ours = _place(settings.config)
+    theirs = _note(settings.data).get("config", ours)
+    if ours and ours != theirs:
         raise Unavailable(
             f"the gateway that runs on {settings.data} reads {theirs or 'the usual files'}, not {settings.config}: "
             "stop it, or choose another folder with --data-dir"
