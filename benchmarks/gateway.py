@@ -34,8 +34,9 @@ DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[2] / "
 START_NOTE = (
     "`toolscript gateway start` as a process of its own, with a server that lists all tools in pages of 500: from the "
     "start of the process until `GET /ready` says yes and the index holds everything, first with an empty folder, then "
-    "again with what is there. Memory is what is resident then. The reference is a process that only imports what the "
-    "gateway imports."
+    "again with what is there (ready once the catalogue of the last run is open: servers connect meanwhile, and calls "
+    "wait for them). Memory is what is resident then. The reference is a process that only imports what the gateway "
+    "imports."
 )
 SEARCH_NOTE = (
     "One client on one connection, new queries, over HTTP; beside embedding the same queries and nothing else."
