@@ -15,7 +15,7 @@ import psutil
 import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from tests.servers import KEY, scripted_spec, serving_http
+from tests.servers import KEY, scripted_server, serving_http
 from toolscript.adapters.mcp_client import McpServers
 from toolscript.adapters.mcp_reading import clean
 from toolscript.adapters.mcp_stdio import message_in
@@ -25,18 +25,6 @@ from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports import ToolServer
 
 PATIENCE = 20.0
-
-
-def stdio(name: str = "scripted", *, include: tuple[str, ...] | None = None, **behaviour: Any) -> ServerSpec:
-    entry = scripted_spec(**behaviour)
-    return ServerSpec(
-        name,
-        Transport.STDIO,
-        command=entry["command"],
-        args=tuple(entry["args"]),
-        env=entry["env"],
-        include_tools=include,
-    )
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +43,7 @@ def web() -> Iterator[Callable[[Transport], ServerSpec]]:
 @pytest.fixture(params=list(Transport))
 def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec]) -> ServerSpec:
     """A healthy server, over each transport."""
-    return stdio(prompts=True, resources=True) if request.param is Transport.STDIO else web(request.param)
+    return scripted_server(prompts=True, resources=True) if request.param is Transport.STDIO else web(request.param)
 
 
 async def tool(server: ToolServer, name: str) -> Item:
@@ -105,7 +93,7 @@ async def test_a_healthy_server_answers_pings(spec: ServerSpec) -> None:
 async def test_a_change_is_told(spec: ServerSpec, tmp_path: Path) -> None:
     watched = tmp_path / "lists.json"
     watched.write_text('{"tools": [{"name": "one"}]}')
-    spec = stdio(watch=str(watched)) if spec.transport is Transport.STDIO else spec
+    spec = scripted_server(watch=str(watched)) if spec.transport is Transport.STDIO else spec
     async with McpServers().connect(spec, within=PATIENCE) as server, asyncio.timeout(PATIENCE):
         before = {item.name for item in (await server.listing()).items}
         changed = asyncio.create_task(server.changed())
@@ -120,7 +108,7 @@ async def test_a_change_is_told(spec: ServerSpec, tmp_path: Path) -> None:
 
 @pytest.mark.req("G-05")
 async def test_what_the_server_answers_as_an_error_is_told_in_its_words() -> None:
-    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
         failed = await server.call(await tool(server, "fail"), {"message": "out of ink"}, within=PATIENCE)
         assert (failed.is_error, failed.text) == (True, "out of ink")
         with pytest.raises(UpstreamFailed, match="out of paper") as caught:
@@ -130,7 +118,7 @@ async def test_what_the_server_answers_as_an_error_is_told_in_its_words() -> Non
 
 @pytest.mark.req("G-05")
 async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> None:
-    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
         slow, echo = await tool(server, "slow"), await tool(server, "echo")
         started = time.monotonic()
         with pytest.raises(TimedOut, match=r"scripted__slow did not answer within 0\.2 s"):
@@ -141,7 +129,7 @@ async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> No
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -> None:
-    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
         with pytest.raises(Unavailable, match="it exited with code 7"):
             await server.call(await tool(server, "die"), {}, within=PATIENCE)
         assert "it exited with code 7" in await asyncio.wait_for(server.lost(), PATIENCE)
@@ -153,8 +141,8 @@ async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (stdio(crash=True), r"it exited with code 3: .+"),
-        (stdio(hang=True), r"it did not answer within 1 s"),
+        (scripted_server(crash=True), r"it exited with code 3: .+"),
+        (scripted_server(hang=True), r"it did not answer within 1 s"),
         (ServerSpec("x", Transport.STDIO, command="no-such-command"), r"'no-such-command' is not there"),
         (ServerSpec("x", Transport.STDIO, command="sh", cwd="/no/such"), r"working folder '/no/such' is not there"),
         (ServerSpec("x", Transport.HTTP, url="http://127.0.0.1:9/mcp"), r"connect"),
@@ -187,7 +175,7 @@ async def test_a_wrong_key_is_told_by_its_status_and_never_shown(
 @pytest.mark.req("X-04")
 async def test_a_server_gets_its_own_variables_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "ours")
-    async with McpServers().connect(stdio(env={"TOKEN": "theirs"}), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(env={"TOKEN": "theirs"}), within=PATIENCE) as server:
         env = await tool(server, "env")
         told = [(await server.call(env, {"name": n}, within=PATIENCE)).text for n in ("TOKEN", "TOOLSCRIPT_API_KEY")]
     assert "theirs" in told[0]
@@ -210,7 +198,7 @@ async def test_a_secret_in_a_servers_last_words_is_not_repeated() -> None:
 
 @pytest.mark.req("G-02")
 async def test_garbage_between_messages_does_no_harm() -> None:
-    async with McpServers().connect(stdio(noisy=True), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(noisy=True), within=PATIENCE) as server:
         echo = await tool(server, "echo")
         for number in range(5):
             result = await server.call(echo, {"text": str(number)}, within=PATIENCE)
@@ -219,21 +207,21 @@ async def test_garbage_between_messages_does_no_harm() -> None:
 
 @pytest.mark.req("G-03")
 async def test_lists_are_read_page_by_page() -> None:
-    async with McpServers().connect(stdio(page_size=2), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(page_size=2), within=PATIENCE) as server:
         paged = {item.name for item in (await server.listing()).items}
-    async with McpServers().connect(stdio(), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
         assert {item.name for item in (await server.listing()).items} == paged
 
 
 @pytest.mark.req("G-01")
 async def test_only_the_tools_that_the_configuration_lets_through_are_listed() -> None:
-    async with McpServers().connect(stdio(include=("e*",)), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(include=("e*",)), within=PATIENCE) as server:
         assert {item.name for item in (await server.listing()).items} == {"echo", "error", "env"}
 
 
 @pytest.mark.req("G-02", "G-03")
 async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
-    async with McpServers().connect(stdio(sloppy=True), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(sloppy=True), within=PATIENCE) as server:
         listing = await server.listing()
     names = {item.name for item in listing.items}
     assert {"echo", "twice", "untyped_schema", "no_schema", "null_everything", "listed_schema"} <= names
@@ -253,7 +241,7 @@ async def test_all_real_listings_load_whole(shared_data: Path) -> None:
     async def read(file: Path) -> tuple[int, int]:
         raw = json.loads(await asyncio.to_thread(file.read_text, encoding="utf-8"))
         wanted = len({t["name"] for t in (raw["tools"] if isinstance(raw, dict) else raw)})
-        async with McpServers().connect(stdio(file.stem, listing=str(file)), within=60) as server:
+        async with McpServers().connect(scripted_server(file.stem, listing=str(file)), within=60) as server:
             return len((await server.listing()).items), wanted
 
     counts = [await read(file) for file in files]
@@ -264,7 +252,7 @@ async def test_all_real_listings_load_whole(shared_data: Path) -> None:
 @pytest.mark.req("G-02")
 @pytest.mark.parametrize("behaviour", [{}, {"deaf": True}, {"child": True}, {"deaf": True, "child": True}])
 async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) -> None:
-    async with McpServers().connect(stdio(**behaviour), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(**behaviour), within=PATIENCE) as server:
         told = (await server.call(await tool(server, "pid"), {}, within=PATIENCE)).structured
         assert told is not None
         numbers = [n for n in told.values() if n]
@@ -276,7 +264,7 @@ async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) ->
 async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
     before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
     with pytest.raises(Unavailable):
-        async with McpServers().connect(stdio(hang=True, child=True, deaf=True), within=0.5):
+        async with McpServers().connect(scripted_server(hang=True, child=True, deaf=True), within=0.5):
             pytest.fail("connected")
     after = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True) if p.status() != "zombie"}
     assert after - before == set()
@@ -307,14 +295,14 @@ async def test_whatever_looks_like_a_secret_of_the_configuration_is_not_repeated
 @pytest.mark.req("G-02")
 async def test_a_fault_of_ours_is_not_blamed_on_the_server() -> None:
     with pytest.raises(KeyError):
-        async with McpServers().connect(stdio(), within=PATIENCE):
+        async with McpServers().connect(scripted_server(), within=PATIENCE):
             raise KeyError("ours")
 
 
 @pytest.mark.req("G-02")
 async def test_a_server_that_refuses_the_greeting_is_quoted() -> None:
     with pytest.raises(Unavailable, match="initialize is broken"):
-        async with McpServers().connect(stdio(refuses=["initialize", "server/discover"]), within=PATIENCE):
+        async with McpServers().connect(scripted_server(refuses=["initialize", "server/discover"]), within=PATIENCE):
             pytest.fail("connected")
 
 
@@ -355,7 +343,7 @@ async def test_a_definition_that_is_nested_without_end_costs_that_tool(tmp_path:
         deep = {"properties": {"p": deep}}
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": deep}, {"name": "a\ud800\0b"}]}))
-    async with McpServers().connect(stdio(watch=str(lists)), within=PATIENCE) as server:
+    async with McpServers().connect(scripted_server(watch=str(lists)), within=PATIENCE) as server:
         listing = await server.listing()
     assert [item.name for item in listing.items] == ["a?b"]
     assert listing.problems == ["'deep' was left out: it is nested more than 64 deep"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from tests.servers.scripted import Behaviour
+from toolscript.domain.servers import ServerSpec, Transport
 
 HERE = Path(__file__).parent
 KEY = "test-key"
@@ -26,6 +27,27 @@ def scripted_spec(*, env: Mapping[str, str] | None = None, **behaviour: Unpack[B
     """The entry of a scripted server. It starts without site packages: some 50 ms."""
     script = [str(HERE / "scripted.py"), json.dumps(behaviour)]
     return {"command": sys.executable, "args": ["-I", "-S", *script], "env": dict(env or {})}
+
+
+def scripted_server(
+    server: str = "scripted",
+    *,
+    include: tuple[str, ...] | None = None,
+    exclude: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    **behaviour: Unpack[Behaviour],
+) -> ServerSpec:
+    """The same as the configuration would read it."""
+    entry = scripted_spec(env=env, **behaviour)
+    return ServerSpec(
+        server,
+        Transport.STDIO,
+        command=entry["command"],
+        args=tuple(entry["args"]),
+        env=entry["env"],
+        include_tools=include,
+        exclude_tools=exclude,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.servers import scripted_spec, serving_http
+from tests.servers import scripted_server as spec
+from tests.servers import serving_http
 from toolscript.adapters.mcp_client import McpServers
 from toolscript.app import App
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
@@ -21,18 +22,6 @@ from toolscript.services.gateway import Gateway, Limits
 
 LIMITS = Limits(connect=10, call=10, revive=10, heartbeat=10, first_pause=0.05, longest_pause=0.2, poll=0.02)
 PATIENCE = 20.0
-
-
-def spec(name: str, *, exclude: tuple[str, ...] = (), **behaviour: Any) -> ServerSpec:
-    entry = scripted_spec(**behaviour)
-    return ServerSpec(
-        name,
-        Transport.STDIO,
-        command=entry["command"],
-        args=tuple(entry["args"]),
-        env=entry["env"],
-        exclude_tools=exclude,
-    )
 
 
 @pytest.fixture

@@ -37,6 +37,11 @@ def point_id(own_id: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, own_id))
 
 
+def payload_of(fields: Sequence[str] | None) -> bool | list[str]:
+    """What to ask a point for: all of its payload, or its id and the named fields."""
+    return True if fields is None else [ID_FIELD, *map(key, fields)]
+
+
 def key(field: str) -> str:
     """A payload field as a path: quoted, so that dots and spaces in it are part of the name."""
     return field if field.replace("_", "a").isalnum() and field.isascii() else f'"{field}"'

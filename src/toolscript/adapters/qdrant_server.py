@@ -11,7 +11,7 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import (
@@ -122,7 +122,7 @@ class QdrantServerIndex:
     async def scroll(
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
-        payload = _payload(fields)
+        payload = payload_of(fields)
         found: list[Candidate] = []
         offset: Any = None
         async with _answering(name):
@@ -150,7 +150,7 @@ class QdrantServerIndex:
         floor: float | None,
         fields: Sequence[str] | None,
     ) -> list[Candidate]:
-        asked, payload = self._translated(name, where), _payload(fields)
+        asked, payload = self._translated(name, where), payload_of(fields)
 
         async def fetch(wanted: int) -> list[Candidate]:
             found = await self._client.query_points(
@@ -166,11 +166,6 @@ class QdrantServerIndex:
 
         async with _answering(name):
             return await with_ties(fetch, limit)
-
-
-def _payload(fields: Sequence[str] | None) -> bool | list[str]:
-    """What to ask for: everything, or the id and the named fields."""
-    return True if fields is None else [ID_FIELD, *map(key, fields)]
 
 
 class _ServerWords:

@@ -20,7 +20,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id, translated, with_ties
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Filter
 from toolscript.domain.search import Candidate, Collection, FieldType, Point
@@ -105,7 +105,7 @@ class Shard:
     async def search(
         self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
     ) -> list[Candidate]:
-        translated_filter, payload = self._translated(where), _payload(fields)
+        translated_filter, payload = self._translated(where), payload_of(fields)
 
         async def fetch(wanted: int) -> list[Candidate]:
             request = qe.QueryRequest(
@@ -124,7 +124,7 @@ class Shard:
         return int(self._shard.count(qe.CountRequest(filter=self._translated(where), exact=True)))
 
     async def scroll(self, where: Filter, fields: Sequence[str] | None) -> list[Candidate]:
-        payload = _payload(fields)
+        payload = payload_of(fields)
         found: list[Candidate] = []
         offset = None
         while True:
@@ -310,11 +310,6 @@ def _point(point: Point) -> qe.Point:
         vectors[TERMS] = qe.SparseVector(list(point.terms.ids), list(point.terms.weights))
     payload = {**point.payload, ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload)}
     return qe.Point(id=point_id(point.id), vector=vectors, payload=payload)
-
-
-def _payload(fields: Sequence[str] | None) -> bool | list[str]:
-    """What to ask for: everything, or the id and the named fields."""
-    return True if fields is None else [ID_FIELD, *map(key, fields)]
 
 
 def _flags(payload: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -39,14 +39,6 @@ _SUFFIXES = frozenset(_ENDINGS.split())
 _TOKEN = re.compile(r"(?<![\w@#./\\:-])[^\W\d_]+(?![\w@/\\]|[.:-]\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """A text without its typos, and what was put in the place of what."""
-
-    text: str
-    replaced: Mapping[str, str] = field(default_factory=dict)
-
-
 class Spelling:
     """Knows how the words of one catalogue are spelt."""
 
@@ -66,17 +58,17 @@ class Spelling:
         spelt = not word.isalpha() or word in STOP_WORDS or self.is_own(word)
         return spelt or word in general.ranks or stem(word) in general.stems
 
-    def corrected(self, text: str) -> Corrected:
+    def corrected(self, text: str) -> str:
         """The text with each mistyped word replaced by the nearest known one. Names (capitals inside a sentence),
         identifiers and texts in another language are left as they are."""
         tokens = [t for t in _TOKEN.findall(text) if t.isascii()]
         unknown = [t for t in tokens if not self.knows(t.casefold())]
         if not unknown or not _general().ranks or (len(tokens) > FEW and 2 * len(unknown) > len(tokens)):
-            return Corrected(text)
+            return text
         typos = [t for t in unknown if t.islower() or (t == tokens[0] and t[1:].islower())]
         nearest = {t: self._nearest(t.casefold()) for t in typos}
         replaced = {typo: word for typo, word in nearest.items() if word}
-        return Corrected(_TOKEN.sub(lambda m: replaced.get(m[0], m[0]), text), replaced)
+        return _TOKEN.sub(lambda m: replaced.get(m[0], m[0]), text)
 
     def _is_made_of_known(self, word: str) -> bool:
         for form in (word, stem(word)):

@@ -108,7 +108,7 @@ class ToolSearch:
         report = Report()
         async with stage(report, "total"):
             catalogue = await self._catalogue()
-            meant = catalogue.spelling.corrected(text).text if blend is Blend.HYBRID else text
+            meant = catalogue.spelling.corrected(text) if blend is Blend.HYBRID else text
             prepared = await self._retriever.prepare(
                 meant,
                 report,

@@ -39,6 +39,7 @@ LONGEST_SIGNATURE = 150
 MOST_RESULTS = 20
 DEFAULT_RESULTS = 5
 
+TOOL_ID = {"type": "string", "description": "An id from search_tools: server__tool."}
 INSTRUCTIONS = (
     "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
     "do; then call_tool with the id and arguments of the best result. When a result's signature does not tell "
@@ -77,7 +78,7 @@ TOOLS = [
         ),
         input_schema={
             "type": "object",
-            "properties": {"tool_id": {"type": "string", "description": "An id from search_tools: server__tool."}},
+            "properties": {"tool_id": TOOL_ID},
             "required": ["tool_id"],
         },
         annotations=ToolAnnotations(title="Describe a tool", read_only_hint=True, open_world_hint=False),
@@ -92,7 +93,7 @@ TOOLS = [
         input_schema={
             "type": "object",
             "properties": {
-                "tool_id": {"type": "string", "description": "An id from search_tools: server__tool."},
+                "tool_id": TOOL_ID,
                 "arguments": {"type": "object", "description": "The tool's arguments.", "additionalProperties": True},
             },
             "required": ["tool_id"],

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ from toolscript.surfaces.cli.board import Board
 from toolscript.surfaces.cli.catalogue import Known, configuration_of, digest_of, is_demo, load_demo
 from toolscript.surfaces.cli.running import announced
 from toolscript.surfaces.cli.search import show
-from toolscript.surfaces.cli.terminal import marked
+from toolscript.surfaces.cli.terminal import marked, when_told_to_stop
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
@@ -60,10 +58,7 @@ def start(**flags: Any) -> None:
 
 
 async def _until_told(run: Run) -> None:
-    loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # on Windows, where Ctrl-C interrupts instead
-        for told in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(told, run.server.stop)
+    when_told_to_stop(run.server.stop)
     await run.until_stopped()
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.gateway import Run
 from toolscript.surfaces.cli.running import address
+from toolscript.surfaces.cli.terminal import when_told_to_stop
 from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
@@ -56,11 +55,8 @@ async def _speak(settings: Settings) -> None:
     door = Door(settings)
     opening = asyncio.create_task(door.open())
     speaking = asyncio.create_task(serve_over_stdio(door.answer))
-    loop = asyncio.get_running_loop()
     told = asyncio.Event()
-    with suppress(NotImplementedError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told.set)
+    when_told_to_stop(told.set)
     waiting = asyncio.create_task(told.wait())
     await asyncio.wait({speaking, waiting}, return_when=asyncio.FIRST_COMPLETED)
     opening.cancel()
@@ -155,7 +151,8 @@ class Door:
         return CallToolResult.model_validate(told["result"], by_name=False)
 
     async def _post(self, url: str, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The gateway's answer; None when nobody is there."""
+        """The gateway's answer; None when nobody is there. Not by `ask`, which is for commands that ask once and must
+        start fast: an agent that hangs up must be able to cancel this."""
         import httpx
 
         headers = {"Accept": "application/json, text/event-stream"}
