@@ -94,3 +94,10 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(started: tuple[Process, 
     assert second.returncode == 3
     assert f"port {port}" in second.stderr
     assert "--port" in second.stderr
+
+
+@pytest.mark.req("G-09")
+def test_a_gateway_without_servers_is_said_to_have_none(started: tuple[Process, str, str], tmp_path: Path) -> None:
+    told = toolscript("list-servers", "--data-dir", str(tmp_path))
+    assert told.stdout.startswith("No servers are configured")
+    assert (told.returncode, "Reason" in told.stdout) == (0, False)

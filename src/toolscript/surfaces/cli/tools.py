@@ -197,7 +197,9 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    if not answer["servers"]:
+        click.echo("No servers are configured: the gateway serves its demo catalogue, or a file without servers.")
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=bool(answer["servers"]))
     for name in ("Server", "State", "Tools", "Prompts", "Resources", "Reason"):
         table.add_column(
             name, justify="right" if name in {"Tools", "Prompts", "Resources"} else "left", overflow="fold"
