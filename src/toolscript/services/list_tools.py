@@ -20,7 +20,3 @@ class ListTools:
     async def by_id(self, item_ids: list[str]) -> dict[str, Item]:
         """The named items that there are."""
         return {stored.item.id: stored.item for stored in await self._catalog.items(item_ids)}
-
-    async def count(self) -> int:
-        """How many there are."""
-        return sum(mark.is_active for mark in await self._catalog.marks())

@@ -7,8 +7,8 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,18 +41,12 @@ def _is_ourselves(spec: ServerSpec) -> bool:
 
 
 def from_catalogue(settings: Settings, use: Callable[[App], Awaitable[Answer]], *, refresh: bool = False) -> Answer:
-    """Opens the application here, with its catalogue in place, and returns what `use` makes of it."""
+    """Opens the application here, its catalogue that of the configuration (the demo's when nothing is configured), and
+    returns what `use` makes of it."""
     return asyncio.run(_used(settings, use, refresh))
 
 
 async def _used(settings: Settings, use: Callable[[App], Awaitable[Answer]], refresh: bool) -> Answer:
-    async with opened(settings, refresh=refresh) as app:
-        return await use(app)
-
-
-@asynccontextmanager
-async def opened(settings: Settings, *, refresh: bool = False) -> AsyncIterator[App]:
-    """An application whose catalogue is that of the configuration, or the demo's when nothing is configured."""
     configuration = configuration_of(settings)
     from toolscript.app import open_app  # --help must not wait for engines to load
 
@@ -61,7 +55,7 @@ async def opened(settings: Settings, *, refresh: bool = False) -> AsyncIterator[
             await load_demo(app)
         else:
             await _catch_up(app, configuration.servers, refresh)
-        yield app
+        return await use(app)
 
 
 def is_demo(configuration: Configuration) -> bool:
