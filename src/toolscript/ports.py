@@ -12,7 +12,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolscript.domain.catalog import Assignment, Item, ItemMark, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import (
+    Assignment,
+    Classification,
+    Decision,
+    Item,
+    ItemMark,
+    Skill,
+    StoredItem,
+    Suggestion,
+    SuggestionStatus,
+)
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
@@ -111,6 +121,9 @@ class VectorIndex(Protocol):
     ) -> list[Candidate]:
         """Every matching point by id, score 0, with all of its payload or only the named fields."""
 
+    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
+        """The vectors of the named points that exist and have one."""
+
     async def close(self) -> None: ...
 
 
@@ -140,12 +153,30 @@ class CatalogStore(Protocol):
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
         """Counts over the active items."""
 
+    async def size_of_definitions(self) -> int:
+        """How many characters the names, descriptions and schemas of all active items have."""
+
     async def save_skills(self, skills: Sequence[Skill]) -> None: ...
 
+    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
+        """Unless that digest was the last to be seeded: adds or replaces these skills, removes those of the last seed
+        that are not among them, and returns that it did. Skills from elsewhere stay."""
+
     async def delete_skill(self, skill_id: str) -> None:
-        """Removes the skill and every assignment to it. Raises NotFound."""
+        """Removes the skill and every assignment to it; items that were in it count as not classified. Raises
+        NotFound."""
 
     async def skills(self, *, active_only: bool = True) -> list[Skill]: ...
+
+    async def items_in(self, skill_id: str) -> list[StoredItem]:
+        """The active items of a skill, surest first, then by id."""
+
+    async def tool_counts(self) -> dict[str, int]:
+        """How many active items each skill has; skills without any are left out."""
+
+    async def classify(self, decisions: Sequence[Decision]) -> None:
+        """Replaces the items' assignments, stamps and pending suggestions by what was decided. Items and skills that
+        are gone meanwhile are left out."""
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
         """Replaces the item's assignments. Raises NotFound for an unknown item or skill."""
@@ -182,6 +213,39 @@ class DocumentStore(Protocol):
         """The digests of the named documents that exist, by id."""
 
     async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+
+
+class Classifier(Protocol):
+    """Sorts items into skills."""
+
+    async def classify(
+        self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
+    ) -> list[Classification | None]:
+        """One classification per item (given with its vector), in order: only ids of these skills, only confidences
+        of 0.5 and more, three at most. None where it could not say, for a reason that may pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A question for a language model, and the JSON schema that its answer must fit."""
+
+    instructions: str
+    text: str
+    answer: Mapping[str, Any]
+    most_tokens: int = 1024
+
+
+class LanguageModel(Protocol):
+    """A model that answers prompts with JSON objects."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def answer(self, prompt: Prompt) -> dict[str, Any]:
+        """An object that fits the prompt's schema. Raises Unavailable when the model cannot be had (after retries),
+        UpstreamFailed when what it says cannot be used."""
+
+    async def close(self) -> None: ...
 
 
 class ToolServer(Protocol):

@@ -75,6 +75,8 @@ class ItemMark:
     digest: str
     is_active: bool
     assignments: tuple[Assignment, ...] = ()
+    classified: str = ""
+    """Which digest of the item was last sorted into skills, and by whom; empty when none was."""
 
 
 class Origin(StrEnum):
@@ -127,3 +129,24 @@ class Suggestion:
     status: SuggestionStatus = SuggestionStatus.PENDING
     reviewed_by: str | None = None
     number: int | None = field(default=None, compare=False)
+    keywords: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """What a classifier says of an item: one to three skills, surest first and that one primary; or none, and perhaps
+    the skill that it would need."""
+
+    assignments: tuple[Assignment, ...] = ()
+    missing: Suggestion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is recorded of an item that has been classified."""
+
+    item_id: str
+    stamp: str
+    assignments: tuple[Assignment, ...] = ()
+    suggestion: Suggestion | None = None
