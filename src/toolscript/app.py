@@ -16,23 +16,39 @@ from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, f
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.search import Collection
 from toolscript.domain.servers import ServerSpec
-from toolscript.ports import CatalogStore, DocumentStore, Embedder, Similarity, ToolServer, VectorIndex
+from toolscript.ports import CatalogStore, DocumentStore, Embedder, LanguageModel, Similarity, ToolServer, VectorIndex
 from toolscript.retrieval.calibration import measured
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.texts import item_text
+from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.call_tool import CallTool
+from toolscript.services.classify import EmbeddingClassifier
+from toolscript.services.classify_llm import LlmClassifier
 from toolscript.services.demo import demo_items, demo_pairs
 from toolscript.services.document_search import DocumentSearch
 from toolscript.services.gateway import Gateway, Limits
+from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch
 from toolscript.services.ingest_documents import DOCUMENTS, IngestDocuments, documents_collection
 from toolscript.services.list_tools import ListTools
-from toolscript.services.sync import TOOLS, Sync, tools_collection
+from toolscript.services.propose import Propose
+from toolscript.services.resync import Resync
+from toolscript.services.skill_finder import SkillFinder
+from toolscript.services.skill_points import SKILLS, skills_collection
+from toolscript.services.skills import Skills
+from toolscript.services.skills_file import digest_of, load_skills
+from toolscript.services.sync import Sync
+from toolscript.services.token_costs import TokenCosts
+from toolscript.services.tool_points import TOOLS, tools_collection
 from toolscript.services.tool_search import ToolSearch
 from toolscript.settings import DEFAULT_MODEL, Settings
+
+# How old what is kept of an index or a store may be where other processes write to it too.
+OTHERS_MAY_WRITE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +77,11 @@ class App:
     gateway: Gateway
     call_tool: CallTool
     list_tools: ListTools
+    hierarchical_search: HierarchicalSearch
+    skills: Skills
+    propose: Propose
+    resync: Resync
+    token_costs: TokenCosts
 
     async def indexed_tools(self) -> int:
         """How many tools, prompts and resources searches look at."""
@@ -80,41 +101,91 @@ async def open_app(settings: Settings, *, fresh_index: bool = False) -> AsyncIte
     Unavailable, naming what cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        index = _index(settings)
-        stack.push_async_callback(index.close)
-        is_shared = settings.index.startswith("http")
-        anew = (TOOLS,) if settings.search_no_cache and not is_shared else ()
-        for name in (TOOLS, DOCUMENTS) if fresh_index else anew:
-            await index.drop(name)
-        held = await index.describe(TOOLS)
-        model = await _model(settings, held.model if held else None)
-        if model.embedder:
-            stack.push_async_callback(model.embedder.close)
-        database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
-        catalog, documents = SqlCatalog(database), SqlDocuments(database)
-        stack.push_async_callback(catalog.close)
-        await _open_collections(index, model.embedder, shared=is_shared)
-        retriever = Retriever(model.embedder, index)
-        capabilities = load_capabilities(settings.search_capabilities)
-        tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
-        cache = None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings")
-        sync = Sync(catalog, index, model.embedder, cache=cache, on_change=tool_search.catalogue_changed)
-        gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
-        stack.push_async_callback(gateway.close)
-        yield App(
-            settings=settings,
-            model=model,
-            index=index,
-            catalog=catalog,
-            documents=documents,
-            tool_search=tool_search,
-            document_search=DocumentSearch(retriever, documents),
-            sync=sync,
-            ingest_documents=IngestDocuments(documents, index, model.embedder),
-            gateway=gateway,
-            call_tool=CallTool(catalog, gateway, tool_search),
-            list_tools=ListTools(catalog),
-        )
+        outside = await _open_outside(settings, stack, fresh_index=fresh_index)
+        await outside.catalog.seed_skills(*_seed(settings))
+        yield _wired(settings, outside, stack)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What the settings name: everything that is opened, and closed again."""
+
+    model: Model
+    index: VectorIndex
+    catalog: CatalogStore
+    documents: DocumentStore
+    language_model: LanguageModel | None
+    others_write: bool
+    """Whether other processes may write to the index or the store, too."""
+
+
+async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool) -> _Outside:
+    language_model = _language_model(settings)
+    if language_model:
+        stack.push_async_callback(language_model.close)
+    index = _index(settings)
+    stack.push_async_callback(index.close)
+    is_shared = settings.index.startswith(("http", "postgres"))
+    anew = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
+    for name in (TOOLS, SKILLS, DOCUMENTS) if fresh_index else anew:
+        await index.drop(name)
+    held = await index.describe(TOOLS)
+    model = await _model(settings, held.model if held else None)
+    if model.embedder:
+        stack.push_async_callback(model.embedder.close)
+    database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
+    catalog, documents = SqlCatalog(database), SqlDocuments(database)
+    stack.push_async_callback(catalog.close)
+    await _open_collections(index, model.embedder, shared=is_shared)
+    others_write = is_shared or settings.store.startswith("postgres")
+    return _Outside(model, index, catalog, documents, language_model, others_write)
+
+
+def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
+    index, catalog, documents, embedder = outside.index, outside.catalog, outside.documents, outside.model.embedder
+    retriever = Retriever(embedder, index)
+    capabilities = load_capabilities(settings.search_capabilities)
+    tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
+    oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
+    finder, answers = SkillFinder(index, oldest=oldest), AnswerCache[Ask, Found](oldest=oldest)
+    costs = TokenCosts(catalog)
+
+    def indexed() -> None:
+        for each in (finder, answers, costs):
+            each.changed()
+
+    sync = Sync(
+        catalog,
+        index,
+        embedder,
+        cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
+        classifier=EmbeddingClassifier(embedder) if embedder else None,
+        refiner=LlmClassifier(outside.language_model) if outside.language_model else None,
+        on_change=tool_search.catalogue_changed,
+        on_indexed=indexed,
+    )
+    stack.push_async_callback(sync.close)
+    gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
+    stack.push_async_callback(gateway.close)
+    return App(
+        settings=settings,
+        model=outside.model,
+        index=index,
+        catalog=catalog,
+        documents=documents,
+        tool_search=tool_search,
+        document_search=DocumentSearch(retriever, documents),
+        sync=sync,
+        ingest_documents=IngestDocuments(documents, index, embedder),
+        gateway=gateway,
+        call_tool=CallTool(catalog, gateway, tool_search),
+        list_tools=ListTools(catalog),
+        hierarchical_search=HierarchicalSearch(retriever, finder, catalog, answers),
+        skills=Skills(catalog, sync),
+        propose=Propose(catalog, index, embedder, outside.language_model),
+        resync=Resync(gateway, sync, catalog),
+        token_costs=costs,
+    )
 
 
 class _Servers:
@@ -142,13 +213,19 @@ def _index(settings: Settings) -> VectorIndex:
             except ImportError as error:
                 raise _missing_extra("qdrant", "TOOLSCRIPT_INDEX") from error
             return QdrantServerIndex.at(settings.index, settings.index_key)
+        case "postgresql" | "postgres":
+            try:
+                from toolscript.adapters.pgvector import PgVectorIndex
+            except ImportError as error:
+                raise _missing_extra("postgres", "TOOLSCRIPT_INDEX") from error
+            return PgVectorIndex(settings.index)
         case "memory":
             return MemoryIndex()
         case scheme:
             raise Invalid(
-                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not usable: leave it empty, or give http(s)://HOST:6333 "
-                "or memory:",
-                details={"field": "TOOLSCRIPT_INDEX", "allowed": ["", "http", "https", "memory"]},
+                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not usable: leave it empty, or give http(s)://HOST:6333, "
+                "postgresql://USER@HOST/NAME or memory:",
+                details={"field": "TOOLSCRIPT_INDEX", "allowed": ["", "http", "https", "postgresql", "memory"]},
             )
 
 
@@ -217,13 +294,14 @@ async def _calibrate(embedder: GatheringEmbedder) -> Similarity:
 
 
 async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:
-    """Opens both collections. What another model made of tools is dropped, for the next sync to make anew: it costs
+    """Opens the collections. What another model made of tools is dropped, for the next sync to make anew: it costs
     little. Documents are not, nor what others may be using on a server: there opening raises Invalid."""
     model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
-    for collection in (tools_collection(model, dimensions), documents_collection(model, dimensions)):
+    for make in (tools_collection, skills_collection, documents_collection):
+        collection = make(model, dimensions)
         held = await index.describe(collection.name)
         if held and embedder and held.model != model:
-            ours_to_drop = not shared and (held.name == TOOLS or await _is_empty(index, held))
+            ours_to_drop = not shared and (held.name != DOCUMENTS or await _is_empty(index, held))
             if held.model == "none" or ours_to_drop:
                 log.info("index_of_another_model_dropped", extra={"collection": held.name, "model": held.model})
                 await index.drop(collection.name)
@@ -233,6 +311,27 @@ async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, sh
 async def _is_empty(index: VectorIndex, held: Collection) -> bool:
     await index.open(held)
     return await index.count(held.name) == 0
+
+
+def _seed(settings: Settings) -> tuple[str, list[Skill]]:
+    skills = load_skills(settings.skills)
+    return digest_of(skills), skills
+
+
+def _language_model(settings: Settings) -> LanguageModel | None:
+    if not settings.llm_url:
+        return None
+    try:
+        from toolscript.adapters.openai_chat import OpenAiChat
+    except ImportError as error:
+        raise _missing_extra("llm", "TOOLSCRIPT_LLM_URL") from error
+    return OpenAiChat.at(
+        settings.llm_url,
+        settings.llm_key,
+        settings.llm_model,
+        timeout_seconds=settings.llm_timeout,
+        at_once=settings.llm_at_once,
+    )
 
 
 def _missing_extra(extra: str, setting: str) -> Invalid:

@@ -18,6 +18,7 @@ from toolscript.domain.catalog import (
     Decision,
     Item,
     ItemMark,
+    Member,
     Skill,
     StoredItem,
     Suggestion,
@@ -171,23 +172,38 @@ class CatalogStore(Protocol):
     async def items_in(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, surest first, then by id."""
 
+    async def members(self, skill_ids: Several[str] | None = None) -> dict[str, list[Member]]:
+        """The active items of those skills (of all), by id order; skills without any are left out."""
+
     async def tool_counts(self) -> dict[str, int]:
         """How many active items each skill has; skills without any are left out."""
 
-    async def classify(self, decisions: Sequence[Decision]) -> None:
+    async def classify(self, decisions: Sequence[Decision], *, over_people: bool = False) -> None:
         """Replaces the items' assignments, stamps and pending suggestions by what was decided. Items and skills that
-        are gone meanwhile are left out."""
+        are gone meanwhile are left out; an item that was to go into such a skill counts as not classified. What a
+        person has assigned stays, unless told otherwise; what a person has rejected for an item is not suggested for
+        it again under the same name."""
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
-        """Replaces the item's assignments. Raises NotFound for an unknown item or skill."""
+        """Replaces the item's assignments by a person's and takes back what is suggested for it; with none, the item
+        counts as not classified. Raises NotFound for an unknown item or skill."""
 
     async def suggest(self, suggestion: Suggestion) -> Suggestion:
         """Queues a suggested skill for a person and returns it with its number."""
 
     async def suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]: ...
 
-    async def review(self, number: int, status: SuggestionStatus, reviewed_by: str | None = None) -> Suggestion:
-        """Records a person's decision. Raises NotFound."""
+    async def review(
+        self,
+        number: int,
+        status: SuggestionStatus,
+        reviewed_by: str | None = None,
+        *,
+        into: Skill | str | None = None,
+    ) -> Suggestion:
+        """Records a person's decision about a pending suggestion; with `into`, the source item is put by that person
+        into the skill of that id, or into a new skill, which is added. Raises NotFound for an unknown suggestion or
+        skill, Conflict for a suggestion that is no longer pending or a new skill whose id is taken."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
@@ -233,6 +249,8 @@ class Prompt:
     text: str
     answer: Mapping[str, Any]
     most_tokens: int = 1024
+    examples: tuple[tuple[str, str], ...] = ()
+    """Texts and what a good answer to each would be, shown to the model before the question."""
 
 
 class LanguageModel(Protocol):

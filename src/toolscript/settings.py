@@ -58,7 +58,9 @@ class Settings:
     index: str = _setting(
         "",
         "Where vectors live. Empty: Qdrant's engine in-process, under the data folder. `http(s)://HOST:6333`: a Qdrant "
-        "server or cluster. `memory:`: this process only.",
+        "server or cluster. `postgresql://USER@HOST/NAME`: PostgreSQL with pgvector, also the one of TOOLSCRIPT_STORE. "
+        "`memory:`: this process only.",
+        secret=True,
     )
     index_key: str | None = _setting(None, "API key of the Qdrant server.", secret=True)
     store: str = _setting(
@@ -87,6 +89,11 @@ class Settings:
         "A TOML or JSON file that adds to the tables of domains and capabilities, or replaces parts of them.",
         read=Path,
     )
+    skills: Path | None = _setting(  # noqa: RUF009
+        None,
+        "A TOML or JSON file that adds to the packaged skills, or replaces them.",
+        read=Path,
+    )
     search_no_cache: bool = _setting(
         False, "Embeddings are made anew at every start, and not kept on disk.", read=_truth, allowed=("true", "false")
     )
@@ -94,6 +101,15 @@ class Settings:
         None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
     )
     embeddings_key: str | None = _setting(None, "API key of the embeddings API.", secret=True)
+    llm_url: str | None = _setting(
+        None, "Base URL of an OpenAI-compatible chat API that sorts tools into skills. Empty: the embedding model does."
+    )
+    llm_key: str | None = _setting(None, "API key of the chat API.", secret=True)
+    llm_model: str | None = _setting(None, "Model of the chat API. Needed with TOOLSCRIPT_LLM_URL.")
+    llm_timeout: float = _setting(
+        30.0, "Seconds that one answer of the chat API may take.", read=float, least=1, most=3600
+    )
+    llm_at_once: int = _setting(4, "Most questions to the chat API at a time.", read=int, least=1, most=64)
     hub_url: str = _setting("https://huggingface.co", "Where models are downloaded from.")
     hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
     config: Path | None = _setting(  # noqa: RUF009

@@ -16,7 +16,7 @@ STORES = ["sqlite-file", "sqlite-memory", "postgres"]
 
 @pytest.fixture(params=INDEXES)
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorIndex]:
-    opened = open_index(request.param, tmp_path)
+    opened = open_index(request.param, tmp_path, request)
     yield opened
     await opened.close()
 

@@ -9,8 +9,18 @@ import pytest
 
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
-from toolscript.domain.catalog import Assignment, Item, ItemType, Origin, Skill, Suggestion, SuggestionStatus
-from toolscript.domain.errors import Invalid, NotFound
+from toolscript.domain.catalog import (
+    Assignment,
+    Decision,
+    Item,
+    ItemMark,
+    ItemType,
+    Origin,
+    Skill,
+    Suggestion,
+    SuggestionStatus,
+)
+from toolscript.domain.errors import Conflict, Invalid, NotFound
 from toolscript.ports import CatalogStore
 
 pytestmark = pytest.mark.req("X-02", "H-15")
@@ -27,11 +37,20 @@ READ = Item(
 WRITE = Item("files", "write")
 PROMPT = Item("files", "read", "A prompt of the same name", type=ItemType.PROMPT)
 TERMS = frozenset({1, 2, 4_000_000})
+PENDING = SuggestionStatus.PENDING
 
 
 @pytest.fixture
 def catalog(database: Database) -> CatalogStore:
     return SqlCatalog(database)
+
+
+async def marked(catalog: CatalogStore, item: Item) -> ItemMark:
+    return next(m for m in await catalog.marks() if m.id == item.id)
+
+
+async def pending(catalog: CatalogStore) -> list[tuple[str, str | None]]:
+    return [(s.name, s.source_item_id) for s in await catalog.suggestions(PENDING)]
 
 
 async def test_an_item_comes_back_as_it_was_saved(catalog: CatalogStore) -> None:
@@ -186,3 +205,260 @@ async def test_a_value_that_breaks_a_rule_is_refused_and_nothing_is_lost(catalog
     with pytest.raises(Invalid, match="refuses"):
         await catalog.assign(READ.id, [Assignment("a", 0.9), Assignment("a", 0.8)])
     assert [s.item for s in await catalog.items()] == [READ]
+
+
+async def test_the_size_of_definitions_counts_the_characters_of_what_is_active(catalog: CatalogStore) -> None:
+    assert await catalog.size_of_definitions() == 0
+    item = Item("s", "größe", "Größe 尺寸", input_schema={"äöü": "尺"}, output_schema={"a": 1}, annotations={"b": 2})
+    await catalog.save_items([(item, TERMS)])
+    assert await catalog.size_of_definitions() == len("größe") + len("Größe 尺寸") + len('{"äöü": "尺"}') + len(
+        '{"a": 1}'
+    )
+    await catalog.save_items([(WRITE, TERMS)])
+    await catalog.deactivate([item.id])
+    assert await catalog.size_of_definitions() == len("write")
+
+
+@pytest.mark.req("H-09")
+async def test_a_seed_is_planted_once_and_takes_its_own_skills_back(catalog: CatalogStore) -> None:
+    mine = Skill("mine", "Mine")
+    await catalog.save_skills([mine])
+    assert await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.classify([Decision(READ.id, "stamp", (Assignment("a", 0.9, True),))])
+    await catalog.save_skills([Skill("b", "B, as a person likes it")])
+    assert not await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
+    assert [s.name for s in await catalog.skills()] == ["A", "B, as a person likes it", "Mine"]
+
+    assert await catalog.seed_skills("two", [Skill("b", "B"), Skill("c", "C")])
+    assert await catalog.skills() == [Skill("b", "B"), Skill("c", "C"), mine]
+    assert ((await marked(catalog, READ)).assignments, (await marked(catalog, READ)).classified) == ((), "")
+    assert await catalog.seed_skills("one", [])
+    assert await catalog.skills() == [mine]
+    assert not await catalog.seed_skills("one", [])
+
+
+@pytest.mark.req("H-09")
+async def test_a_skill_that_was_removed_and_made_anew_is_no_longer_the_seeds(catalog: CatalogStore) -> None:
+    await catalog.seed_skills("one", [Skill("a", "A")])
+    await catalog.delete_skill("a")
+    await catalog.save_skills([Skill("a", "Mine")])
+    await catalog.seed_skills("two", [])
+    assert await catalog.skills() == [Skill("a", "Mine")]
+
+
+@pytest.mark.req("H-09")
+async def test_items_of_a_skill_come_surest_first_and_are_counted(catalog: CatalogStore) -> None:
+    await catalog.save_items([(item, TERMS) for item in (READ, WRITE, PROMPT)])
+    await catalog.save_skills([Skill("a", "A"), Skill("b", "B"), Skill("empty", "Empty")])
+    await catalog.assign(READ.id, [Assignment("a", 0.7), Assignment("b", 0.9, True)])
+    await catalog.assign(WRITE.id, [Assignment("a", 0.8, True)])
+    await catalog.assign(PROMPT.id, [Assignment("a", 0.7, True)])
+    found = await catalog.items_in("a")
+    assert [s.item for s in found] == [WRITE, PROMPT, READ]
+    assert found[2].assignments == (Assignment("b", 0.9, True), Assignment("a", 0.7))
+    assert await catalog.tool_counts() == {"a": 3, "b": 1}
+    await catalog.deactivate([WRITE.id])
+    assert [s.item for s in await catalog.items_in("a")] == [PROMPT, READ]
+    assert await catalog.tool_counts() == {"a": 2, "b": 1}
+    assert await catalog.items_in("empty") == await catalog.items_in("unknown") == []
+
+
+async def test_of_equally_sure_skills_the_primary_one_comes_first(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
+    both = (Assignment("b", 1.0, True, Origin.HUMAN), Assignment("a", 1.0, False, Origin.HUMAN))
+    await catalog.assign(READ.id, both[::-1])
+    assert (await catalog.items())[0].assignments == both
+
+
+@pytest.mark.req("H-10")
+async def test_a_classification_replaces_assignments_stamp_and_what_is_pending(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS), (PROMPT, TERMS)])
+    await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
+    await catalog.suggest(Suggestion("Old idea", "", READ.id))
+    await catalog.suggest(Suggestion("Elsewhere", "", PROMPT.id))
+    await catalog.suggest(Suggestion("From nowhere"))
+    idea = Suggestion("Gardening", "Plants", keywords=("plant", "größe"), examples=("water it",))
+    await catalog.classify(
+        [
+            Decision(
+                READ.id, "first", (Assignment("a", 0.9, True, Origin.LLM), Assignment("b", 0.5, False, Origin.LLM))
+            ),
+            Decision(WRITE.id, "first", suggestion=idea),
+        ]
+    )
+    read, write = await marked(catalog, READ), await marked(catalog, WRITE)
+    assert [(a.skill_id, a.origin) for a in read.assignments] == [("a", Origin.LLM), ("b", Origin.LLM)]
+    assert (read.classified, write.classified, (await marked(catalog, PROMPT)).classified) == ("first", "first", "")
+    assert await pending(catalog) == [("Elsewhere", PROMPT.id), ("From nowhere", None), ("Gardening", WRITE.id)]
+    kept = (await catalog.suggestions(PENDING))[2]
+    assert (kept.description, kept.keywords, kept.examples) == ("Plants", ("plant", "größe"), ("water it",))
+
+    await catalog.classify([Decision(READ.id, "second"), Decision(WRITE.id, "second", (Assignment("b", 0.6, True),))])
+    read, write = await marked(catalog, READ), await marked(catalog, WRITE)
+    assert (read.assignments, read.classified) == ((), "second")
+    assert (write.assignments, write.classified) == ((Assignment("b", 0.6, True),), "second")
+    assert await pending(catalog) == [("Elsewhere", PROMPT.id), ("From nowhere", None)]
+
+
+@pytest.mark.req("H-10")
+async def test_what_is_gone_meanwhile_is_left_out_of_a_classification(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    await catalog.deactivate([WRITE.id])
+    sure = (Assignment("a", 0.9, True),)
+    await catalog.classify(
+        [
+            Decision(READ.id, "stamp", (*sure, Assignment("gone", 0.8))),
+            Decision(WRITE.id, "stamp", sure, Suggestion("Nobody's")),
+            Decision("files__never", "stamp", sure, Suggestion("Nobody's")),
+        ]
+    )
+    read, write = await marked(catalog, READ), await marked(catalog, WRITE)
+    assert (read.assignments, read.classified) == (sure, "")
+    assert (write.assignments, write.classified) == ((), "")
+    assert await pending(catalog) == []
+    await catalog.classify([])
+
+
+@pytest.mark.req("H-10")
+async def test_hundreds_of_items_are_classified_at_once(catalog: CatalogStore) -> None:
+    many = [Item("bulk", f"tool{n:04d}") for n in range(600)]
+    await catalog.save_items([(item, TERMS) for item in many])
+    await catalog.save_skills([Skill("a", "A")])
+    sure = (Assignment("a", 0.9, True),)
+    half = [Decision(item.id, "s", sure) for item in many[:300]]
+    await catalog.classify([*half, *(Decision(item.id, "s", suggestion=Suggestion("New")) for item in many[300:])])
+    assert await catalog.tool_counts() == {"a": 300}
+    assert {m.classified for m in await catalog.marks()} == {"s"}
+    assert [source for _, source in await pending(catalog)] == [item.id for item in many[300:]]
+
+
+@pytest.mark.req("H-14")
+async def test_saving_an_item_again_leaves_what_was_decided_of_it(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    await catalog.classify([Decision(READ.id, "stamp", (Assignment("a", 0.9, True),), Suggestion("Another"))])
+    await catalog.save_items([(replace(READ, description="Changed"), TERMS)])
+    mark = await marked(catalog, READ)
+    assert (mark.classified, mark.assignments) == ("stamp", (Assignment("a", 0.9, True),))
+    assert await pending(catalog) == [("Another", READ.id)]
+
+
+@pytest.mark.req("H-09")
+async def test_items_of_a_removed_skill_count_as_not_classified(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
+    both = (Assignment("a", 0.9, True), Assignment("b", 0.8))
+    await catalog.classify([Decision(READ.id, "s", both), Decision(WRITE.id, "s", both[:1])])
+    await catalog.delete_skill("b")
+    read, write = await marked(catalog, READ), await marked(catalog, WRITE)
+    assert (read.assignments, read.classified) == (both[:1], "")
+    assert (write.assignments, write.classified) == (both[:1], "s")
+
+
+@pytest.mark.req("H-10", "H-11")
+async def test_a_person_who_assigns_an_item_settles_what_was_pending_for_it(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
+    await catalog.assign(READ.id, [Assignment("a", 1.0, True, Origin.HUMAN)])
+    assert await pending(catalog) == [("New", WRITE.id)]
+    assert (await marked(catalog, READ)).classified == "s"
+    await catalog.assign(READ.id, ())
+    assert (await marked(catalog, READ)).classified == ""
+
+
+@pytest.mark.req("H-11", "H-14")
+async def test_what_is_pending_for_a_vanished_item_is_withdrawn(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
+    await catalog.deactivate([READ.id])
+    assert await pending(catalog) == [("New", WRITE.id)]
+
+
+@pytest.mark.req("H-11")
+async def test_the_number_of_a_withdrawn_suggestion_never_names_another(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    first = await catalog.suggest(Suggestion("First", "", READ.id))
+    await catalog.assign(READ.id, ())
+    assert (await catalog.suggest(Suggestion("Second", "", READ.id))).number != first.number
+
+
+@pytest.mark.req("H-11")
+async def test_what_a_person_has_rejected_does_not_come_back_for_the_same_item(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    first = await catalog.suggest(Suggestion("Gardening", "", READ.id))
+    await catalog.review(first.number or 0, SuggestionStatus.REJECTED)
+    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("gardening")) for i in (READ, WRITE)])
+    assert await pending(catalog) == [("gardening", WRITE.id)]
+    await catalog.classify([Decision(READ.id, "s", suggestion=Suggestion("Reading"))])
+    assert await pending(catalog) == [("gardening", WRITE.id), ("Reading", READ.id)]
+
+
+@pytest.mark.req("H-11")
+async def test_an_approved_suggestion_becomes_a_skill_with_its_item_in_one_go(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.save_skills([Skill("taken", "Taken")])
+    number = (await catalog.suggest(Suggestion("Gardening", "Plants", READ.id))).number or 0
+    await catalog.suggest(Suggestion("Another for the same item", "", READ.id))
+    with pytest.raises(Conflict, match="'taken' already"):
+        await catalog.review(number, SuggestionStatus.APPROVED, into=Skill("taken", "Gardening"))
+    with pytest.raises(NotFound, match="'unknown'"):
+        await catalog.review(number, SuggestionStatus.MERGED, into="unknown")
+    assert [s.name for s in await catalog.skills()] == ["Taken"]
+    assert len(await catalog.suggestions(PENDING)) == 2
+
+    decided = await catalog.review(number, SuggestionStatus.APPROVED, "ann", into=Skill("gardening", "Gardening"))
+    assert (decided.status, decided.reviewed_by) == (SuggestionStatus.APPROVED, "ann")
+    assert [s.id for s in await catalog.skills()] == ["gardening", "taken"]
+    assert (await marked(catalog, READ)).assignments == (Assignment("gardening", 1.0, True, Origin.HUMAN),)
+    assert await catalog.suggestions(PENDING) == []
+
+
+@pytest.mark.req("H-11")
+async def test_a_merged_suggestion_puts_its_item_into_the_skill(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    for source in (READ.id, None):
+        made = await catalog.suggest(Suggestion("Gardening", "Plants", source))
+        await catalog.review(made.number or 0, SuggestionStatus.MERGED, into="a")
+    assert (await marked(catalog, READ)).assignments == (Assignment("a", 1.0, True, Origin.HUMAN),)
+    assert [s.status for s in await catalog.suggestions()] == [SuggestionStatus.MERGED] * 2
+
+
+@pytest.mark.req("H-11")
+async def test_only_one_of_several_reviews_at_once_counts(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS)])
+    number = (await catalog.suggest(Suggestion("Gardening", "", READ.id))).number or 0
+    answers = await asyncio.gather(
+        *(catalog.review(number, SuggestionStatus.APPROVED, f"p{n}", into=Skill(f"s{n}", "S")) for n in range(6)),
+        return_exceptions=True,
+    )
+    refused = [a for a in answers if isinstance(a, Conflict)]
+    (won,) = [a for a in answers if isinstance(a, Suggestion)]
+    assert len(refused) == 5
+    assert all("approved already" in r.message for r in refused)
+    assert [f"p{s.id[1:]}" for s in await catalog.skills()] == [won.reviewed_by]
+
+
+@pytest.mark.req("H-10", "H-14")
+async def test_writers_of_skills_and_items_at_once_take_turns(catalog: CatalogStore) -> None:
+    items = [Item("many", f"t{n:02d}") for n in range(40)]
+    skills = [Skill(f"s{n}", "S") for n in range(10)]
+    await catalog.save_items([(item, TERMS) for item in items])
+    await catalog.save_skills(skills)
+
+    async def write(n: int) -> None:
+        turn = 1 if n % 2 else -1
+        sure = (Assignment(f"s{n % 9}", 0.9, True),)
+        await catalog.save_skills(skills[::turn])
+        await catalog.classify([Decision(i.id, f"{n}", sure, Suggestion("New")) for i in items[::turn]])
+        await catalog.assign(items[n].id, sure)
+        await catalog.save_items([(item, TERMS) for item in items[::turn]])
+
+    await asyncio.gather(*(write(n) for n in range(16)), catalog.delete_skill("s9"))
+    marks = await catalog.marks()
+    assert all(len(m.assignments) == 1 for m in marks)
+    assert len(await catalog.suggestions(PENDING)) <= len(items)

@@ -99,7 +99,8 @@ class Pair:
 @pytest.fixture(scope="module", params=[k for k in INDEXES if k != "memory"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with asyncio.Runner() as runner:
-        made = Pair(open_index(request.param, tmp_path_factory.mktemp("index")), MemoryIndex(), runner.run)
+        engine = open_index(request.param, tmp_path_factory.mktemp("index"), request)
+        made = Pair(engine, MemoryIndex(), runner.run)
         for index in (made.engine, made.oracle):
             runner.run(index.drop(NAME))
             runner.run(index.open(Collection(NAME, "random", 4, FIELDS)))

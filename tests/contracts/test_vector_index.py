@@ -120,6 +120,24 @@ async def test_a_point_may_lack_its_vector_or_its_terms(things: VectorIndex) -> 
     assert await things.count(NAME) == 6
 
 
+async def test_vectors_come_back_by_id_with_length_one(things: VectorIndex) -> None:
+    await things.upsert(NAME, [point("words", None, {5: 1.0})])
+    found = await things.vectors(NAME, ["b", "a", "words", "nobody", "a"])
+    assert set(found) == {"a", "b"}
+    assert all(v.dtype == np.float32 and v.shape == (3,) for v in found.values())
+    assert np.allclose(found["b"], unit(1, 1, 0), atol=1e-6)
+    assert np.allclose(found["a"], unit(1, 0, 0), atol=1e-6)
+    assert await things.vectors(NAME, []) == {}
+
+
+async def test_more_vectors_than_fit_a_page_come_back_whole(things: VectorIndex) -> None:
+    many = {f"v{n:04d}": unit(n, 1, 2) for n in range(1300)}
+    await things.upsert(NAME, [point(i, v) for i, v in many.items()])
+    found = await things.vectors(NAME, [*many])
+    assert found.keys() == many.keys()
+    assert all(np.allclose(found[i], v, atol=1e-6) for i, v in many.items())
+
+
 async def test_ids_may_be_any_text(things: VectorIndex) -> None:
     odd = ["server__tool/ü?&", "日本", " ", "a" * 500]
     await things.upsert(NAME, [point(i, unit(1, 1, 1)) for i in odd])

@@ -25,7 +25,8 @@ from toolscript.evaluation.metrics import by_group, mean
 from toolscript.ports import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.demo import item_from
-from toolscript.services.sync import Sync, tools_collection
+from toolscript.services.sync import Sync
+from toolscript.services.tool_points import tools_collection
 from toolscript.services.tool_search import ToolSearch
 
 SEED = 11

@@ -18,7 +18,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.services.demo import demo_items
-from toolscript.services.sync import TOOLS
+from toolscript.services.tool_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
 

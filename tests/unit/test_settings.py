@@ -12,6 +12,8 @@ from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings, load_settings, rule_of, variable_of
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
+    "llm_at_once": (1, 64, 1),
+    "llm_timeout": (1, 3600, 0.5),
     "search_alpha": (0, 1, 0.01),
     "search_limit": (1, 100, 1),
     "search_threshold": (0, 1, 0.01),
@@ -20,7 +22,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "port": (0, 65_535, 1),
 }
 CHOICES = {"search_device": ["auto", "cpu", "gpu"], "log_level": ["debug", "info", "warning", "error"]}
-SECRETS = {"api_key", "index_key", "embeddings_key", "hub_token", "store"}
+SECRETS = {"api_key", "index", "index_key", "embeddings_key", "hub_token", "llm_key", "store"}
 
 
 def flag_of(name: str) -> str:
@@ -31,6 +33,8 @@ def flag_of(name: str) -> str:
         "search_limit": "--limit",
         "search_threshold": "--threshold",
         "search_device": "--device",
+        "llm_at_once": "--llm-at-once",
+        "llm_timeout": "--llm-timeout",
         "log_level": "--log-level",
         "port": "--port",
     }[name]

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from toolscript.adapters import sql_database
+from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database, migrations
 from toolscript.adapters.sql_session import Session
+from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.domain.errors import Unavailable
 
 pytestmark = pytest.mark.req("H-15")
@@ -64,6 +67,24 @@ async def test_a_closed_store_says_so(url: str) -> None:
     await database.close()
     with pytest.raises(Unavailable, match="closed"):
         await database.read(count)
+
+
+async def test_a_catalogue_of_an_earlier_version_is_brought_along(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = "INSERT INTO tools (item_id, server, type, name, description, terms) VALUES ('a', 's', 'tool', 'n', '', :b)"
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda: migrations()[:2])
+        earlier = Database(url)
+        await earlier.write(lambda session: (session.run(INSERT, id="a", w=["x"]), session.run(item, b=b"")))
+        await earlier.close()
+    database = Database(url)
+    catalog = SqlCatalog(database)
+    (mark,) = await catalog.marks()
+    assert (mark.id, mark.classified) == ("a", "")
+    assert await catalog.skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
+    assert await catalog.seed_skills("later", [])
+    assert len(await catalog.skills()) == 1
+    assert (await catalog.suggest(Suggestion("New", source_item_id="a"))).number == 1
+    await database.close()
 
 
 def test_migrations_are_numbered_in_order() -> None:

@@ -12,7 +12,8 @@ from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Assignment, Item, Skill
 from toolscript.domain.search import Point, Terms, Vector
-from toolscript.services.sync import TOOLS, Sync, tools_collection
+from toolscript.services.sync import Sync
+from toolscript.services.tool_points import TOOLS, tools_collection
 
 pytestmark = pytest.mark.req("H-14")
 

@@ -11,7 +11,7 @@ import pytest
 
 from toolscript.app import open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.sync import TOOLS
+from toolscript.services.tool_points import TOOLS
 from toolscript.settings import Settings
 
 pytestmark = pytest.mark.req("S-10")

@@ -18,7 +18,8 @@ from toolscript.domain.search import Vector
 from toolscript.ports import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.demo import demo_items
-from toolscript.services.sync import Sync, tools_collection
+from toolscript.services.sync import Sync
+from toolscript.services.tool_points import tools_collection
 from toolscript.services.tool_search import Blend, ToolSearch
 
 

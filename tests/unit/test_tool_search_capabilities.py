@@ -17,7 +17,8 @@ from toolscript.ports import Embedder
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.demo import demo_items
-from toolscript.services.sync import Sync, tools_collection
+from toolscript.services.sync import Sync
+from toolscript.services.tool_points import tools_collection
 from toolscript.services.tool_search import ToolHit, ToolSearch
 
 SHELLS = [

@@ -83,6 +83,11 @@ class MemoryIndex:
             if matches(where, p.payload)
         ]
 
+    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
+        held = self._points(name)
+        found = ((i, held[i].vector) for i in ids if i in held)
+        return {i: vector for i, vector in found if vector is not None}
+
     async def close(self) -> None:
         self._collections.clear()
 

@@ -103,6 +103,10 @@ class QdrantEdgeIndex:
     ) -> list[Candidate]:
         return await self._shard(name).scroll(where, fields)
 
+    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
+        named = {point_id(i): i for i in ids}
+        return {named[held]: vector for held, vector in await self._shard(name).vectors([*named])}
+
     async def close(self) -> None:
         try:
             for held in self._shards.values():

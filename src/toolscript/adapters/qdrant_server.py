@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import numpy as np
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -26,6 +27,7 @@ from toolscript.domain.search import (
 
 UPSERT_BATCH = 256
 SCROLL_PAGE = 1000
+VECTORS_PAGE = 500
 
 
 class QdrantServerIndex:
@@ -133,6 +135,19 @@ class QdrantServerIndex:
                 found += [_candidate(r.payload, 0.0) for r in page]
                 if offset is None:
                     return sorted(found, key=lambda c: c.id)
+
+    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
+        named = {point_id(i): i for i in ids}
+        wanted: list[Any] = [*named]
+        found: dict[str, Vector] = {}
+        async with _answering(name):
+            for start in range(0, len(wanted), VECTORS_PAGE):
+                page = wanted[start : start + VECTORS_PAGE]
+                for record in await self._client.retrieve(name, page, with_payload=False, with_vectors=[DENSE]):
+                    held = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+                    if held is not None:
+                        found[named[str(record.id)]] = np.asarray(held, np.float32)
+        return found
 
     async def close(self) -> None:
         await self._client.close()

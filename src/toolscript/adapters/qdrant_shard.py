@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import qdrant_edge as qe
 
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Filter
-from toolscript.domain.search import Candidate, Collection, FieldType, Point
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector
 
 UPSERT_BATCH = 128
 # A filter that keeps less than this much (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms:
@@ -34,6 +35,7 @@ GRAPH_CANDIDATES = 128
 # matches no boolean.
 FLAGS_FIELD = "_flags"
 SCROLL_PAGE = 1000
+VECTORS_PAGE = 128
 
 _OPTIMISE = """
 import os, sys
@@ -135,6 +137,17 @@ class Shard:
             if offset is None:
                 return sorted(found, key=lambda c: c.id)
             await asyncio.sleep(0)
+
+    async def vectors(self, point_ids: Sequence[str]) -> list[tuple[str, Vector]]:
+        found: list[tuple[str, Vector]] = []
+        for start in range(0, len(point_ids), VECTORS_PAGE):
+            page: list[Any] = [*point_ids[start : start + VECTORS_PAGE]]
+            for record in self._shard.retrieve(page, with_payload=False, with_vector=True):
+                held: Any = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+                if held is not None:
+                    found.append((str(record.id), np.fromiter(held, np.float32, len(held))))
+            await asyncio.sleep(0)
+        return found
 
     async def settled(self) -> None:
         if self._task:

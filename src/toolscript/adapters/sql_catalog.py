@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
+from toolscript.adapters import sql_skills
 from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Row, Session
 from toolscript.adapters.sql_terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.catalog import (
     Assignment,
+    Decision,
     Item,
     ItemMark,
     ItemType,
-    Origin,
+    Member,
     Skill,
     StoredItem,
     Suggestion,
@@ -22,6 +23,8 @@ from toolscript.domain.catalog import (
 )
 from toolscript.domain.errors import NotFound
 from toolscript.ports import TermCounts
+
+T = TypeVar("T")
 
 SCOPE = "catalogue"
 
@@ -34,25 +37,25 @@ class SqlCatalog:
 
     async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
         def work(session: Session) -> None:
-            take_turns(session, SCOPE)
-            old = _active_terms(session, [item.id for item, _ in items])
+            old = _active_items(session, [item.id for item, _ in items])
             upsert(session, "tools", [_item_row(item, terms) for item, terms in items], keys=["item_id"])
-            change_counts(session, SCOPE, removed=old.values(), added=(terms for _, terms in items))
+            change_counts(session, SCOPE, removed=_terms(old), added=(terms for _, terms in items))
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def deactivate(self, item_ids: Sequence[str]) -> None:
         def work(session: Session) -> None:
-            take_turns(session, SCOPE)
-            old = _active_terms(session, item_ids)
+            old = _active_items(session, item_ids)
+            numbers = [row["id"] for row in old]
             session.run(
                 "UPDATE tools SET is_active = FALSE, updated_at = CURRENT_TIMESTAMP "
-                f"WHERE {session.among('item_id', 'ids')}",
-                ids=list(old),
+                f"WHERE {session.among('id', 'numbers')}",
+                numbers=numbers,
             )
-            change_counts(session, SCOPE, removed=old.values())
+            sql_skills.withdraw(session, numbers)
+            change_counts(session, SCOPE, removed=_terms(old))
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
         def work(session: Session) -> list[StoredItem]:
@@ -60,8 +63,7 @@ class SqlCatalog:
             activity = "is_active" if active_only else "TRUE"
             ids = {} if item_ids is None else {"ids": list(item_ids)}
             rows = session.rows(f"SELECT * FROM tools WHERE {named} AND {activity}", **ids)
-            assigned = _assignments(session, None if item_ids is None else [row["id"] for row in rows])
-            return sorted((_stored(row, assigned.get(row["id"], ())) for row in rows), key=lambda s: s.item.id)
+            return sorted(_stored(session, rows, everything=item_ids is None), key=lambda s: s.item.id)
 
         return await self._database.read(work)
 
@@ -69,8 +71,9 @@ class SqlCatalog:
         def work(session: Session) -> list[ItemMark]:
             named = "TRUE" if servers is None else session.among("server", "servers")
             given = {} if servers is None else {"servers": sorted(servers)}
-            rows = session.rows(f"SELECT id, item_id, server, digest, is_active FROM tools WHERE {named}", **given)
-            assigned = _assignments(session, None if servers is None else [row["id"] for row in rows])
+            columns = "id, item_id, server, digest, is_active, classified"
+            rows = session.rows(f"SELECT {columns} FROM tools WHERE {named}", **given)
+            assigned = sql_skills.read_assignments(session, None if servers is None else [row["id"] for row in rows])
             return sorted((_mark(row, assigned.get(row["id"], ())) for row in rows), key=lambda m: m.id)
 
         return await self._database.read(work)
@@ -78,75 +81,67 @@ class SqlCatalog:
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, SCOPE, terms))
 
+    async def size_of_definitions(self) -> int:
+        texts = ["name", "description", "CAST(input_schema AS TEXT)", "CAST(output_schema AS TEXT)"]
+        size = " + ".join(f"COALESCE(LENGTH({text}), 0)" for text in texts)
+        statement = f"SELECT COALESCE(SUM({size}), 0) AS size FROM tools WHERE is_active"
+        return await self._database.read(lambda session: int(session.rows(statement)[0]["size"]))
+
     async def save_skills(self, skills: Sequence[Skill]) -> None:
-        rows = [_skill_row(s) for s in skills]
-        await self._database.write(lambda session: upsert(session, "skill_categories", rows, keys=["id"]))
+        await self._write(lambda session: sql_skills.save_skills(session, skills))
+
+    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
+        return await self._write(lambda session: sql_skills.seed_skills(session, digest, skills))
 
     async def delete_skill(self, skill_id: str) -> None:
-        statement = "DELETE FROM skill_categories WHERE id = :id"
-        if not await self._database.write(lambda session: session.run(statement, id=skill_id)):
+        if not await self._write(lambda session: sql_skills.delete_skills(session, [skill_id])):
             raise NotFound(f"there is no skill {skill_id!r}", details={"skill_id": skill_id})
 
     async def skills(self, *, active_only: bool = True) -> list[Skill]:
-        activity = "is_active" if active_only else "TRUE"
-        statement = f"SELECT * FROM skill_categories WHERE {activity} ORDER BY id"
-        return await self._database.read(lambda session: [_skill(row) for row in session.rows(statement)])
+        return await self._database.read(lambda session: sql_skills.read_skills(session, active_only=active_only))
+
+    async def items_in(self, skill_id: str) -> list[StoredItem]:
+        def work(session: Session) -> list[StoredItem]:
+            rows = session.rows(
+                "SELECT t.*, a.confidence FROM tools t JOIN tool_skill_assignments a ON a.tool_id = t.id "
+                "WHERE a.skill_id = :skill AND t.is_active",
+                skill=skill_id,
+            )
+            return _stored(session, sorted(rows, key=lambda row: (-row["confidence"], row["item_id"])))
+
+        return await self._database.read(work)
+
+    async def tool_counts(self) -> dict[str, int]:
+        return await self._database.read(sql_skills.count_tools)
+
+    async def members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[Member]]:
+        return await self._database.read(lambda session: sql_skills.read_members(session, skill_ids))
+
+    async def classify(self, decisions: Sequence[Decision], *, over_people: bool = False) -> None:
+        await self._write(lambda session: sql_skills.classify(session, decisions, over_people=over_people))
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
-        def work(session: Session) -> None:
-            number = _number(session, item_id)
-            wanted = {a.skill_id for a in assignments}
-            known = session.rows(
-                f"SELECT id FROM skill_categories WHERE {session.among('id', 'ids')}",
-                ids=sorted(wanted),
-            )
-            unknown = wanted - {row["id"] for row in known}
-            if unknown:
-                raise NotFound(f"there is no skill {min(unknown)!r}", details={"skill_ids": sorted(unknown)})
-            session.run("DELETE FROM tool_skill_assignments WHERE tool_id = :number", number=number)
-            session.run_many(
-                "INSERT INTO tool_skill_assignments (tool_id, skill_id, confidence, is_primary, origin) "
-                "VALUES (:tool_id, :skill_id, :confidence, :is_primary, :origin)",
-                [_assignment_row(number, a) for a in assignments],
-            )
-
-        await self._database.write(work)
+        await self._write(lambda session: sql_skills.assign(session, item_id, assignments))
 
     async def suggest(self, suggestion: Suggestion) -> Suggestion:
-        def work(session: Session) -> Suggestion:
-            source = suggestion.source_item_id
-            made = session.rows(
-                "INSERT INTO skill_suggestions (suggested_name, suggested_description, source_tool_id, status) "
-                "VALUES (:name, :description, :source, :status) RETURNING id",
-                name=suggestion.name,
-                description=suggestion.description,
-                source=_number(session, source) if source else None,
-                status=suggestion.status.value,
-            )
-            return _suggestions(session, "s.id = :number", number=made[0]["id"])[0]
-
-        return await self._database.write(work)
+        return await self._write(lambda session: sql_skills.suggest(session, suggestion))
 
     async def suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:
         if status is None:
-            return await self._database.read(lambda session: _suggestions(session, "TRUE"))
+            return await self._database.read(lambda session: sql_skills.read_suggestions(session, "TRUE"))
         return await self._database.read(
-            lambda session: _suggestions(session, "s.status = :status", status=status.value)
+            lambda session: sql_skills.read_suggestions(session, "s.status = :status", status=status.value)
         )
 
-    async def review(self, number: int, status: SuggestionStatus, reviewed_by: str | None = None) -> Suggestion:
-        def work(session: Session) -> Suggestion:
-            touched = session.run(
-                "UPDATE skill_suggestions SET status = :status, reviewed_by = :who WHERE id = :number",
-                status=status.value,
-                who=reviewed_by,
-                number=number,
-            )
-            if not touched:
-                raise NotFound(f"there is no suggestion {number}", details={"suggestion": number})
-            return _suggestions(session, "s.id = :number", number=number)[0]
-
-        return await self._database.write(work)
+    async def review(
+        self,
+        number: int,
+        status: SuggestionStatus,
+        reviewed_by: str | None = None,
+        *,
+        into: Skill | str | None = None,
+    ) -> Suggestion:
+        return await self._write(lambda session: sql_skills.review(session, number, status, reviewed_by, into))
 
     async def ping(self) -> None:
         await self._database.read(lambda session: session.rows("SELECT 1 AS one"))
@@ -154,20 +149,25 @@ class SqlCatalog:
     async def close(self) -> None:
         await self._database.close()
 
+    async def _write(self, work: Callable[[Session], T]) -> T:
+        """Writers of the catalogue take turns: none sees what another is about to change, none waits in a circle."""
 
-def _active_terms(session: Session, item_ids: Sequence[str]) -> dict[str, frozenset[int]]:
-    found = session.rows(
-        f"SELECT item_id, terms FROM tools WHERE is_active AND {session.among('item_id', 'ids')}",
+        def in_turn(session: Session) -> T:
+            take_turns(session, SCOPE)
+            return work(session)
+
+        return await self._database.write(in_turn)
+
+
+def _active_items(session: Session, item_ids: Sequence[str]) -> list[dict[str, Any]]:
+    return session.rows(
+        f"SELECT id, item_id, terms FROM tools WHERE is_active AND {session.among('item_id', 'ids')}",
         ids=list(item_ids),
     )
-    return {row["item_id"]: unpacked(row["terms"]) for row in found}
 
 
-def _number(session: Session, item_id: str) -> int:
-    found = session.rows("SELECT id FROM tools WHERE item_id = :item_id", item_id=item_id)
-    if not found:
-        raise NotFound(f"there is no item {item_id!r}", details={"item_id": item_id})
-    return int(found[0]["id"])
+def _terms(rows: Sequence[Row]) -> list[frozenset[int]]:
+    return [unpacked(row["terms"]) for row in rows]
 
 
 def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
@@ -187,8 +187,17 @@ def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
     }
 
 
-def _stored(row: Row, assignments: Sequence[Assignment]) -> StoredItem:
-    item = Item(
+def _stored(session: Session, rows: Sequence[Row], *, everything: bool = False) -> list[StoredItem]:
+    """The items in those rows, in order, each with its assignments."""
+    assigned = sql_skills.read_assignments(session, None if everything else [row["id"] for row in rows])
+    return [
+        StoredItem(row["id"], _item(row), unpacked(row["terms"]), row["is_active"], tuple(assigned.get(row["id"], ())))
+        for row in rows
+    ]
+
+
+def _item(row: Row) -> Item:
+    return Item(
         server=row["server"],
         name=row["name"],
         description=row["description"],
@@ -198,74 +207,15 @@ def _stored(row: Row, assignments: Sequence[Assignment]) -> StoredItem:
         output_schema=row["output_schema"],
         annotations=row["annotations"],
     )
-    return StoredItem(row["id"], item, unpacked(row["terms"]), row["is_active"], tuple(assignments))
 
 
 def _mark(row: Row, assignments: Sequence[Assignment]) -> ItemMark:
-    return ItemMark(row["item_id"], row["server"], row["id"], row["digest"], row["is_active"], tuple(assignments))
-
-
-def _assignments(session: Session, numbers: Sequence[int] | None) -> dict[int, list[Assignment]]:
-    named = "TRUE" if numbers is None else session.among("tool_id", "numbers")
-    given = {} if numbers is None else {"numbers": list(numbers)}
-    found: dict[int, list[Assignment]] = defaultdict(list)
-    for row in session.rows(
-        f"SELECT * FROM tool_skill_assignments WHERE {named} ORDER BY confidence DESC, skill_id",
-        **given,
-    ):
-        assignment = Assignment(row["skill_id"], row["confidence"], row["is_primary"], Origin(row["origin"]))
-        found[row["tool_id"]].append(assignment)
-    return found
-
-
-def _assignment_row(number: int, assignment: Assignment) -> dict[str, Any]:
-    return {
-        "tool_id": number,
-        "skill_id": assignment.skill_id,
-        "confidence": assignment.confidence,
-        "is_primary": assignment.is_primary,
-        "origin": assignment.origin.value,
-    }
-
-
-def _skill_row(skill: Skill) -> dict[str, Any]:
-    return {
-        "id": skill.id,
-        "name": skill.name,
-        "description": skill.description,
-        "parent_domain": skill.parent_domain,
-        "keywords": list(skill.keywords),
-        "examples": list(skill.examples),
-        "is_active": skill.is_active,
-    }
-
-
-def _skill(row: Row) -> Skill:
-    return Skill(
-        id=row["id"],
-        name=row["name"],
-        description=row["description"],
-        parent_domain=row["parent_domain"],
-        keywords=tuple(row["keywords"]),
-        examples=tuple(row["examples"]),
+    return ItemMark(
+        id=row["item_id"],
+        server=row["server"],
+        number=row["id"],
+        digest=row["digest"],
         is_active=row["is_active"],
+        assignments=tuple(assignments),
+        classified=row["classified"],
     )
-
-
-def _suggestions(session: Session, wanted: str, **parameters: Any) -> list[Suggestion]:
-    found = session.rows(
-        "SELECT s.*, t.item_id FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id "
-        f"WHERE {wanted} ORDER BY s.id",
-        **parameters,
-    )
-    return [
-        Suggestion(
-            name=row["suggested_name"],
-            description=row["suggested_description"],
-            source_item_id=row["item_id"],
-            status=SuggestionStatus(row["status"]),
-            reviewed_by=row["reviewed_by"],
-            number=row["id"],
-        )
-        for row in found
-    ]

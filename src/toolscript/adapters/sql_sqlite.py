@@ -27,6 +27,7 @@ class SqliteSession:
         "mcp": "",
         "documents": "",
         "number": "INTEGER",
+        "unrepeated": "AUTOINCREMENT",
         "bytes": "BLOB",
         "texts": "TEXTS",
         "time": "TIMESTAMP_TEXT",

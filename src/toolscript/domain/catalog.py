@@ -98,6 +98,15 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """An active item of a skill, as far as the skill's vectors depend on it."""
+
+    item_id: str
+    digest: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Skill:
     """A category that people define and classifiers sort items into."""
 

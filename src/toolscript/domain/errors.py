@@ -40,6 +40,12 @@ class NotFound(ToolscriptError):
     code = "NOT_FOUND"
 
 
+class Conflict(ToolscriptError):
+    """What was asked for does not go with how things stand now: it exists already, or someone was faster."""
+
+    code = "CONFLICT"
+
+
 class Unauthorized(ToolscriptError):
     """Who is asking could not be established."""
 

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from toolscript.domain.catalog import Item
+from toolscript.domain.catalog import Item, Member
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
 from toolscript.evaluation.metrics import Scores, by_group, graded
 from toolscript.services.document_search import DocumentSearch, SearchType
+from toolscript.services.hierarchical_search import LONGEST_QUERY, Ask, HierarchicalSearch, Strategy
 from toolscript.services.ingest_documents import IngestDocuments
 from toolscript.services.sync import Sync
 from toolscript.services.tool_search import DEFAULT_THRESHOLD, Blend, ToolSearch
@@ -22,6 +23,12 @@ DEPTH = 100
 AT_ONCE = 8
 # Rank fusion over name and description and nothing else: what any tool search has to be better than.
 BASELINE = "baseline"
+# The strategies of hierarchical search; its hybrid has the name of another pipeline.
+THROUGH_SKILLS = {
+    "hierarchical": Strategy.HIERARCHICAL,
+    "direct": Strategy.DIRECT,
+    "hierarchical+direct": Strategy.HYBRID,
+}
 
 T = TypeVar("T")
 
@@ -29,30 +36,47 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Scores per query; and, for tools, how sure the first hit of each answerable and each unanswerable query was
-    (0 where there was none)."""
+    (0 where there was none), with the threshold that it is held against; through skills, also what share of the tools
+    each query was compared with."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
     unanswerable: list[float] = field(default_factory=list)
+    threshold: float = DEFAULT_THRESHOLD
+    searched: list[float] = field(default_factory=list)
 
     @property
     def answered(self) -> float | None:
         """The share of answerable queries that get any answer at the default threshold."""
-        return share_answered(self.answerable, DEFAULT_THRESHOLD)
+        return share_answered(self.answerable, self.threshold)
+
+    @property
+    def share_searched(self) -> float | None:
+        """The mean share of the tools that a query was compared with."""
+        return sum(self.searched) / len(self.searched) if self.searched else None
 
     @property
     def left_empty(self) -> float | None:
         """The share of unanswerable queries that rightly get none."""
-        return share_left_empty(self.unanswerable, DEFAULT_THRESHOLD)
+        return share_left_empty(self.unanswerable, self.threshold)
 
 
 class Evaluation:
     """One set at a time, over services that start out empty."""
 
     def __init__(
-        self, sync: Sync, tool_search: ToolSearch, ingest: IngestDocuments, document_search: DocumentSearch
+        self,
+        sync: Sync,
+        tool_search: ToolSearch,
+        ingest: IngestDocuments,
+        document_search: DocumentSearch,
+        hierarchical: HierarchicalSearch,
+        members: Callable[[], Awaitable[Mapping[str, Sequence[Member]]]],
     ) -> None:
+        """`members` tells who is in which skill."""
         self._sync = sync
+        self._hierarchical = hierarchical
+        self._members = members
         self._tool_search = tool_search
         self._ingest = ingest
         self._document_search = document_search
@@ -63,6 +87,8 @@ class Evaluation:
         if isinstance(data, DocumentSet):
             await self._ingest.put(_tenant(data), data.documents)
             return await self._run_documents(data, pipeline)
+        if pipeline in THROUGH_SKILLS:
+            return await self._run_through_skills(data, THROUGH_SKILLS[pipeline])
         if pipeline == BASELINE:
             return await self._run_tools(data, _bare(data.items), Blend.RRF)
         return await self._run_tools(data, data.items, _blend(pipeline))
@@ -79,6 +105,31 @@ class Evaluation:
         none = await _together(one, data.unanswerable)
         scores = [by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
         return Outcome(scores, [sure for _, sure in done], [sure for _, sure in none])
+
+    async def _run_through_skills(self, data: ToolSet, strategy: Strategy) -> Outcome:
+        """Ranks without a threshold for tools, which would only cut rankings short; skills keep theirs."""
+        await self._sync.run(list(data.items.values()))
+        own_id = {item.id: own for own, item in data.items.items()}
+        members = {skill: {m.item_id for m in each} for skill, each in (await self._members()).items()}
+
+        async def one(text: str) -> tuple[list[str], float, float]:
+            found = await self._hierarchical.search(
+                Ask(text[:LONGEST_QUERY], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy)
+            )
+            used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
+            within = len(own_id) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
+            best = found.tools[0].score if found.tools else 0.0
+            return [own_id[t.id] for t in found.tools], best, within / len(own_id)
+
+        done = await _together(one, [judged.text for judged in data.queries])
+        none = await _together(one, data.unanswerable)
+        return Outcome(
+            [by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
+            [best for _, best, _ in done],
+            [best for _, best, _ in none],
+            Ask("").tool_threshold,
+            [share for _, _, share in done],
+        )
 
     async def _run_documents(self, data: DocumentSet, pipeline: str) -> Outcome:
         fusion = pipeline if pipeline in {"rrf", "zscore"} else "rrf"
@@ -112,7 +163,7 @@ def _blend(pipeline: str) -> Blend:
     try:
         return Blend(pipeline)
     except ValueError as error:
-        allowed = [*(b.value for b in Blend), BASELINE]
+        allowed = [*(b.value for b in Blend), *THROUGH_SKILLS, BASELINE]
         raise Invalid(
             f"pipeline {pipeline!r} is not for tools: give one of {', '.join(allowed)}",
             details={"field": "--pipeline", "allowed": allowed},

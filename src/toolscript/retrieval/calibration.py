@@ -22,6 +22,11 @@ def position(cosine: float, similarity: Similarity) -> float:
     return (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
 
 
+def cosine_at(score: float, similarity: Similarity) -> float:
+    """The cosine that has that score; of no score at all, the least there is."""
+    return similarity.floor + score * (similarity.ceiling - similarity.floor) if score > 0 else -1.0
+
+
 def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity:
     """The calibration of a model, from questions in plain words and the texts that answer them, pair by pair.
 

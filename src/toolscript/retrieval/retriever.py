@@ -72,13 +72,14 @@ class Retriever:
         *,
         where: Filter = EVERYTHING,
         depth: int,
+        floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> Legs:
-        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared, with their
-        payload or the named fields of it."""
+        """The best `depth` by meaning (those below the floor left out) and the best `depth` by word, whichever of them
+        were prepared, with their payload or the named fields of it."""
         async with stage(report, "rank"):
             dense, lexical = await asyncio.gather(
-                self._index.dense(collection, prepared.vector, where=where, limit=depth, fields=fields)
+                self._index.dense(collection, prepared.vector, where=where, limit=depth, floor=floor, fields=fields)
                 if prepared.vector is not None
                 else _nothing(),
                 self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from toolscript.domain.catalog import Item
+from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.documents import Document
 from toolscript.retrieval.words import split_identifier, term_frequencies, words
 
@@ -35,6 +35,14 @@ def item_frequencies(item: Item) -> Counter[int]:
     for parameter in item.parameters:
         found += term_frequencies(parameter)
     return found
+
+
+def skill_text(skill: Skill) -> str:
+    """Name, description, and what its tools are called."""
+    text = f"{skill.name}: {skill.description}"
+    if skill.examples:
+        text += " For example: " + ", ".join(split_identifier(e) for e in skill.examples)
+    return text
 
 
 def document_text(document: Document) -> str:

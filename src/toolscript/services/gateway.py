@@ -17,7 +17,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
 from toolscript.ports import ToolServer, ToolServers
-from toolscript.services.sync import Sync
+from toolscript.services.sync import Sync, SyncReport
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,15 @@ class Limits:
 
 
 Watcher = Callable[[ServerStatus], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What asking a server anew has led to, or why it could not be asked."""
+
+    name: str
+    report: SyncReport | None = None
+    reason: str | None = None
 
 
 class Gateway:
@@ -85,6 +94,15 @@ class Gateway:
             _, late = await asyncio.wait(waiting, timeout=within)
             for wait in late:
                 wait.cancel()
+
+    async def refresh(self) -> list[Refreshed]:
+        """Asks every server anew what it offers, and brings the catalogue to that. One that fails is told of."""
+        return list(await asyncio.gather(*(self._keepers[name].refresh() for name in sorted(self._keepers))))
+
+    @property
+    def refreshed(self) -> list[Refreshed]:
+        """What asking each server the last time has led to."""
+        return [self._keepers[name].refreshed for name in sorted(self._keepers)]
 
     async def follow(self, stamp: Callable[[], object], load: Callable[[], Sequence[ServerSpec]]) -> None:
         """Applies the configuration anew whenever its stamp changes, until cancelled. One that is wrong is
@@ -155,6 +173,7 @@ class _Keeper:
         self._limits = limits
         self._tell = tell
         self._server: ToolServer | None = None
+        self._report: SyncReport | None = None
         self._given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._attempts = 0
         self._failures = 0
@@ -190,6 +209,23 @@ class _Keeper:
             reason = self._status.reason or "it has not answered yet"
             raise Unavailable(f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name})
         return self._server
+
+    @property
+    def refreshed(self) -> Refreshed:
+        """What asking it the last time has led to, if there is a connection."""
+        if self._server is None or self._report is None:
+            return Refreshed(self.spec.name, reason=self._status.reason or "it has not answered yet")
+        return Refreshed(self.spec.name, self._report)
+
+    async def refresh(self) -> Refreshed:
+        """Asks the server anew what it offers, if there is a connection."""
+        server = self._server
+        if server is None:
+            return self.refreshed
+        try:
+            return Refreshed(self.spec.name, await self._refresh(server))
+        except ToolscriptError as error:
+            return Refreshed(self.spec.name, reason=error.message)
 
     def _failed(self, attempt: int) -> bool:
         return self._status.state is ServerState.FAILED and self._attempts >= attempt
@@ -263,17 +299,19 @@ class _Keeper:
             lost.cancel()
             changed.cancel()
 
-    async def _refresh(self, server: ToolServer) -> None:
+    async def _refresh(self, server: ToolServer) -> SyncReport:
         try:
             async with asyncio.timeout(self._limits.connect):
                 listing = await server.listing()
         except TimeoutError:
             raise Unavailable(f"it did not say what it offers within {self._limits.connect:g} s") from None
-        await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
+        report = self._report = await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
         counts = Counter(item.type.value for item in listing.items)
         self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
+        self._sync.refine_soon()
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
+        return report
 
     def _progress(self, done: int, total: int) -> None:
         if self._status.state is ServerState.CONNECTING:

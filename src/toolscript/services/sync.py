@@ -1,4 +1,4 @@
-"""The write path of the catalogue: fetch, compare, store (the truth), embed what changed, index.
+"""The write path of the catalogue: fetch, compare, store (the truth), embed what changed, sort it into skills, index.
 
 No transaction spans store and index. Every point carries a fingerprint of what it was made from, so a sync that
 was cut short, at any moment, is completed by the next one, and a sync of nothing new does nothing.
@@ -11,36 +11,21 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, field
 
-from toolscript.domain import search
-from toolscript.domain.catalog import Item, ItemMark, StoredItem
-from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
-from toolscript.domain.search import FieldType, Point, Vector
-from toolscript.ports import CatalogStore, Embedder, VectorCache, VectorIndex
-from toolscript.retrieval.bm25 import document_terms
-from toolscript.retrieval.texts import ITEM_AVERAGE_LENGTH, item_frequencies, item_text
+from toolscript.domain.catalog import Classification, Decision, Item, ItemMark, Origin, Skill, StoredItem
+from toolscript.domain.search import Vector
+from toolscript.ports import CatalogStore, Classifier, Embedder, VectorCache, VectorIndex
+from toolscript.retrieval.texts import item_frequencies
+from toolscript.services.skill_points import SkillPoints
+from toolscript.services.tool_points import Held, ToolPoints
 
-TOOLS = "mcp_unified_search"
-TOOL_FIELDS = {
-    "type": FieldType.KEYWORD,
-    "server": FieldType.KEYWORD,
-    "skill_ids": FieldType.KEYWORD,
-    "is_active": FieldType.BOOL,
-}
 BATCH = 64
-# Raised when points are built differently, so that the next sync builds them anew.
-RECIPE = 2
 
 Progress = Callable[[int, int], None]
 
 log = logging.getLogger(__name__)
-
-
-def tools_collection(model: str, dimensions: int) -> search.Collection:
-    """The collection of all items."""
-    return search.Collection(TOOLS, model, dimensions, TOOL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +38,39 @@ class SyncReport:
     indexed: int
     removed: int
     embedded: int
+    classified: int
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What making the index current took: points written, points removed, texts embedded."""
+    """What making the index current took: points written and removed, texts embedded, items sorted into skills."""
 
-    written: int
-    removed: int
-    embedded: int
+    written: int = 0
+    removed: int = 0
+    embedded: int = 0
+    classified: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Skills:
+    """The skills that items are sorted into, and what identifies that set of them."""
+
+    all: Sequence[Skill] = ()
+    digest: str = ""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one pass over the catalogue has to do, and has done."""
+
+    held: Mapping[str, Held]
+    again: Collection[str]
+    over_people: bool
+    skills: _Skills
+    kept: dict[str, Vector] = field(default_factory=dict)
+    made: dict[str, tuple[str, Vector]] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    classified: int = 0
 
 
 class Sync:
@@ -74,34 +83,50 @@ class Sync:
         embedder: Embedder | None,
         *,
         cache: VectorCache | None = None,
+        classifier: Classifier | None = None,
+        refiner: Classifier | None = None,
         on_change: Callable[[], None] = lambda: None,
+        on_indexed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called whenever a sync has changed the catalogue."""
+        """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
+        anything. `on_change` is called whenever the catalogue has changed, `on_indexed` when the index has."""
         self._catalog = catalog
         self._index = index
-        self._embedder = embedder
-        self._cache = cache
+        self._points = ToolPoints(index, embedder, cache)
+        self._skill_points = SkillPoints(catalog, index, embedder) if embedder and classifier else None
+        self._classifier = classifier if embedder else None
+        self._refiner = refiner if self._classifier else None
         self._on_change = on_change
-        self.embedded = 0
-        """How many texts had to be embedded so far."""
-        self._configured: frozenset[str] = frozenset()
+        self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
+        self._refining = asyncio.Lock()
+        self.refined = 0
+        """For how many items the refiner has known better or agreed so far."""
+        self._background: asyncio.Task[None] | None = None
+
+    @property
+    def embedded(self) -> int:
+        """How many texts had to be embedded so far."""
+        return self._points.embedded
 
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> None:
         """Says which servers there are: what the catalogue holds of others is retired, vectors that other
         configurations left behind are taken over, and an index that has lost its points gets them back."""
         async with self._turn:
-            self._configured = frozenset(servers)
+            configured = self._points.configured = frozenset(servers)
             marks = await self._catalog.marks()
-            gone = [m.id for m in marks if m.is_active and m.server not in self._configured]
+            gone = [m for m in marks if m.is_active and m.server not in configured]
             if gone:
-                await self._catalog.deactivate(gone)
+                await self._catalog.deactivate([m.id for m in gone])
                 self._on_change()
-            await self._index.delete(TOOLS, gone)
-            kept = [m for m in marks if m.is_active and m.server in self._configured]
-            if await self._index.count(TOOLS) != len(kept):
+            await self._points.remove([m.id for m in gone])
+            kept = [m for m in marks if m.is_active and m.server in configured]
+            if await self._points.count() != len(kept):
                 await self._index_marks(None, kept, progress)
-            await self._take_over(kept)
+            await self._points.take_over({m.id: m.digest for m in kept})
+            await self._refresh_skills(None)
+            if gone:
+                self._on_indexed()
 
     async def run(
         self,
@@ -116,7 +141,7 @@ class Sync:
         """
         async with self._turn:
             if servers is None:
-                self._configured = frozenset(item.server for item in items)
+                self._points.configured = frozenset(item.server for item in items)
             offered = {item.id: item for item in items}
             stored = {m.id: m for m in await self._catalog.marks(servers)}
             added = [i for i in offered.values() if i.id not in stored]
@@ -130,101 +155,193 @@ class Sync:
                 self._on_change()
                 stored = {m.id: m for m in await self._catalog.marks(servers)}
             done = await self._index_marks(servers, list(stored.values()), progress)
-        report = SyncReport(len(added), len(changed), len(vanished), done.written, done.removed, done.embedded)
+        report = SyncReport(
+            len(added), len(changed), len(vanished), done.written, done.removed, done.embedded, done.classified
+        )
         log.info("synced", extra=asdict(report))
         return report
 
     async def index_catalogue(self, progress: Progress | None = None) -> Indexed:
-        """Makes the index hold exactly the active items of the catalogue."""
+        """Makes the index hold exactly the active items of the catalogue, and its skills."""
+        return await self.reclassify((), progress=progress)
+
+    async def reclassify(
+        self, item_ids: Collection[str] | None, *, force: bool = False, progress: Progress | None = None
+    ) -> Indexed:
+        """Sorts these items (all, for None) anew and makes the index follow the catalogue. What a person has decided
+        stays, unless forced."""
         async with self._turn:
             marks = await self._catalog.marks()
-            self._configured = self._configured or frozenset(m.server for m in marks)
-            return await self._index_marks(None, marks, progress)
+            self._points.configured = self._points.configured or frozenset(m.server for m in marks)
+            again = {m.id for m in marks} if item_ids is None else set(item_ids)
+            done = await self._index_marks(None, marks, progress, again=again, over_people=force)
+            await self._refresh_skills(None)
+        return done
+
+    async def refine(self, item_ids: Collection[str] | None = None, *, progress: Progress | None = None) -> int:
+        """Has the refiner look at every item (at these once more) that only the classifier has sorted, and returns for
+        how many it knew better or agreed. What it cannot say stays as it is, and is asked again another time."""
+        if self._refiner is None:
+            return 0
+        async with self._refining:
+            skills = await self._skills()
+            marks = [m for m in await self._catalog.marks() if m.is_active and not _by_people(m)]
+            waiting = [m for m in marks if m.id in (item_ids or ()) or not _is_sorted(m, skills, by=Origin.LLM)]
+            done = 0
+            for start in range(0, len(waiting), BATCH):
+                decided = await self._refine_some(waiting[start : start + BATCH], skills)
+                if not decided:
+                    break  # it is not there, or not of use: no more time for it now
+                done += decided
+                self.refined += decided
+                if progress:
+                    progress(min(start + BATCH, len(waiting)), len(waiting))
+        return done
+
+    def refine_soon(self) -> None:
+        """Has the refiner look at what is new, while everything else goes on."""
+        if self._refiner is not None and (self._background is None or self._background.done()):
+            self._background = asyncio.create_task(self._refine_quietly(), name="refining skills")
+
+    async def close(self) -> None:
+        """Ends what goes on in the background."""
+        if self._background is not None:
+            self._background.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._background
+
+    async def _refine_quietly(self) -> None:
+        try:
+            await self.refine()
+        except Exception:  # whatever it is, the classifier's word stands
+            log.exception("refining_failed")
+
+    async def _refine_some(self, marks: Sequence[ItemMark], skills: _Skills) -> int:
+        items = {s.item.id: s for s in await self._catalog.items([m.id for m in marks])}
+        ids = list(items)
+        vectors = await self._points.vectors(
+            list(items.values()), await self._points.held({m.server for m in marks}), {}
+        )
+        said = (
+            await self._refiner.classify([(items[i].item, vectors[i]) for i in ids], skills.all)
+            if self._refiner
+            else []
+        )
+        decisions = _decisions({i: items[i].item for i in ids}, dict(zip(ids, said, strict=True)), Origin.LLM, skills)
+        async with self._turn:
+            await self._catalog.classify(decisions)
+            after = await self._catalog.items([d.item_id for d in decisions])
+            await self._points.write(after, vectors)
+            before = [a.skill_id for d in decisions for a in items[d.item_id].assignments]
+            await self._refresh_skills({*before, *(a.skill_id for s in after for a in s.assignments)})
+        return len(decisions)
 
     async def _index_marks(
-        self, servers: Collection[str] | None, marks: Sequence[ItemMark], progress: Progress | None
+        self,
+        servers: Collection[str] | None,
+        marks: Sequence[ItemMark],
+        progress: Progress | None,
+        *,
+        again: Collection[str] = (),
+        over_people: bool = False,
     ) -> Indexed:
-        """Makes the points of those servers (of all) those of the active ones among the marks."""
-        where = EVERYTHING if servers is None else Filter(must=(Condition("server", Op.IN, sorted(servers)),))
+        """Makes the points of those servers (of all) those of the active ones among the marks, sorted into skills."""
         active = {m.id: m for m in marks if m.is_active}
-        model = self._embedder.model if self._embedder else ""
-        points = await self._index.scroll(TOOLS, where=where, fields=["fingerprint"])
-        held = {c.id: c.payload.get("fingerprint") for c in points}
-        stale = [m for i, m in active.items() if held.get(i) != _fingerprint(m, model)]
-        embedded = await self._write(stale, model, progress) if stale else 0
-        gone = [i for i in held if i not in active]
-        await self._index.delete(TOOLS, gone)
-        return Indexed(len(stale), len(gone), embedded)
+        work = _Work(await self._points.held(servers), again, over_people, await self._skills())
+        behind = [m for m in active.values() if self._is_behind(m, work)]
+        before = self._points.embedded
+        if behind:
+            await self._write(behind, work, progress)
+        gone = [i for i in work.held if i not in active]
+        await self._points.remove(gone)
+        work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
+        if behind or gone:
+            await self._refresh_skills(work.touched)
+            self._on_indexed()
+        return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
 
-    async def _write(self, stale: Sequence[ItemMark], model: str, progress: Progress | None) -> int:
-        """Writes the points of those items and returns how many texts had to be embedded for it."""
-        known = await self._known(stale, model)
-        made: dict[str, Vector] = {}
-        for start in range(0, len(stale), BATCH):
-            marks = stale[start : start + BATCH]
-            items = await self._catalog.items([m.id for m in marks])
-            new = [s.item for s in items if s.item.id not in known]
-            if self._embedder and new:
-                vectors = await self._embedder.embed_documents([item_text(i) for i in new])
-                made.update(zip((i.id for i in new), vectors, strict=True))
-                self.embedded += len(new)
-            fingerprints = {m.id: _fingerprint(m, model) for m in marks}
-            points = [_point(s, made.get(s.item.id, known.get(s.item.id)), fingerprints[s.item.id]) for s in items]
-            await self._index.upsert(TOOLS, points)
+    async def _write(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> None:
+        lacking = {m.id: m.digest for m in marks if not self._points.has_vector(work.held.get(m.id), m.digest)}
+        work.kept = await self._points.kept(lacking)
+        for start in range(0, len(marks), BATCH):
+            await self._write_some(marks[start : start + BATCH], work)
             if progress:
-                progress(min(start + BATCH, len(stale)), len(stale))
-        if self._cache and (known or made):
-            kept = {m.id: (_cache_key(m), v) for m in stale if (v := made.get(m.id, known.get(m.id))) is not None}
-            await self._cache.keep(self._configured, model, kept)
-        return len(made)
+                progress(min(start + BATCH, len(marks)), len(marks))
+        await self._points.keep(work.made)
 
-    async def _known(self, marks: Sequence[ItemMark], model: str) -> Mapping[str, Vector]:
-        if self._cache is None or self._embedder is None:
-            return {}
-        return await self._cache.find(self._configured, model, {m.id: _cache_key(m) for m in marks})
+    async def _write_some(self, marks: Sequence[ItemMark], work: _Work) -> None:
+        items = await self._catalog.items([m.id for m in marks])
+        vectors = await self._points.vectors(items, work.held, work.kept)
+        for stored in items:
+            item = stored.item
+            if item.id in vectors and not self._points.has_vector(work.held.get(item.id), item.digest):
+                work.made[item.id] = item.digest, vectors[item.id]
+        items = await self._sort(marks, items, vectors, work)
+        await self._points.write(items, vectors)
+        work.touched.update(skill for m in marks if m.id in work.held for skill in work.held[m.id].skill_ids)
+        work.touched.update(a.skill_id for s in items for a in s.assignments)
 
-    async def _take_over(self, marks: Sequence[ItemMark]) -> None:
-        if self._cache and self._embedder and not await self._cache.has(self._configured):
-            known = await self._known(marks, self._embedder.model)
-            if known:
-                kept = {m.id: (_cache_key(m), known[m.id]) for m in marks if m.id in known}
-                await self._cache.keep(self._configured, self._embedder.model, kept)
+    async def _sort(
+        self, marks: Sequence[ItemMark], items: list[StoredItem], vectors: Mapping[str, Vector], work: _Work
+    ) -> list[StoredItem]:
+        """Sorts those of the items that need it, and returns all as they then are."""
+        asked = {m.id for m in marks if self._needs_sorting(m, work)}
+        unsorted = {s.item.id: s.item for s in items if s.item.id in asked and s.item.id in vectors}
+        if self._classifier is None or not unsorted:
+            return items
+        said = await self._classifier.classify([(i, vectors[i.id]) for i in unsorted.values()], work.skills.all)
+        decisions = _decisions(unsorted, dict(zip(unsorted, said, strict=True)), Origin.EMBEDDING, work.skills)
+        await self._catalog.classify(decisions, over_people=work.over_people)
+        work.classified += len(decisions)
+        return await self._catalog.items([s.item.id for s in items])
 
+    def _is_behind(self, mark: ItemMark, work: _Work) -> bool:
+        held = work.held.get(mark.id)
+        current = self._points.fingerprint(mark.number, mark.digest, mark.assignments)
+        return held is None or held.fingerprint != current or self._needs_sorting(mark, work)
 
-def _point(stored: StoredItem, vector: Vector | None, fingerprint: str) -> Point:
-    return Point(
-        id=stored.item.id,
-        vector=vector,
-        terms=document_terms(item_frequencies(stored.item), ITEM_AVERAGE_LENGTH),
-        payload={**item_payload(stored), "fingerprint": fingerprint},
-    )
+    def _needs_sorting(self, mark: ItemMark, work: _Work) -> bool:
+        if not work.skills.all or (_by_people(mark) and not work.over_people):
+            return False
+        return mark.id in work.again or not _is_sorted(mark, work.skills)
+
+    async def _skills(self) -> _Skills:
+        if self._classifier is None:
+            return _Skills()
+        skills = await self._catalog.skills()
+        said = json.dumps([astuple(s) for s in skills])
+        return _Skills(skills, hashlib.sha256(said.encode()).hexdigest()[:16])
+
+    async def _refresh_skills(self, skill_ids: Collection[str] | None) -> None:
+        if self._skill_points and (skill_ids is None or skill_ids) and await self._skill_points.refresh(skill_ids):
+            self._on_indexed()
 
 
 def _differs(mark: ItemMark, item: Item) -> bool:
     return not mark.is_active or mark.digest != item.digest
 
 
-def item_payload(stored: StoredItem) -> dict[str, Any]:
-    """What the index tells of an item that it finds."""
-    item = stored.item
-    primary = next((a.skill_id for a in stored.assignments if a.is_primary), None)
-    return {
-        "type": item.type.value,
-        "server": item.server,
-        "name": item.name,
-        "description": item.description,
-        "db_id": stored.number,
-        "skill_ids": [a.skill_id for a in stored.assignments],
-        "primary_skill_id": primary,
-        "is_active": stored.is_active,
-    }
+def _by_people(mark: ItemMark) -> bool:
+    return any(a.origin is Origin.HUMAN for a in mark.assignments)
 
 
-def _fingerprint(mark: ItemMark, model: str) -> str:
-    skills = [[a.skill_id, a.is_primary] for a in mark.assignments]
-    made_of = [RECIPE, model, mark.digest, mark.number, skills]
-    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+def _is_sorted(mark: ItemMark, skills: _Skills, *, by: Origin | None = None) -> bool:
+    """Whether the item as it is now has been sorted (by whom it matters). What was found to fit nowhere is sorted only
+    as long as the skills are the same."""
+    origin, _, what = mark.classified.partition(":")
+    if by is not None and origin != by:
+        return False
+    return what == (mark.digest if mark.assignments else f"{mark.digest}:{skills.digest}")
 
 
-def _cache_key(mark: ItemMark) -> str:
-    return f"{RECIPE}-{mark.digest}"
+def _decisions(
+    items: Mapping[str, Item], said: Mapping[str, Classification | None], by: Origin, skills: _Skills
+) -> list[Decision]:
+    """What to record of what a classifier has said; nothing where it could not say."""
+    decided = []
+    for item_id, each in said.items():
+        if each is not None:
+            what = items[item_id].digest if each.assignments else f"{items[item_id].digest}:{skills.digest}"
+            missing = None if each.assignments else each.missing
+            decided.append(Decision(item_id, f"{by}:{what}", each.assignments, missing))
+    return decided

@@ -22,7 +22,7 @@ from toolscript.retrieval.fusion import RRF_K, ordered, rrf
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
 from toolscript.retrieval.words import STOP_WORDS, sayable, stem, stems, words
-from toolscript.services.sync import TOOLS
+from toolscript.services.tool_points import TOOLS
 
 LONGEST_QUERY = 1000
 DEPTH = 50

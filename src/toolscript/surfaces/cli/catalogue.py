@@ -18,10 +18,12 @@ import click
 from toolscript.configuration import Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.terminal import printable
+from toolscript.surfaces.cli.terminal import marked, printable
 
 if TYPE_CHECKING:
     from toolscript.app import App
+    from toolscript.domain.servers import ServerStatus
+    from toolscript.services.sync import SyncReport
 
 FILE = "catalogue.json"
 PATIENCE_SECONDS = 20.0
@@ -63,12 +65,13 @@ def is_demo(configuration: Configuration) -> bool:
     return not any(file.exists() for file in configuration.files)
 
 
-async def load_demo(app: App) -> None:
+async def load_demo(app: App) -> SyncReport:
     """Makes the built-in tools the catalogue."""
     from toolscript.services.demo import demo_items
 
-    await app.sync.run(demo_items())
+    report = await app.sync.run(demo_items())
     Known(app.settings.data).write({})
+    return report
 
 
 class Known:
@@ -100,8 +103,7 @@ def digest_of(spec: ServerSpec) -> str:
 
 
 async def _catch_up(app: App, specs: Sequence[ServerSpec], refresh: bool) -> None:
-    known = Known(app.settings.data)
-    held = known.read()
+    held = Known(app.settings.data).read()
     current = [s for s in specs if held.get(s.name) == digest_of(s)]
     if not refresh and (current or not specs):
         await app.sync.configure([s.name for s in current])
@@ -109,18 +111,35 @@ async def _catch_up(app: App, specs: Sequence[ServerSpec], refresh: bool) -> Non
         if missing:
             _note(f"not indexed yet: {', '.join(missing)} (start the gateway, or add --refresh)")
         return
-    await connect(app, specs)
+    await read_anew(app, specs)
+
+
+async def read_anew(app: App, specs: Sequence[ServerSpec], *, within: float = PATIENCE_SECONDS) -> None:
+    """Connects to all servers, which makes the catalogue theirs, and notes from which it was read."""
+    await connect(app, specs, within=within)
     ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
-    known.write({s.name: digest_of(s) for s in specs if s.name in ready})
+    Known(app.settings.data).write({s.name: digest_of(s) for s in specs if s.name in ready})
 
 
-async def connect(app: App, specs: Sequence[ServerSpec], *, among: Sequence[ServerSpec] | None = None) -> None:
+async def connect(
+    app: App,
+    specs: Sequence[ServerSpec],
+    *,
+    among: Sequence[ServerSpec] | None = None,
+    within: float = PATIENCE_SECONDS,
+) -> None:
     """Connects to the servers and waits a while; those that do not make it are named on standard error."""
     from rich.console import Console
 
-    with Console(stderr=True).status(f"Connecting to {len(specs)} servers"):
+    told = f"Connecting to {len(specs)} servers"
+    with Console(stderr=True).status(told) as line:
+
+        def show(status: ServerStatus) -> None:
+            line.update(f"{told}: {marked(status.name)} {status.state} {marked(status.reason or '')}")
+
+        app.gateway.watch(show)
         await app.gateway.apply(specs, among=among)
-        await app.gateway.settle(PATIENCE_SECONDS)
+        await app.gateway.settle(within)
     for status in app.gateway.statuses:
         if status.state is not ServerState.READY:
             _note(f"server {status.name}: {status.reason or 'no answer yet'}")

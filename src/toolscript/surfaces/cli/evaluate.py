@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from toolscript.evaluation.metrics import Interval
     from toolscript.evaluation.run import Outcome
 
-PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
+PIPELINES = (
+    "hybrid",
+    "rrf",
+    "zscore",
+    "semantic",
+    "keyword",
+    "baseline",
+    "hierarchical",
+    "direct",
+    "hierarchical+direct",
+)
 EVERY_SET = "mean of the sets"
 
 
@@ -54,7 +64,8 @@ def evaluate(
 
     Each DIR holds tools.jsonl[.gz] or documents.jsonl, and queries.jsonl. Without one the demo set is measured.
     `answered` is the share of answerable queries that get any answer at the default threshold. `baseline` is rank
-    fusion over the name and the description of tools and nothing else.
+    fusion over the name and the description of tools and nothing else. `hierarchical` looks for skills first and then
+    only at their tools (`searched` is their share), `direct` at all tools by meaning alone.
 
     \b
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
@@ -97,7 +108,14 @@ async def _measure(
     console = Console(stderr=True)
     done = []
     async with open_app(settings) as app:
-        evaluation = Evaluation(app.sync, app.tool_search, app.ingest_documents, app.document_search)
+        evaluation = Evaluation(
+            app.sync,
+            app.tool_search,
+            app.ingest_documents,
+            app.document_search,
+            app.hierarchical_search,
+            app.catalog.members,
+        )
         for data in sets:
             with console.status(f"Measuring {data.name}"):
                 ours = await evaluation.run(data, pipeline)
@@ -143,6 +161,8 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
     if outcome.answerable:
         row["answered"] = outcome.answered
+    if outcome.searched:
+        row["searched"] = outcome.share_searched
     if outcome.unanswerable:
         row["no_match"] = {"queries": len(outcome.unanswerable), "left_empty": outcome.left_empty}
     return row
@@ -155,16 +175,20 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
 
     console = _console()
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
-    for column in ("set", "queries", *NAMES, "answered", "no match: empty"):
+    searched = any(m.ours.searched for m in measured)
+    for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
         table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
     for m in measured:
         values = intervals(m.ours.scores)
         none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
         cells = [_with_range(values[n]) for n in NAMES]
-        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, _share(m.ours.answered), none)
+        told = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
+        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *told)
     if len(measured) > 1:
         over = intervals_over([m.ours.scores for m in measured])
-        table.add_row(EVERY_SET, "", *(_with_range(over[n]) for n in NAMES), "", "")
+        shares = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
+        within = [_share(sum(shares) / len(shares))] if shares else []
+        table.add_row(EVERY_SET, "", *(_with_range(over[n]) for n in NAMES), "", "", *within)
     console.print(table)
     if against:
         _show_difference(console, measured, pipeline, against)

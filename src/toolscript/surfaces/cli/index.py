@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from toolscript.settings import Settings, load_settings
+from toolscript.settings import Settings
 from toolscript.surfaces.cli import options
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.cli.asking import settings_of, tell
+from toolscript.surfaces.cli.progress import bar
 
 
 @click.group()
@@ -25,30 +26,29 @@ def index() -> None:
 def rebuild(as_json: bool, **flags: Any) -> None:
     """Drop the index and build it anew from the store, with the model now in use.
 
-    Needed after a change of model; asks the hub again for a model that could not be had before.
+    Needed after a change of model; asks the hub again for a model that could not be had before. Tools, skills and
+    documents are indexed.
     """
-    settings = load_settings(**flags)
-    write_logs(settings.log_level)
-    used, tools, documents = asyncio.run(_rebuild(settings))
-    if as_json:
-        click.echo(json.dumps({"model": used, "tools": tools, "documents": documents}))
-    else:
-        click.echo(f"Indexed {tools} tools and {documents} documents with {used or 'no model: words only'}.")
+    tell(asyncio.run(_rebuild(settings_of(flags))), as_json, _say)
 
 
-async def _rebuild(settings: Settings) -> tuple[str | None, int, int]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
+async def _rebuild(settings: Settings) -> dict[str, Any]:
     from toolscript.app import open_app
+    from toolscript.services.skill_points import SKILLS
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     async with open_app(settings, fresh_index=True) as opened:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("Tools")
-            tools = await opened.sync.index_catalogue(lambda done, total: bar.update(task, completed=done, total=total))
-            task = bar.add_task("Documents")
-            documents = await opened.ingest_documents.index_all(
-                lambda done, total: bar.update(task, completed=done, total=total)
-            )
-        return (opened.model.embedder.model if opened.model.embedder else None), tools.written, documents
+        with bar("Tools") as shown:
+            tools = await opened.sync.index_catalogue(shown)
+        with bar("Documents") as shown:
+            documents = await opened.ingest_documents.index_all(shown)
+        return {
+            "model": opened.model.embedder.model if opened.model.embedder else None,
+            "tools": tools.written,
+            "skills": await opened.index.count(SKILLS),
+            "documents": documents,
+        }
+
+
+def _say(told: Mapping[str, Any]) -> None:
+    counts = f"{told['tools']} tools, {told['skills']} skills and {told['documents']} documents"
+    click.echo(f"Indexed {counts} with {told['model'] or 'no model: words only'}.")

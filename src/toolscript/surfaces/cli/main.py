@@ -11,6 +11,7 @@ import click
 
 from toolscript import __version__
 from toolscript.domain.errors import (
+    Conflict,
     Forbidden,
     Invalid,
     NotFound,
@@ -26,6 +27,8 @@ from toolscript.surfaces.cli.gateway import gateway
 from toolscript.surfaces.cli.index import index
 from toolscript.surfaces.cli.mcp import mcp
 from toolscript.surfaces.cli.search import search
+from toolscript.surfaces.cli.skills import skills
+from toolscript.surfaces.cli.sync import sync
 from toolscript.surfaces.cli.terminal import printable
 from toolscript.surfaces.cli.tools import call, get_types, list_servers, list_tools
 
@@ -37,6 +40,7 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     TimedOut: 5,
     Unauthorized: 6,
     Forbidden: 6,
+    Conflict: 7,
 }
 INTERRUPTED = 130
 
@@ -74,12 +78,14 @@ def _say(error: ToolscriptError) -> int:
     cls=_Toolscript,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done, 1 a fault of ours, 2 wrong input or setting, 3 something needed is not available, "
-    "4 not found, 5 a tool failed or took too long, 6 not allowed, 130 interrupted.",
+    "4 not found, 5 a tool failed or took too long, 6 not allowed, 7 it is there or decided already, 130 interrupted.",
 )
 @click.version_option(__version__, message="%(version)s")
 def run() -> None:
     """One search engine for everything an agent needs to find."""
 
 
-for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, index, evaluate, completion):
+for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills):
+    run.add_command(command)
+for command in (index, evaluate, completion):
     run.add_command(command)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import (
+    Conflict,
     Forbidden,
     Invalid,
     NotFound,
@@ -27,7 +28,7 @@ from toolscript.settings import Settings
 
 FILE = "gateway.json"
 PATIENCE_SECONDS = 10
-_KINDS = (Invalid, NotFound, Unavailable, Unauthorized, Forbidden, UpstreamFailed, TimedOut)
+_KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, UpstreamFailed, TimedOut)
 _ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
 
@@ -81,15 +82,36 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PATIENCE_SECONDS, **query: Any) -> Any:
-    """What the gateway on the data folder answers (JSON, or text where it is none); None when there is no gateway.
+def ask(
+    settings: Settings,
+    path: str,
+    *,
+    method: str | None = None,
+    body: Any = None,
+    patience: float = PATIENCE_SECONDS,
+    **query: Any,
+) -> Any:
+    """What the gateway on the data folder answers (JSON, or text where it is none, which is empty where it answers
+    nothing); None when there is no gateway.
 
-    With a body it is a POST. An error of the gateway is raised as the error that it is; one that takes the question
-    and does not answer is Unavailable, because nobody may ask it twice.
+    Without a method it is a GET, with a body a POST. An error of the gateway is raised as the error that it is; one
+    that takes the question and does not answer is Unavailable, because nobody may ask it twice.
     """
     url = address(settings.data)
     if url is None:
         return None
+    _check_configuration(settings)
+    asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(asked, data=data, method=method)  # noqa: S310
+    if settings.api_key:
+        request.add_header("Authorization", f"Bearer {settings.api_key}")
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+    return _answer(request, url, patience)
+
+
+def _check_configuration(settings: Settings) -> None:
     ours = _place(settings.config)
     theirs = _note(settings.data).get("config", ours)
     if ours and ours != theirs:
@@ -97,17 +119,15 @@ def ask(settings: Settings, path: str, *, body: Any = None, patience: float = PA
             f"the gateway that runs on {settings.data} reads {theirs or 'the usual files'}, not {settings.config}: "
             "stop it, or choose another folder with --data-dir"
         )
-    asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
-    request = urllib.request.Request(asked, data=None if body is None else json.dumps(body).encode())  # noqa: S310
-    if settings.api_key:
-        request.add_header("Authorization", f"Bearer {settings.api_key}")
-    if body is not None:
-        request.add_header("Content-Type", "application/json")
+
+
+def _answer(request: urllib.request.Request, url: str, patience: float) -> Any:
     straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # what is on this machine needs no proxy
     try:
         with straight.open(request, timeout=patience) as answer:
             told = answer.read()
-            return json.loads(told) if answer.headers.get_content_type() == "application/json" else told.decode()
+            is_json = bool(told) and answer.headers.get_content_type() == "application/json"
+            return json.loads(told) if is_json else told.decode()
     except urllib.error.HTTPError as refused:
         raise _error(refused) from refused
     except (OSError, ValueError, HTTPException) as error:

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from toolscript.domain.errors import (
+    Conflict,
     Forbidden,
     Invalid,
     InvalidArguments,
@@ -29,6 +30,7 @@ STATUSES: dict[type[ToolscriptError], int] = {
     Unauthorized: 401,
     Forbidden: 403,
     NotFound: 404,
+    Conflict: 409,
     RateLimited: 429,
     UpstreamFailed: 502,
     Unavailable: 503,

@@ -29,6 +29,8 @@ from toolscript.surfaces.answers import (
 )
 from toolscript.surfaces.http.errors import answer_errors
 from toolscript.surfaces.http.guard import Guard
+from toolscript.surfaces.http.hierarchical import add_hierarchical
+from toolscript.surfaces.http.skills import add_skills
 from toolscript.surfaces.mcp import McpEndpoint, serve_over_http
 
 LARGEST_BODY = 16 * 2**20
@@ -98,6 +100,8 @@ def create_http(serving: Serving) -> FastAPI:
     answer_errors(http)
     _add_states(http, serving)
     _add_search(http, serving)
+    add_hierarchical(http, serving)
+    add_skills(http, serving)
     _add_tools(http, serving)
     _add_clients(http, serving)
     _add_mcp(http, endpoint)

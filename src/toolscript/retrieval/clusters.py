@@ -1,0 +1,150 @@
+"""Which vectors belong together: the groups that categories are proposed from.
+
+Spherical k-means (Dhillon and Modha, 2001) with a k-means++ start: the groups it finds are those of the cosine, which
+is what searches compare. Vectors are sorted and equal ones merged first, so that neither the order of the input nor
+the chance of the start shows in the outcome, and equal vectors are never parted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolscript.domain.errors import Invalid
+from toolscript.domain.search import Vector
+
+SEED = 20_010_601
+RESTARTS = 8
+ROUNDS = 25
+SAMPLE, ROWS_PER_CLUSTER = 2_000, 20
+# More categories than this nobody looks through.
+MOST = 40
+
+Matrix = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cluster:
+    """Vectors that belong together: their positions in the input, nearest to the centre first."""
+
+    members: tuple[int, ...]
+    centroid: Vector
+    cohesion: float
+    """The mean cosine of the members to the centre: 1 when all are the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Settled:
+    labels: Numbers
+    centres: Matrix
+    closeness: float
+
+
+def clusters(vectors: Matrix | Sequence[Vector], count: int | None = None, *, starts: int = RESTARTS) -> list[Cluster]:
+    """Every vector in exactly one cluster, none of them empty, the largest cluster first.
+
+    There are as many clusters as asked for (as `usual_count` says), or as there are different vectors, if those are
+    fewer. The best of so many starts counts. Raises Invalid for a count below 1.
+    """
+    if count is not None and count < 1:
+        raise Invalid(f"count {count} is not usable: at least 1 cluster", details={"field": "count", "least": 1})
+    rows = _unit(np.asarray(vectors, dtype=np.float32))
+    if not len(rows):
+        return []
+    distinct, place, weights = _distinct(rows)
+    wanted = min(count or usual_count(len(rows)), len(distinct))
+    labels = _best(distinct, weights, wanted, starts)
+    ordered = np.argsort(place, kind="stable")
+    found = [_cluster(rows, ordered[labels[place[ordered]] == c]) for c in range(wanted)]
+    return sorted(found, key=lambda c: (-len(c.members), -c.cohesion, c.centroid.tobytes()))
+
+
+def usual_count(size: int) -> int:
+    """How many clusters so many vectors are grouped into when nobody says: twice the square root, so that a hundred
+    tools become twenty groups of five, but two vectors to a cluster and no more clusters than a person reads.
+
+    A rule, because no measure of fit decides: on the tools of real servers the silhouette goes up and down without a
+    peak, and rises with the number of clusters in the long run.
+    """
+    return max(1, min(MOST, round(2 * math.sqrt(size)), size // 2))
+
+
+def _unit(rows: Matrix) -> Matrix:
+    if not rows.size:
+        return np.zeros((0, 1), np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1) + 0.0, dtype=np.float32)  # + 0.0: no negative zeros
+
+
+def _distinct(rows: Matrix) -> tuple[Matrix, Numbers, NDArray[np.float32]]:
+    """The different rows in an order of their own, the place of every row among them, and how many share it."""
+    told = [row.tobytes() for row in rows]
+    places = {key: n for n, key in enumerate(sorted(set(told)))}
+    place = np.array([places[key] for key in told], dtype=np.int64)
+    distinct = np.empty((len(places), rows.shape[1]), np.float32)
+    distinct[place] = rows
+    return distinct, place, np.bincount(place).astype(np.float32)
+
+
+def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -> Numbers:
+    """The labels that the best of several starts leads to. Which is best shows on a part of the rows already."""
+    random = np.random.default_rng(SEED)
+    size = max(SAMPLE, ROWS_PER_CLUSTER * count)
+    part = slice(None) if len(rows) <= size else np.sort(random.choice(len(rows), size, replace=False))
+    tries = range(starts if 1 < count < len(rows) else 1)
+    settled = (_settle(rows[part], weights[part], _start(rows[part], weights[part], count, random)) for _ in tries)
+    best = max(settled, key=lambda s: s.closeness)
+    return best.labels if len(rows) <= size else _settle(rows, weights, best.centres).labels
+
+
+def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.random.Generator) -> Matrix:
+    """Centres far from each other: each is drawn with a chance that grows with its distance to those before."""
+    chosen: list[int] = []
+    distance = np.ones(len(rows))
+    for _ in range(count):
+        chances = distance * weights
+        chances[chosen] = 0.0
+        if chances.sum() <= 0:
+            chances = np.ones(len(rows))
+            chances[chosen] = 0.0
+        drawn = int(random.choice(len(rows), p=chances / chances.sum()))
+        chosen.append(drawn)
+        distance = np.minimum(distance, np.maximum(0.0, 1.0 - rows @ rows[drawn]))
+    return rows[chosen]
+
+
+def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> _Settled:
+    """Labels that no longer change (or nearly so), and how close the rows are to their centres, all together."""
+    labels = np.full(len(rows), -1, np.int64)
+    for _ in range(ROUNDS):
+        cosines = rows @ centres.T
+        new = cosines.argmax(axis=1).astype(np.int64)
+        _fill_empty(new, cosines[np.arange(len(rows)), new], len(centres))
+        if (new == labels).all():
+            break
+        labels = new
+        belongs = np.zeros((len(centres), len(rows)), np.float32)
+        belongs[labels, np.arange(len(rows))] = weights
+        centres = _unit(belongs @ rows)
+    return _Settled(labels, centres, float((weights * (rows * centres[labels]).sum(axis=1)).sum()))
+
+
+def _fill_empty(labels: Numbers, closeness: NDArray[np.float32], count: int) -> None:
+    """Gives every empty cluster the row that lies farthest from its own centre, of those that leave others behind."""
+    sizes = np.bincount(labels, minlength=count)
+    for empty in np.flatnonzero(sizes == 0):
+        moved = int(np.where(sizes[labels] > 1, closeness, np.inf).argmin())
+        sizes[labels[moved]] -= 1
+        labels[moved], sizes[empty], closeness[moved] = empty, 1, np.inf
+
+
+def _cluster(rows: Matrix, members: Numbers) -> Cluster:
+    centroid = _unit(rows[members].mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32))[0]
+    cosines = np.clip(rows[members] @ centroid, -1.0, 1.0)
+    nearest = np.lexsort((members, -cosines))
+    return Cluster(tuple(int(n) for n in members[nearest]), centroid, float(cosines.mean()))

@@ -1,0 +1,61 @@
+"""Which skills a query is about: every skill compared at once, in memory, by the best of its parts.
+
+A few thousand vectors at most, and the same ones for every query: a copy of the collection answers in a fraction of
+the time that asking an engine for it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from toolscript.domain.search import Candidate, Vector
+
+# How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies. Fitted so that the
+# estimate from a facet ranks skills as their nearest tools would (docs/decisions/0011).
+REACH = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFacts:
+    """What a match tells of a skill."""
+
+    id: str
+    name: str
+    description: str
+    tool_count: int
+
+
+class SkillMap:
+    """The parts of all skills, as they were when the map was drawn."""
+
+    def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector]) -> None:
+        """Takes the points of the skills' collection and their vectors."""
+        drawn = sorted((p for p in points if p.id in vectors), key=lambda p: (p.payload["skill_id"], p.id))
+        self.skills: list[SkillFacts] = []
+        starts: list[int] = []
+        for number, point in enumerate(drawn):
+            told = point.payload
+            if not self.skills or self.skills[-1].id != told["skill_id"]:
+                starts.append(number)
+                self.skills.append(
+                    SkillFacts(told["skill_id"], told["name"], told["description"], int(told["tool_count"]))
+                )
+        self._starts = np.array(starts, dtype=np.int64)
+        tightness = np.array([p.payload["tightness"] for p in drawn], dtype=np.float32)
+        is_facet = np.array([bool(p.payload["is_facet"]) for p in drawn], dtype=bool)
+        spread = np.sqrt(np.clip(1 - tightness**2, 0.0, 1.0))
+        self._beyond = np.where(is_facet, REACH * spread, 0.0).astype(np.float32)
+        rows = np.stack([vectors[p.id] for p in drawn]) if drawn else np.zeros((0, 1), np.float32)
+        self._rows = np.ascontiguousarray(rows * tightness[:, None])
+
+    def nearest(self, vector: Vector, limit: int, floor: float) -> list[tuple[SkillFacts, float]]:
+        """The skills that look nearest, best first (equal ones by id), those below the floor left out: of each the
+        cosine that its nearest tool is estimated to have."""
+        if not self.skills:
+            return []
+        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts)
+        best = np.argsort(-estimates, kind="stable")[:limit]
+        return [(self.skills[n], float(estimates[n])) for n in best if estimates[n] >= floor]

@@ -1,0 +1,76 @@
+"""How well items fit skills, by meaning and by words together: what the classifier that needs no language model goes
+by. Chosen by measurement: docs/decisions/0011."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from toolscript.domain.catalog import Item, Skill
+from toolscript.domain.search import Vector
+from toolscript.ports import Similarity
+from toolscript.retrieval.words import STOP_WORDS, stem, words
+
+# How much the words count beside the meaning: a tool all of whose words are a skill's own lies as far above one that
+# shares none as a text that says the same does above half an unrelated one.
+WORDS = 1.7
+NAME_WEIGHT = 2
+# Where the word list of a skill ends and prose begins matters little; where descriptions go on for pages it does.
+LONGEST_DESCRIPTION = 400
+MOST_REPEATS = 3
+SATURATION = 1.2
+# A word that no skill has speaks against all of them as much as a middling one speaks for its skill.
+UNKNOWN_WORD = 2.0
+# From evidence to confidence: a tool that just fits has 0.5 (one in thirty real tools has less).
+STEEPNESS = 1.9
+
+Matrix = NDArray[np.float32]
+
+
+class Fit:
+    """Skills as a classifier sees them: each with a vector and weighted words."""
+
+    def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: Similarity) -> None:
+        self._vectors = np.stack(vectors) if vectors else np.zeros((0, 1), np.float32)
+        self._similarity = similarity
+        said = [_words_of(skill) for skill in skills]
+        holding = Counter(word for counts in said for word in counts)
+        rarity = {w: math.log(1 + (len(skills) - n + 0.5) / (n + 0.5)) for w, n in holding.items()}
+        self._rarity: Mapping[str, float] = rarity
+        self._weights: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for number, counts in enumerate(said):
+            for word, count in counts.items():
+                weight = rarity[word] * count * (1 + SATURATION) / (count + SATURATION)
+                self._weights[word].append((number, weight))
+
+    def confidences(self, items: Sequence[Item], vectors: Sequence[Vector]) -> Matrix:
+        """How surely each item (a row) belongs to each skill (a column): 0 for not at all, never quite 1."""
+        cosines = np.stack(vectors) @ self._vectors.T
+        near = (cosines - self._similarity.floor) / (self._similarity.ceiling - self._similarity.floor)
+        evidence = near + WORDS * np.stack([self._shared(item) for item in items])
+        return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)
+
+    def _shared(self, item: Item) -> NDArray[np.float32]:
+        """How much of what the item says each skill says too, rare words more than common ones."""
+        own = _counted(f"{item.server} {item.description[:LONGEST_DESCRIPTION]}") + _counted(item.name, NAME_WEIGHT)
+        found = np.zeros(len(self._vectors), np.float32)
+        total = 0.0
+        for word, count in own.items():
+            times = min(count, MOST_REPEATS)
+            total += times * self._rarity.get(word, UNKNOWN_WORD)
+            for number, weight in self._weights.get(word, ()):
+                found[number] += times * weight
+        return found / total if total else found
+
+
+def _words_of(skill: Skill) -> Counter[str]:
+    listed = _counted(" ".join(skill.keywords), NAME_WEIGHT) + _counted(" ".join(skill.examples))
+    return listed + _counted(skill.name, NAME_WEIGHT) + _counted(skill.description)
+
+
+def _counted(text: str, weight: int = 1) -> Counter[str]:
+    return Counter({stem(w): n * weight for w, n in Counter(words(text)).items() if w not in STOP_WORDS})

@@ -1,0 +1,293 @@
+"""Hierarchical search, one straight line: embed once, find the skills, find tools within them, read their schemas.
+
+Each stage has its time and its fallback; whatever had to be done without is named in the answer and never fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from toolscript.domain.catalog import ItemType, Schema
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.search import Report
+from toolscript.ports import CatalogStore
+from toolscript.retrieval.calibration import calibrated, cosine_at
+from toolscript.retrieval.retriever import Prepared, Retriever, stage
+from toolscript.retrieval.skill_map import SkillFacts
+from toolscript.retrieval.words import sayable
+from toolscript.services.answer_cache import AnswerCache
+from toolscript.services.skill_finder import SkillFinder
+from toolscript.services.tool_points import TOOLS
+
+LONGEST_QUERY = 1000
+# The most that are looked at before the limit: what is beyond is not counted.
+DEPTH = 100
+# Skills that look this much (in cosine) further off than the best one are matched, but not searched: their tools would
+# hardly be among the best (docs/decisions/0011).
+NEAR_THE_BEST = 0.22
+PAYLOAD = ("type", "name", "description", "db_id", "skill_ids", "primary_skill_id")
+
+EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
+
+log = logging.getLogger(__name__)
+
+
+class Strategy(StrEnum):
+    """Whether skills narrow the search down: they do; they are left aside; both, and the best of both counts."""
+
+    HIERARCHICAL = "hierarchical"
+    DIRECT = "direct"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds each stage may take."""
+
+    embedding: float = 10.0
+    skills: float = 2.0
+    tools: float = 5.0
+    schemas: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for."""
+
+    query: str
+    item_type: ItemType | None = None
+    limit: int = 5
+    skill_limit: int = 3
+    skill_threshold: float = 0.4
+    tool_threshold: float = 0.3
+    include_schemas: bool = True
+    strategy: Strategy = Strategy.HIERARCHICAL
+
+
+@dataclass(frozen=True, slots=True)
+class SkillHit:
+    """A skill that the query is about."""
+
+    skill: SkillFacts
+    score: float
+    is_near: bool = True
+    """Whether it is near enough to the best one for its tools to be searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTool:
+    """A tool that was found; its schemas are read last, for those that are returned alone."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+    input_schema: Schema | None = None
+    output_schema: Schema | None = None
+    annotations: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a hierarchical search."""
+
+    query: str
+    strategy: Strategy
+    tools: Sequence[FoundTool] = ()
+    skills: Sequence[SkillHit] = ()
+    skill_ids_used: Sequence[str] | None = None
+    candidates: int = 0
+    report: Report = field(default_factory=Report)
+
+
+class HierarchicalSearch:
+    """Finds tools, prompts and resources through the skills that they belong to."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        skills: SkillFinder,
+        catalog: CatalogStore,
+        cache: AnswerCache[Ask, Found],
+        patience: Patience | None = None,
+    ) -> None:
+        self._retriever = retriever
+        self._skills = skills
+        self._catalog = catalog
+        self._cache = cache
+        self._patience = patience or Patience()
+
+    async def search(self, ask: Ask) -> Found:
+        """The best tools, most similar first.
+
+        Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
+        """
+        _check(ask)
+        ask = replace(ask, query=sayable(ask.query))
+        report = Report()
+        async with stage(report, "total"):
+            known = self._cache.find(ask)
+            if known is not None:
+                found = replace(known, report=report)
+            else:
+                at = self._cache.now()
+                found = await self._searched(ask, report)
+                if not report.degraded:
+                    self._cache.keep(ask, found, at)
+        return found
+
+    async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
+        """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
+        ask = Ask(query, skill_limit=limit, skill_threshold=threshold)
+        _check(ask, most_skills=50)
+        prepared = await self._prepared(sayable(query), Report())
+        if prepared.vector is None:
+            return []
+        return await self._near(prepared, ask)
+
+    async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
+        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index."""
+        _check(ask)
+        prepared = await self._prepared(sayable(ask.query), Report())
+        return (await self._within(prepared, ask, skill_ids, Report()))[: ask.limit]
+
+    async def _searched(self, ask: Ask, report: Report) -> Found:
+        prepared = await self._prepared(ask.query, report)
+        if prepared.vector is None:
+            return Found(ask.query, ask.strategy, report=report)
+        skills: list[SkillHit] = []
+        if ask.strategy is not Strategy.DIRECT:
+            async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
+                skills = await self._near(prepared, ask)
+            if not skills and SKILLS_STAGE not in report.degraded:
+                log.warning("No skills matched, falling back to unfiltered search")
+        ids = [hit.skill.id for hit in skills if hit.is_near] or None
+        ranked: list[FoundTool] = []
+        async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
+            ranked = await self._ranked(prepared, ask, ids, report)
+        tools = ranked[: ask.limit]
+        if ask.include_schemas and tools:
+            async with self._bounded(report, SCHEMAS_STAGE, self._patience.schemas):
+                tools = await self._enriched(tools)
+        return Found(ask.query, ask.strategy, tools, skills, ids, len(ranked), report)
+
+    async def _prepared(self, query: str, report: Report) -> Prepared:
+        prepared = Prepared(query)
+        async with self._bounded(report, EMBEDDING, self._patience.embedding):
+            prepared = await self._retriever.prepare(query, Report())
+        if prepared.vector is None and EMBEDDING not in report.degraded:
+            report.degraded.append(EMBEDDING)
+        return prepared
+
+    async def _near(self, prepared: Prepared, ask: Ask) -> list[SkillHit]:
+        if prepared.vector is None:
+            return []
+        similarity = self._retriever.similarity
+        floor = cosine_at(ask.skill_threshold, similarity)
+        skill_map = await self._skills.map()
+        near = skill_map.nearest(prepared.vector, ask.skill_limit, floor)
+        return [
+            SkillHit(skill, round(calibrated(cosine, similarity), 4), cosine >= near[0][1] - NEAR_THE_BEST)
+            for skill, cosine in near
+        ]
+
+    async def _ranked(
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
+    ) -> list[FoundTool]:
+        if ask.strategy is not Strategy.HYBRID or skill_ids is None:
+            return await self._within(prepared, ask, skill_ids, report)
+        both = await asyncio.gather(
+            self._within(prepared, ask, skill_ids, report), self._within(prepared, ask, None, report)
+        )
+        best: dict[str, FoundTool] = {}
+        for tool in [*both[0], *both[1]]:
+            if tool.id not in best or tool.score > best[tool.id].score:
+                best[tool.id] = tool
+        return sorted(best.values(), key=lambda t: (-t.score, t.id))
+
+    async def _within(
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
+    ) -> list[FoundTool]:
+        similarity = self._retriever.similarity
+        legs = await self._retriever.rank(
+            prepared,
+            TOOLS,
+            report,
+            where=_where(ask.item_type, skill_ids),
+            depth=DEPTH,
+            floor=cosine_at(ask.tool_threshold, similarity),
+            fields=PAYLOAD,
+        )
+        return [FoundTool(c.id, round(calibrated(c.score, similarity), 4), c.payload) for c in legs.dense]
+
+    async def _enriched(self, tools: Sequence[FoundTool]) -> list[FoundTool]:
+        items = {s.item.id: s.item for s in await self._catalog.items([t.id for t in tools])}
+        return [
+            replace(
+                tool,
+                input_schema=items[tool.id].input_schema,
+                output_schema=items[tool.id].output_schema,
+                annotations=items[tool.id].annotations,
+            )
+            if tool.id in items
+            else tool
+            for tool in tools
+        ]
+
+    @asynccontextmanager
+    async def _bounded(self, report: Report, name: str, seconds: float) -> AsyncIterator[None]:
+        """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
+        async with stage(report, name):
+            try:
+                async with asyncio.timeout(seconds):
+                    yield
+            except InvalidArguments:
+                raise
+            except TimeoutError:
+                _done_without(report, name, f"no answer within {seconds:g} s")
+            except ToolscriptError as error:
+                _done_without(report, name, error.message)
+            except Exception as error:  # an adapter that returns garbage must not fail a search
+                log.debug("stage_fault", exc_info=error)
+                _done_without(report, name, f"{type(error).__name__}: {error}")
+
+
+def _done_without(report: Report, name: str, reason: str) -> None:
+    report.degraded.append(name)
+    log.warning("stage_failed", extra={"stage": name, "reason": reason})
+
+
+def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:
+    must = [Condition("is_active", Op.EQ, True)]
+    if item_type is not None:
+        must.append(Condition("type", Op.EQ, item_type.value))
+    if skill_ids is not None:
+        must.append(Condition("skill_ids", Op.IN, list(skill_ids)))
+    return Filter(must=tuple(must))
+
+
+def _check(ask: Ask, *, most_skills: int = 10) -> None:
+    if not ask.query.strip():
+        raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
+    if len(ask.query) > LONGEST_QUERY:
+        raise InvalidArguments(
+            f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
+            details={"field": "query", "longest": LONGEST_QUERY},
+        )
+    for name, value, least, most in (
+        ("limit", ask.limit, 1, 50),
+        ("skill_limit", ask.skill_limit, 1, most_skills),
+        ("skill_threshold", ask.skill_threshold, 0, 1),
+        ("tool_threshold", ask.tool_threshold, 0, 1),
+    ):
+        if not least <= value <= most:
+            raise InvalidArguments(
+                f"{name} {value} is out of range: give {least} to {most}",
+                details={"field": name, "least": least, "most": most},
+            )

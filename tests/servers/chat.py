@@ -1,0 +1,96 @@
+"""A chat API on loopback whose words a test decides, and which keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.doubles import HttpDouble
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is sent for one request: a model's words, or another status or body."""
+
+    content: Any = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    finish: str = "stop"
+    usage: Any = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
+    hold: bool = False
+    """Nothing is sent until the test lets go."""
+
+
+def says(answer: Any) -> Reply:
+    """The model's words, or an object as JSON."""
+    return Reply(answer if isinstance(answer, str) else json.dumps(answer))
+
+
+def refuses(status: int, message: str = "no", **headers: str) -> Reply:
+    """An error as OpenAI's API words it."""
+    return Reply(status=status, body=json.dumps({"error": {"message": message}}).encode(), headers=headers)
+
+
+Script = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
+
+
+class ChatApi(HttpDouble):
+    """Follows a script: one reply after the other, the last for ever, or whatever a function makes of the request."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self._script = script
+        self._lock = threading.Lock()
+        self.let_go = threading.Event()
+        self.arrived = threading.Semaphore(0)
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.most_at_once = 0
+        self._at_once = 0
+
+    @property
+    def url(self) -> str:
+        return f"{self.root}/v1"
+
+    def __exit__(self, *raised: object) -> None:
+        self.let_go.set()
+        super().__exit__(*raised)
+
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        asked = json.loads(body)
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            self.asked.append(asked)
+            self.keys.append(request.headers.get("Authorization"))
+            turn = len(self.asked) - 1
+        self.arrived.release()
+        script = self._script
+        reply = script(asked) if callable(script) else script[min(turn, len(script) - 1)]
+        if reply.hold:
+            self.let_go.wait(30)
+        with self._lock:
+            self._at_once -= 1
+        message = {"role": "assistant", "content": reply.content}
+        told = {"choices": [{"index": 0, "message": message, "finish_reason": reply.finish}], "usage": reply.usage}
+        try:
+            self.send(
+                request,
+                reply.status,
+                json.dumps(told).encode() if reply.body is None else reply.body,
+                reply.headers,
+            )
+        except OSError:
+            request.close_connection = True  # whoever asked has gone
+
+
+def prompt_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """The items that a request asks to sort, by key."""
+    texts = [m["content"] for m in asked["messages"] if m["role"] == "user" and m["content"].startswith("{")]
+    data: dict[str, Any] = json.loads(texts[-1])
+    return data
