@@ -52,12 +52,12 @@ async def run(quick: bool) -> list[Table]:
     """Starts, searches and calls, with a large catalogue."""
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        count = _write_tools(place / "tools.jsonl.gz", 300 if quick else None)
+        count = write_tools(place / "tools.jsonl.gz", 300 if quick else None)
         echo = scripted_spec()
         servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500), "echo": echo}
         (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         starts = [_start_and_stop(place, count) for _ in range(3 if quick else 4)]
-        with _gateway(place, count) as gateway:
+        with started_gateway(place, count) as gateway:
             searches = await _searches(gateway, f"{count:,} tools", 60 if quick else 400)
             calls, added = await _calls(gateway, echo, 100 if quick else 500)
             command = await _command(place, f"{count:,} tools", 5 if quick else 15)
@@ -82,8 +82,9 @@ class Started:
 
 
 @contextmanager
-def _gateway(place: Path, tools: int) -> Iterator[Started]:
-    environment = _environment(place)
+def started_gateway(place: Path, tools: int, *, settings: dict[str, str] | None = None) -> Iterator[Started]:
+    """A gateway on the configuration in that folder, with these further settings, once it holds all those tools."""
+    environment = _environment(place) | (settings or {})
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--model", PACKAGED]
     began = time.perf_counter()
     with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -100,13 +101,13 @@ def _gateway(place: Path, tools: int) -> Iterator[Started]:
 
 
 def _start_and_stop(place: Path, tools: int) -> Started:
-    with _gateway(place, tools) as started:
+    with started_gateway(place, tools) as started:
         return started
 
 
 def _is_ready(url: str, tools: int) -> bool:
     try:
-        return bool(_get(f"{url}/ready") and _get(f"{url}/search/stats")["indexedTools"] > tools)
+        return bool(_get(f"{url}/ready") and _get(f"{url}/search/stats")["indexedTools"] >= tools)
     except OSError:
         return False
 
@@ -204,8 +205,9 @@ async def _calls(gateway: Started, echo: dict[str, Any], count: int) -> tuple[Ro
     return Row("`POST /tools/{id}`", "1 line", ours, "directly", beside), ours.p50 - beside.p50
 
 
-def _write_tools(file: Path, most: int | None) -> int:
-    """The large real catalogue where there is one, else one made from the demo's; returns how many tools it has."""
+def write_tools(file: Path, most: int | None, *, fill: bool = False) -> int:
+    """The large real catalogue where there is one, else one made from the demo's; returns how many tools it has. To
+    fill a larger one, the tools are taken once more, for other servers."""
     real = DATA / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
     if real.exists():
         lines = gzip.decompress(real.read_bytes()).decode().splitlines()
@@ -223,6 +225,10 @@ def _write_tools(file: Path, most: int | None) -> int:
             )
             for i in made
         ]
-    chosen = [line for line in lines if line.strip()][:most]
+    chosen = [line for line in lines if line.strip()]
+    if fill and most:
+        again = [json.loads(line) for line in chosen[: most - len(chosen)]] if most > len(chosen) else []
+        chosen += [json.dumps({**tool, "server": f"second-{tool['server']}"}) for tool in again]
+    chosen = chosen[:most]
     file.write_bytes(gzip.compress("\n".join(chosen).encode()))
     return len(chosen)

@@ -12,7 +12,7 @@ from toolscript.settings import Settings, rule_of, variable_of
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.server import Serving, create_http
-from toolscript.surfaces.mcp import INSTRUCTIONS, TOOLS
+from toolscript.surfaces.mcp_tools import INSTRUCTIONS, TOOLS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"

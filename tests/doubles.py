@@ -33,6 +33,8 @@ class HttpDouble(ABC):
             def do_POST(self) -> None:
                 double.handle(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
+            do_PUT, do_DELETE = do_POST, do_GET  # noqa: N815
+
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 """Quiet."""
 

@@ -32,7 +32,7 @@ from toolscript.services.classify_llm import LlmClassifier
 from toolscript.services.demo import demo_items, demo_pairs
 from toolscript.services.document_search import DocumentSearch
 from toolscript.services.gateway import Gateway, Limits
-from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch
+from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch, Schemas
 from toolscript.services.ingest_documents import DOCUMENTS, IngestDocuments, documents_collection
 from toolscript.services.list_tools import ListTools
 from toolscript.services.propose import Propose
@@ -147,11 +147,12 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     capabilities = load_capabilities(settings.search_capabilities)
     tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
-    finder, answers = SkillFinder(index, oldest=oldest), AnswerCache[Ask, Found](oldest=oldest)
+    finder = SkillFinder(index, oldest=oldest)
+    answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest)
     costs = TokenCosts(catalog)
 
     def indexed() -> None:
-        for each in (finder, answers, costs):
+        for each in (finder, answers, schemas, costs):
             each.changed()
 
     sync = Sync(
@@ -180,7 +181,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         gateway=gateway,
         call_tool=CallTool(catalog, gateway, tool_search),
         list_tools=ListTools(catalog),
-        hierarchical_search=HierarchicalSearch(retriever, finder, catalog, answers),
+        hierarchical_search=HierarchicalSearch(retriever, finder, catalog, answers, schemas),
         skills=Skills(catalog, sync),
         propose=Propose(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),

@@ -122,6 +122,11 @@ class VectorIndex(Protocol):
     ) -> list[Candidate]:
         """Every matching point by id, score 0, with all of its payload or only the named fields."""
 
+    async def payloads(
+        self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None
+    ) -> dict[str, Mapping[str, Any]]:
+        """The payloads of the named points that exist, or only the named fields of them."""
+
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the named points that exist and have one."""
 

@@ -41,6 +41,7 @@ LIBRARIES: dict[str, set[str]] = {
     "surfaces/http/serve.py": {"uvicorn"},
     "surfaces/http/skills.py": {"fastapi", "pydantic"},
     "surfaces/mcp.py": {"mcp", "mcp_types", "pydantic", "starlette"},
+    "surfaces/mcp_tools.py": {"mcp_types"},
     "adapters/embedding_files.py": {"numpy"},
     "adapters/mcp_client.py": {"anyio", "httpx2", "mcp", "mcp_types"},
     "adapters/mcp_stdio.py": {"anyio", "mcp", "mcp_types"},

@@ -179,3 +179,16 @@ async def test_a_dropped_collection_is_forgotten(things: VectorIndex) -> None:
 async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         await index.dense("nowhere", unit(1, 0, 0), limit=1)
+
+
+async def test_payloads_are_told_of_the_points_that_exist_whole_or_in_part(things: VectorIndex) -> None:
+    assert await things.payloads(NAME, ["a", "nobody"]) == {"a": {"color": "red", "size": 1, "tags": ["x", "y"]}}
+    assert await things.payloads(NAME, ["b", "d"], ["size"]) == {"b": {"size": 2}, "d": {}}
+    assert await things.payloads(NAME, []) == {}
+
+
+async def test_what_is_found_by_its_id_alone_is_what_is_there_now(things: VectorIndex) -> None:
+    await things.dense(NAME, unit(1, 0, 0), limit=9, fields=())
+    await things.delete(NAME, ["a"])
+    await things.upsert(NAME, [point("e", unit(1, 0, 0))])
+    assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=2, fields=())] == ["e", "b"]

@@ -542,7 +542,7 @@ def commands(group: click.Group = run, path: tuple[str, ...] = ()) -> Iterator[t
 @pytest.mark.req("G-09")
 def test_the_commands_that_were_promised_are_there() -> None:
     names = {" ".join(path) for path, _ in commands()}
-    assert {"gateway start", "search", "get-types", "list-servers", "list-tools", "call", "mcp"} <= names
+    assert {"gateway start", "search", "get-types", "list-servers", "list-tools", "call", "mcp", "sync"} <= names
 
 
 @pytest.mark.req("G-09")
@@ -561,7 +561,7 @@ def test_every_command_explains_itself_and_each_of_its_options(toolscript: Tools
 
 @pytest.mark.req("G-09")
 def test_every_command_that_prints_data_can_print_json() -> None:
-    silent = {"gateway", "gateway start", "index", "mcp", "completion"}
+    silent = {"gateway", "gateway start", "index", "mcp", "skills", "completion"}
     for path, command in commands():
         if " ".join(path) not in silent:
             assert any("--json" in option.opts for option in command.params), path
@@ -572,3 +572,4 @@ def test_the_help_of_the_whole_lists_the_exit_codes(toolscript: Toolscript) -> N
     shown = " ".join(toolscript("--help").stdout.split())
     for told in ("0 done", "2 wrong input", "3 something needed is not available", "4 not found", "5 a tool failed"):
         assert told in shown
+    assert "7 it is there or decided already" in shown

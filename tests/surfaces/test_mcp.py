@@ -20,6 +20,7 @@ import httpx
 import psutil
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
 
@@ -30,6 +31,8 @@ from toolscript.configuration import load_configuration
 from toolscript.domain.catalog import Item
 from toolscript.evaluation.datasets import demo_folder
 from toolscript.services.demo import demo_items
+from toolscript.services.skill_points import SKILLS
+from toolscript.services.tool_points import TOOLS
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.serve import HttpServer
 from toolscript.surfaces.mcp import answer_call, mcp_server
@@ -37,6 +40,7 @@ from toolscript.surfaces.mcp import answer_call, mcp_server
 PATIENCE = 40.0
 MODEL = "all-MiniLM-L6-v2"
 MOST_TOKENS = 600
+NAMES = ["search_tools", "search_skills", "describe_tool", "call_tool"]
 
 # A server with blocks of every kind in its answers, some of which no protocol knows, and numbers that no JSON knows.
 BLOCKS = """
@@ -176,26 +180,31 @@ async def agent(
 
 
 @pytest.mark.req("G-08")
-async def test_an_agent_sees_exactly_three_tools_that_explain_themselves(agent: Agent) -> None:
+async def test_an_agent_sees_exactly_four_tools_that_explain_themselves(agent: Agent) -> None:
     tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
-    assert list(tools) == ["search_tools", "describe_tool", "call_tool"]
+    assert list(tools) == NAMES
     for tool in tools.values():
         assert len(tool.description or "") > 100
         assert tool.input_schema["type"] == "object"
         assert all(each["description"] for each in tool.input_schema["properties"].values())
         assert set(tool.input_schema["required"]) <= tool.input_schema["properties"].keys()
-    assert tools["search_tools"].input_schema["properties"].keys() == {"query", "limit"}
+    searching = tools["search_tools"].input_schema
+    assert list(searching["properties"]) == ["query", "limit", "type", "skill_ids", "strategy"]
+    assert searching["required"] == ["query"]
+    assert searching["properties"]["strategy"]["enum"] == ["standard", "hierarchical", "direct", "hybrid"]
+    assert searching["properties"]["type"]["enum"] == ["tool", "prompt", "resource"]
+    assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
     assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments"}
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
-    assert hints == {"search_tools": True, "describe_tool": True, "call_tool": None}
+    assert hints == {"search_tools": True, "search_skills": True, "describe_tool": True, "call_tool": None}
 
 
 @pytest.mark.req("G-08")
-async def test_the_three_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
+async def test_the_four_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
     tools = (await agent.client.list_tools()).tools
     assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 1200
-    assert "search_tools" in (agent.client.instructions or "")
+    assert all(name in (agent.client.instructions or "") for name in NAMES)
     assert agent.client.server_info is not None
     assert agent.client.server_info.name == "toolscript"
 
@@ -253,6 +262,143 @@ async def test_a_call_answers_content_and_structure_as_the_tool_gave_them(agent:
     assert without.structured_content["pid"] > 0
 
 
+# --- skills ---
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_skills_are_told_in_two_short_lines_each_and_then_what_to_do_with_them(agent: Agent) -> None:
+    *lines, last = (await agent.text("search_skills", query="version control", limit=2)).splitlines()
+    assert re.fullmatch(r"source_control  [01]\.\d\d  \d+ tools  Source Control & Code Hosting", lines[0])
+    assert lines[1].startswith("  Git repositories and code hosting: commits")
+    assert all(len(line) < 200 for line in lines)
+    assert len(lines) <= 4
+    assert last == 'Next: search_tools with the ids that fit, as in skill_ids=["source_control"].'
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_what_search_skills_finds_search_tools_looks_inside(agent: Agent) -> None:
+    told = await agent.text("search_skills", query="put my changes into version control", limit=1)
+    skill_id = told.partition("  ")[0]
+    inside = await agent.text("search_tools", query="show me the differences", skill_ids=[skill_id], limit=20)
+    assert "all__git_diff" in inside
+    hits = [line for line in inside.splitlines() if not line.startswith(" ")]
+    assert all(skill_id in line for line in hits)
+    assert any(skill_id not in line for line in await _hit_lines(agent, "show me the differences"))
+
+
+async def _hit_lines(agent: Agent, query: str) -> list[str]:
+    told = await agent.text("search_tools", query=query, strategy="direct", limit=20)
+    return [line for line in told.splitlines() if not line.startswith(" ")]
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_skills_that_hold_nothing_of_the_kind_or_fit_nothing_are_answers_that_say_so(agent: Agent) -> None:
+    told = await agent.text("search_skills", query="zzyzx qwrtp")
+    assert told == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids looks everywhere."
+    told = await agent.text("search_tools", query="zzyzx qwrtp", skill_ids=["source_control", "databases"])
+    assert told.startswith("Nothing in source_control, databases fits 'zzyzx qwrtp'.")
+
+
+@pytest.mark.req("G-08", "H-01")
+@pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
+async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, strategy: str) -> None:
+    told = await agent.text("search_tools", query="put my changes into version control", strategy=strategy, limit=2)
+    first, *lines = told.splitlines()
+    if strategy == "direct":
+        lines = [first, *lines]
+    else:
+        assert re.match(r"Looked in skills: source_control [01]\.\d\d", first)
+        assert first.endswith("and everywhere.") == (strategy == "hybrid")
+    assert re.fullmatch(r"all__git_commit  [01]\.\d\d  source_control", lines[0])
+    assert lines[1].startswith("  git_commit(repo_path: string, message: string")
+    assert lines[2].startswith("  Record the staged changes")
+    assert len(lines) == 6
+
+
+@pytest.mark.req("G-08", "H-01", "H-04")
+async def test_where_no_skill_fits_everything_was_searched_and_that_is_said(agent: Agent) -> None:
+    told = await agent.text("search_tools", query="zzyzx qwrtp", strategy="hierarchical")
+    assert told.splitlines()[0] == "No skill fits: looked everywhere."
+    assert told.splitlines()[1].startswith("No tools found for 'zzyzx qwrtp'")
+
+
+@pytest.mark.req("G-08", "H-01")
+@pytest.mark.parametrize("strategy", ["standard", "hierarchical", "direct", "hybrid"])
+async def test_one_type_alone_is_found_by_every_strategy(agent: Agent, strategy: str) -> None:
+    found = await agent.found("summarise a text", type="prompt", strategy=strategy, limit=20)
+    assert found[:1] == ["good__prompt:summarise"]
+    assert all("__prompt:" in each for each in found)
+    found = await agent.found("read a file", type="resource", strategy=strategy, limit=20)
+    assert all("__resource:" in each for each in found)
+    found = await agent.found("read a file", type="tool", strategy=strategy)
+    assert "all__read_file" in found
+    assert not any("__prompt:" in each or "__resource:" in each for each in found)
+
+
+@pytest.mark.req("G-08", "H-02", "X-03")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("search_tools", {"strategy": "best"}, "strategy: give one of standard, hierarchical, direct, hybrid"),
+        ("search_tools", {"strategy": ["direct"]}, "strategy: give one of standard, hierarchical, direct, hybrid"),
+        ("search_tools", {"type": "tools"}, "type: give one of tool, prompt, resource"),
+        ("search_tools", {"skill_ids": "databases"}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [7]}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [" "]}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "skill_ids: give a list of at most 10 ids"),
+        ("search_tools", {"skill_ids": ["databases"], "strategy": "direct"}, "strategy: direct looks outside skills"),
+        ("search_tools", {"skill_ids": ["databases", "databses"]}, "no skill 'databses': did you mean databases?"),
+        ("search_tools", {"skill_ids": ["q"]}, "there is no skill 'q': search_skills tells the ids that there are"),
+        ("search_tools", {"query": "x" * 2000, "strategy": "direct"}, "at most 1000"),
+        ("search_skills", {"query": " "}, "query: give a text"),
+        ("search_skills", {"query": "x" * 2000}, "at most 1000"),
+        ("search_skills", {"limit": 0}, "limit: give a whole number from 1 to 20"),
+    ],
+)
+async def test_a_wrong_search_of_skills_says_what_is_wrong(
+    agent: Agent, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    assert told in await agent.refusal(tool, **({"query": "a query"} | arguments))
+
+
+@pytest.mark.req("G-08")
+async def test_arguments_that_are_null_or_an_empty_list_are_as_good_as_none(agent: Agent) -> None:
+    plain = await agent.text("search_tools", query="read a file")
+    assert await agent.text("search_tools", query="read a file", skill_ids=[], type=None, strategy=None) == plain
+
+
+@pytest.mark.req("G-08", "H-04")
+async def test_what_had_to_be_done_without_is_said_in_one_line(tmp_path: Path) -> None:
+    async with app_among(demo_items(), tmp_path) as app, Client(server_of(app)) as client:
+        agent = Agent(client)
+        await app.index.drop(SKILLS)
+        told = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
+        assert told.splitlines()[0] == "Skills could not be searched just now: looked everywhere."
+        assert len(told.splitlines()) == 16  # and five hits, three lines each
+        await app.index.drop(TOOLS)
+        told = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
+        assert told == "Tools could not be searched just now: try again in a moment."
+        assert "mcp_skills" in await agent.refusal("search_skills", query="git")
+
+
+@pytest.mark.req("G-08", "H-04", "S-08")
+async def test_without_a_model_words_find_and_skills_say_why_they_do_not(tmp_path: Path) -> None:
+    (tmp_path / "models" / MODEL).mkdir(parents=True)  # takes the packaged one's place, and is none
+    (tmp_path / "models" / MODEL / "config.json").write_text("{}")
+    nowhere = {"search_model": None, "hub_url": "http://127.0.0.1:9"}
+    async with app_among(demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
+        assert app.model.embedder is None
+        agent = Agent(client)
+        told = await agent.text("search_tools", query="commit changes")
+        assert told.splitlines()[0] == "The query could not be embedded: found by words and names alone."
+        assert "git__git_commit" in told
+        none = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
+        assert await agent.text("search_skills", query="git") == none
+        assert await agent.text("search_tools", query="git", skill_ids=["databases"]) == none
+        told = await agent.text("search_tools", query="git", strategy="hierarchical")
+        assert told == "The query could not be embedded, so nothing was searched: use strategy standard."
+
+
 # --- what goes wrong ---
 
 
@@ -291,7 +437,7 @@ async def test_arguments_that_are_no_object_are_refused_with_the_signature(agent
         ("describe_tool", {}, "tool_id: give a text"),
         ("call_tool", {"arguments": {}}, "tool_id: give a text"),
         ("good__echo", {"text": "x"}, "call_tool"),
-        ("no_such_tool", {}, "search_tools, describe_tool, call_tool"),
+        ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
     ],
 )
 async def test_a_wrong_call_says_what_is_wrong(agent: Agent, tool: str, arguments: dict[str, Any], told: str) -> None:
@@ -322,7 +468,8 @@ async def test_what_a_tool_says_went_wrong_comes_back_as_it_is(agent: Agent) -> 
 async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_called(agent: Agent, name: str) -> None:
     hidden = f"good__{name}"
     for query in (hidden, name, "Ends the process", "environment variable"):
-        assert hidden not in await agent.found(query, limit=20)
+        for strategy in ("standard", "hierarchical", "direct", "hybrid"):
+            assert hidden not in await agent.found(query, limit=20, strategy=strategy)
     for tool in ("describe_tool", "call_tool"):
         told = await agent.refusal(tool, tool_id=hidden)
         assert "there is no tool" in told
@@ -409,7 +556,7 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode: str) -> None:
     async with Client(f"{url}/mcp", mode=mode) as client:
-        assert len((await client.list_tools()).tools) == 3
+        assert len((await client.list_tools()).tools) == len(NAMES)
         assert not (await Agent(client).call("call_tool", tool_id="good__pid")).is_error
 
 
@@ -419,7 +566,7 @@ async def test_a_client_notices_nothing_of_a_session_it_never_had(url: str) -> N
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with httpx.AsyncClient(headers=headers) as http:
         answer = await http.post(f"{url}/mcp", json=asked)
-    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == ["search_tools", "describe_tool", "call_tool"]
+    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == NAMES
 
 
 @pytest.mark.req("G-08", "X-03")
@@ -458,12 +605,21 @@ def _tokenizer() -> Tokenizer:
 
 
 @asynccontextmanager
-async def agent_among(items: Sequence[Item], folder: Path) -> AsyncIterator[Agent]:
-    settings = load_settings(environment={}, data_dir=folder, search_model="hashed-64", index="memory:")
-    async with open_app(settings) as app:
+async def app_among(items: Sequence[Item], folder: Path, **settings: Any) -> AsyncIterator[App]:
+    given = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:"} | settings
+    async with open_app(load_settings(environment={}, **given)) as app:
         await app.sync.run(items)
-        async with Client(mcp_server(lambda params: answer_call(app, params))) as client:
-            yield Agent(client)
+        yield app
+
+
+def server_of(app: App) -> Server[Any]:
+    return mcp_server(lambda params: answer_call(app, params))
+
+
+@asynccontextmanager
+async def agent_among(items: Sequence[Item], folder: Path) -> AsyncIterator[Agent]:
+    async with app_among(items, folder) as app, Client(server_of(app)) as client:
+        yield Agent(client)
 
 
 def demo_queries() -> list[str]:

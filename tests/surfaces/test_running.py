@@ -23,11 +23,15 @@ class Gateway(HttpDouble):
         super().__init__()
         self.hangs_up = hangs_up
         self.keys: list[str | None] = []
+        self.bodies: list[bytes] = []
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         self.keys.append(request.headers.get("Authorization"))
+        self.bodies.append(body)
         if self.hangs_up:
             request.close_connection = True
+        elif request.command == "DELETE":
+            self.send(request, 204, b"")
         else:
             self.send(request, 200, b'{"answer": 42}')
 
@@ -48,6 +52,16 @@ def test_a_running_gateway_is_asked_with_the_key(settings: Settings) -> None:
         assert gateway.keys == ["Bearer a-key"]
         assert gateway.requests == ["GET /search?q=x"]
     assert ask(settings, "/search", q="x") is None
+
+
+@pytest.mark.req("H-09")
+def test_a_gateway_is_asked_by_any_method_and_may_answer_nothing(settings: Settings) -> None:
+    with Gateway() as gateway, announced(settings.data, gateway.root):
+        assert ask(settings, "/skills/x", method="PUT", body={"name": "X"}) == {"answer": 42}
+        assert ask(settings, "/skills/x", body={}) == {"answer": 42}
+        assert ask(settings, "/skills/x", method="DELETE") == ""
+        assert gateway.requests == ["PUT /skills/x?", "POST /skills/x?", "DELETE /skills/x?"]
+        assert gateway.bodies == [b'{"name": "X"}', b"{}", b""]
 
 
 @pytest.mark.req("X-04")

@@ -83,6 +83,10 @@ class MemoryIndex:
             if matches(where, p.payload)
         ]
 
+    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+        held = self._points(name)
+        return {i: _told(held[i], fields) for i in ids if i in held}
+
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         held = self._points(name)
         found = ((i, held[i].vector) for i in ids if i in held)

@@ -18,7 +18,7 @@ from toolscript.adapters.pgvector_connections import Connection, Connections
 from toolscript.adapters.pgvector_graph import Graphs
 from toolscript.adapters.pgvector_tables import Held
 from toolscript.domain.errors import NotFound
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same
 
 P = ParamSpec("P")
@@ -114,6 +114,9 @@ class PgVectorIndex:
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
         return await self._on(name, held_points.scroll, where, fields)
+
+    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+        return await self._on(name, held_points.payloads, ids, fields)
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         return await self._on(name, held_points.vectors, ids)

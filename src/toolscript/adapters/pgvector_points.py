@@ -17,7 +17,7 @@ from toolscript.adapters.pgvector_language import (
     vector_literal,
 )
 from toolscript.adapters.pgvector_tables import Held
-from toolscript.domain.filters import Filter
+from toolscript.domain.filters import Filter, Payload
 from toolscript.domain.search import Candidate, Point, Terms, Vector, in_order
 
 COPY_BATCH = 5_000
@@ -88,6 +88,14 @@ def scroll(connection: Connection, held: Held, where: Filter, fields: Sequence[s
     (condition, parameters), (payload, named) = translated(where), chosen(fields)
     found = rows(connection, f"SELECT id, {payload} FROM {held.table} WHERE {condition}", [*named, *parameters])
     return in_order([Candidate(i, 0.0, told) for i, told in found])
+
+
+def payloads(
+    connection: Connection, held: Held, ids: Sequence[str], fields: Sequence[str] | None
+) -> dict[str, Payload]:
+    payload, named = chosen(fields)
+    sql = f"SELECT id, {payload} FROM {held.table} WHERE key = ANY(%s::uuid[])"
+    return dict(rows(connection, sql, [*named, [key_of(i) for i in ids]]))
 
 
 def vectors(connection: Connection, held: Held, ids: Sequence[str]) -> dict[str, Vector]:

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from toolscript.adapters.qdrant_language import DENSE, TERMS, point_id
 from toolscript.adapters.qdrant_shard import Shard, read_manifest
 from toolscript.domain.errors import NotFound, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same
 
 # From here on a search over points without a graph takes longer than one with it.
@@ -102,6 +102,9 @@ class QdrantEdgeIndex:
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
         return await self._shard(name).scroll(where, fields)
+
+    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+        return await self._shard(name).payloads([point_id(i) for i in ids], fields)
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         named = {point_id(i): i for i in ids}

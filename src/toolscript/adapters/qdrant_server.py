@@ -14,7 +14,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import (
     Candidate,
     Collection,
@@ -135,6 +135,17 @@ class QdrantServerIndex:
                 found += [_candidate(r.payload, 0.0) for r in page]
                 if offset is None:
                     return sorted(found, key=lambda c: c.id)
+
+    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+        wanted: list[Any] = [point_id(i) for i in ids]
+        found: dict[str, Payload] = {}
+        async with _answering(name):
+            for start in range(0, len(wanted), SCROLL_PAGE):
+                page = wanted[start : start + SCROLL_PAGE]
+                for record in await self._client.retrieve(name, page, with_payload=payload_of(fields)):
+                    told = _candidate(record.payload, 0.0)
+                    found[told.id] = told.payload
+        return found
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         named = {point_id(i): i for i in ids}

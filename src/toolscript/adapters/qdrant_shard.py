@@ -23,7 +23,7 @@ import qdrant_edge as qe
 
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.filters import Filter
+from toolscript.domain.filters import Filter, Payload
 from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector
 
 UPSERT_BATCH = 128
@@ -74,6 +74,7 @@ class Shard:
         self._writing = asyncio.Lock()
         self._changed: set[str] | None = None
         self._leave_as_it_is = False
+        self._ids: dict[Any, str] = {}
         self._written = 0
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
@@ -107,7 +108,9 @@ class Shard:
     async def search(
         self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
     ) -> list[Candidate]:
-        translated_filter, payload = self._translated(where), payload_of(fields)
+        translated_filter = self._translated(where)
+        # Most of what a hit costs is its payload: where only ids are wanted, those are kept here.
+        payload = False if fields is not None and not fields else payload_of(fields)
 
         async def fetch(wanted: int) -> list[Candidate]:
             request = qe.QueryRequest(
@@ -118,9 +121,19 @@ class Shard:
                 score_threshold=floor,
                 params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
             )
-            return [_candidate(p.payload, p.score) for p in self._shard.query(request)]
+            found = self._shard.query(request)
+            return [_candidate(p.payload, p.score) for p in found] if payload else self._named(found)
 
         return await with_ties(fetch, limit)
+
+    def _named(self, found: Sequence[Any]) -> list[Candidate]:
+        """Hits without a payload under the ids that we know them by."""
+        keyed = [(p.id, p.score) for p in found]
+        unknown: list[Any] = [key for key, _ in keyed if key not in self._ids]
+        if unknown:
+            for record in self._shard.retrieve(unknown, with_payload=[ID_FIELD], with_vector=False):
+                self._ids[record.id] = _candidate(record.payload, 0.0).id
+        return [Candidate(self._ids[key], score) for key, score in keyed]
 
     def count(self, where: Filter) -> int:
         return int(self._shard.count(qe.CountRequest(filter=self._translated(where), exact=True)))
@@ -137,6 +150,16 @@ class Shard:
             if offset is None:
                 return sorted(found, key=lambda c: c.id)
             await asyncio.sleep(0)
+
+    async def payloads(self, point_ids: Sequence[str], fields: Sequence[str] | None) -> dict[str, Payload]:
+        found: dict[str, Payload] = {}
+        for start in range(0, len(point_ids), SCROLL_PAGE):
+            page: list[Any] = [*point_ids[start : start + SCROLL_PAGE]]
+            for record in self._shard.retrieve(page, with_payload=payload_of(fields), with_vector=False):
+                told = _candidate(record.payload, 0.0)
+                found[told.id] = told.payload
+            await asyncio.sleep(0)
+        return found
 
     async def vectors(self, point_ids: Sequence[str]) -> list[tuple[str, Vector]]:
         found: list[tuple[str, Vector]] = []

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Report, Terms, Vector
 from toolscript.ports import Embedder, Similarity, TermCounts, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
@@ -58,11 +58,12 @@ class Retriever:
 
         A model that fails costs the dense side only, and the report says so.
         """
+        if count_terms is None:
+            return Prepared(text, await self._embed(text, report) if dense else None)
         vector, terms = await asyncio.gather(
-            self._embed(text, report) if dense else _nothing(),
-            self._weigh(text, count_terms) if count_terms else _nothing(),
+            self._embed(text, report) if dense else _nothing(), self._weigh(text, count_terms)
         )
-        return Prepared(text, vector, terms or QueryTerms(Terms(), 0.0))
+        return Prepared(text, vector, terms)
 
     async def rank(
         self,
@@ -77,16 +78,24 @@ class Retriever:
     ) -> Legs:
         """The best `depth` by meaning (those below the floor left out) and the best `depth` by word, whichever of them
         were prepared, with their payload or the named fields of it."""
+        by_meaning = (
+            self._index.dense(collection, prepared.vector, where=where, limit=depth, floor=floor, fields=fields)
+            if prepared.vector is not None
+            else None
+        )
+        by_word = (
+            self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
+            if prepared.terms.terms.ids
+            else None
+        )
         async with stage(report, "rank"):
-            dense, lexical = await asyncio.gather(
-                self._index.dense(collection, prepared.vector, where=where, limit=depth, floor=floor, fields=fields)
-                if prepared.vector is not None
-                else _nothing(),
-                self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
-                if prepared.terms.terms.ids
-                else _nothing(),
-            )
-        return Legs(dense or [], lexical or [])
+            if by_meaning and by_word:
+                return Legs(*await asyncio.gather(by_meaning, by_word))
+            return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
+
+    async def payloads(self, collection: str, ids: Sequence[str], fields: Sequence[str]) -> dict[str, Payload]:
+        """What points that were ranked by their ids alone have in those fields."""
+        return await self._index.payloads(collection, ids, fields) if ids else {}
 
     async def _embed(self, text: str, report: Report) -> Vector | None:
         if self._embedder is None:

@@ -16,7 +16,7 @@ from typing import Any
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Report
+from toolscript.domain.search import Candidate, Report, in_order
 from toolscript.ports import CatalogStore
 from toolscript.retrieval.calibration import calibrated, cosine_at
 from toolscript.retrieval.retriever import Prepared, Retriever, stage
@@ -35,6 +35,9 @@ NEAR_THE_BEST = 0.22
 PAYLOAD = ("type", "name", "description", "db_id", "skill_ids", "primary_skill_id")
 
 EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
+
+# What is read last: the schemas of arguments and of the answer, and the annotations.
+Schemas = tuple[Schema | None, Schema | None, Schema | None]
 
 log = logging.getLogger(__name__)
 
@@ -114,13 +117,15 @@ class HierarchicalSearch:
         retriever: Retriever,
         skills: SkillFinder,
         catalog: CatalogStore,
-        cache: AnswerCache[Ask, Found],
+        answers: AnswerCache[Ask, Found],
+        schemas: AnswerCache[str, Schemas],
         patience: Patience | None = None,
     ) -> None:
         self._retriever = retriever
         self._skills = skills
         self._catalog = catalog
-        self._cache = cache
+        self._answers = answers
+        self._schemas = schemas
         self._patience = patience or Patience()
 
     async def search(self, ask: Ask) -> Found:
@@ -132,14 +137,14 @@ class HierarchicalSearch:
         ask = replace(ask, query=sayable(ask.query))
         report = Report()
         async with stage(report, "total"):
-            known = self._cache.find(ask)
+            known = self._answers.find(ask)
             if known is not None:
                 found = replace(known, report=report)
             else:
-                at = self._cache.now()
+                at = self._answers.now()
                 found = await self._searched(ask, report)
                 if not report.degraded:
-                    self._cache.keep(ask, found, at)
+                    self._answers.keep(ask, found, at)
         return found
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
@@ -155,7 +160,7 @@ class HierarchicalSearch:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index."""
         _check(ask)
         prepared = await self._prepared(sayable(ask.query), Report())
-        return (await self._within(prepared, ask, skill_ids, Report()))[: ask.limit]
+        return await self._told(await self._within(prepared, ask, skill_ids, Report()), ask.limit)
 
     async def _searched(self, ask: Ask, report: Report) -> Found:
         prepared = await self._prepared(ask.query, report)
@@ -168,14 +173,14 @@ class HierarchicalSearch:
             if not skills and SKILLS_STAGE not in report.degraded:
                 log.warning("No skills matched, falling back to unfiltered search")
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
-        ranked: list[FoundTool] = []
+        ranked: tuple[list[FoundTool], int] = [], 0
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
             ranked = await self._ranked(prepared, ask, ids, report)
-        tools = ranked[: ask.limit]
+        tools, candidates = ranked
         if ask.include_schemas and tools:
             async with self._bounded(report, SCHEMAS_STAGE, self._patience.schemas):
                 tools = await self._enriched(tools)
-        return Found(ask.query, ask.strategy, tools, skills, ids, len(ranked), report)
+        return Found(ask.query, ask.strategy, tools, skills, ids, candidates, report)
 
     async def _prepared(self, query: str, report: Report) -> Prepared:
         prepared = Prepared(query)
@@ -199,46 +204,42 @@ class HierarchicalSearch:
 
     async def _ranked(
         self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
-    ) -> list[FoundTool]:
-        if ask.strategy is not Strategy.HYBRID or skill_ids is None:
-            return await self._within(prepared, ask, skill_ids, report)
-        both = await asyncio.gather(
-            self._within(prepared, ask, skill_ids, report), self._within(prepared, ask, None, report)
-        )
-        best: dict[str, FoundTool] = {}
-        for tool in [*both[0], *both[1]]:
-            if tool.id not in best or tool.score > best[tool.id].score:
-                best[tool.id] = tool
-        return sorted(best.values(), key=lambda t: (-t.score, t.id))
+    ) -> tuple[list[FoundTool], int]:
+        """The best tools, and how many there were to choose from."""
+        found = await self._within(prepared, ask, skill_ids, report)
+        if ask.strategy is Strategy.HYBRID and skill_ids is not None:
+            everywhere = await self._within(prepared, ask, None, report)
+            best = {c.id: c for c in everywhere}
+            best.update((c.id, c) for c in found if c.id not in best or c.score > best[c.id].score)
+            found = in_order(list(best.values()))
+        return await self._told(found, ask.limit), len(found)
 
     async def _within(
         self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
-    ) -> list[FoundTool]:
+    ) -> list[Candidate]:
+        floor = cosine_at(ask.tool_threshold, self._retriever.similarity)
+        where = _where(ask.item_type, skill_ids)
+        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=DEPTH, floor=floor, fields=())
+        return legs.dense
+
+    async def _told(self, found: Sequence[Candidate], limit: int) -> list[FoundTool]:
+        """The first of them with what there is to tell; one that has gone this moment is left out."""
+        best = found[:limit]
+        payloads = await self._retriever.payloads(TOOLS, [c.id for c in best], PAYLOAD)
         similarity = self._retriever.similarity
-        legs = await self._retriever.rank(
-            prepared,
-            TOOLS,
-            report,
-            where=_where(ask.item_type, skill_ids),
-            depth=DEPTH,
-            floor=cosine_at(ask.tool_threshold, similarity),
-            fields=PAYLOAD,
-        )
-        return [FoundTool(c.id, round(calibrated(c.score, similarity), 4), c.payload) for c in legs.dense]
+        scored = ((c.id, round(calibrated(c.score, similarity), 4)) for c in best)
+        return [FoundTool(i, score, payloads[i]) for i, score in scored if i in payloads]
 
     async def _enriched(self, tools: Sequence[FoundTool]) -> list[FoundTool]:
-        items = {s.item.id: s.item for s in await self._catalog.items([t.id for t in tools])}
-        return [
-            replace(
-                tool,
-                input_schema=items[tool.id].input_schema,
-                output_schema=items[tool.id].output_schema,
-                annotations=items[tool.id].annotations,
-            )
-            if tool.id in items
-            else tool
-            for tool in tools
-        ]
+        known = {t.id: self._schemas.find(t.id) for t in tools}
+        unknown = [i for i, schemas in known.items() if schemas is None]
+        if unknown:
+            at = self._schemas.now()
+            for stored in await self._catalog.items(unknown):
+                item = stored.item
+                known[item.id] = schemas = item.input_schema, item.output_schema, item.annotations
+                self._schemas.keep(item.id, schemas, at)
+        return [FoundTool(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
 
     @asynccontextmanager
     async def _bounded(self, report: Report, name: str, seconds: float) -> AsyncIterator[None]:

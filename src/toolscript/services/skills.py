@@ -20,6 +20,8 @@ from toolscript.ports import CatalogStore
 from toolscript.services.sync import Sync
 
 ID = re.compile(r"[a-z][a-z0-9_]*")
+# Where a skill of that id would be found over HTTP, there is something else.
+RESERVED_IDS = frozenset({"suggestions"})
 LONGEST_ID = 64
 LONGEST_NAME = 255
 LONGEST_DESCRIPTION = 4_000
@@ -228,6 +230,11 @@ def checked(skill: Skill) -> Skill:
             f"a-z, 0-9 and _ and has at most {LONGEST_ID} characters",
             details={"field": "id", "allowed": f"^{ID.pattern}$, at most {LONGEST_ID} characters"},
         )
+    if skill.id in RESERVED_IDS:
+        raise Invalid(
+            f"the id {skill.id!r} of a skill cannot be used: it means something else. Give another",
+            details={"field": "id", "reserved": sorted(RESERVED_IDS)},
+        )
     return replace(
         skill,
         name=_text("name", skill.name, LONGEST_NAME, required=True),
@@ -245,7 +252,7 @@ def free_id(name: str, taken: Collection[str]) -> str:
     if not ID.fullmatch(slug):
         slug = f"skill_{slug}".strip("_")
     tried, number = slug[:LONGEST_ID].rstrip("_"), 1
-    while tried in taken:
+    while tried in taken or tried in RESERVED_IDS:
         number += 1
         tried = f"{slug[: LONGEST_ID - 1 - len(str(number))].rstrip('_')}_{number}"
     return tried

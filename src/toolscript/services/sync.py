@@ -301,7 +301,7 @@ class Sync:
         return held is None or held.fingerprint != current or self._needs_sorting(mark, work)
 
     def _needs_sorting(self, mark: ItemMark, work: _Work) -> bool:
-        if not work.skills.all or (_by_people(mark) and not work.over_people):
+        if self._classifier is None or (_by_people(mark) and not work.over_people):
             return False
         return mark.id in work.again or not _is_sorted(mark, work.skills)
 

@@ -44,7 +44,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
         return {
             "model": opened.model.embedder.model if opened.model.embedder else None,
             "tools": tools.written,
-            "skills": await opened.index.count(SKILLS),
+            "skills": len({p.payload["skill_id"] for p in await opened.index.scroll(SKILLS, fields=["skill_id"])}),
             "documents": documents,
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -135,8 +135,7 @@ def add(
 
         return skill_answer(await app.skills.create(skill))
 
-    body = {"id": skill_id, **_fields(skill)}
-    tell(answered(flags, here, SKILLS, body=body), as_json, lambda told: _say_skill("Added", told))
+    tell(answered(flags, here, SKILLS, body=asdict(skill)), as_json, lambda told: _say_skill("Added", told))
 
 
 @skills.command()
@@ -173,7 +172,7 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
     path = _path(skill_id)
     answer = before = ask(settings, path)
     if before is not None:
-        body = _fields(replace(_skill(before), **changes))
+        body = {each.name: before[each.name] for each in fields(Skill)} | changes
         answer = ask(settings, path, method="PUT", body=body, patience=PATIENCE_SECONDS)
     if answer is None:
         answer = from_catalogue(settings, lambda app: _changed(app, skill_id, changes))
@@ -270,23 +269,6 @@ def _tool_path(tool_id: str) -> str:
     return f"/api/v1/tools/{quote(tool_id, safe='', errors='replace')}/skills"
 
 
-def _fields(skill: Skill) -> dict[str, Any]:
-    """A skill as the gateway takes it, without its id."""
-    return {
-        "name": skill.name,
-        "description": skill.description,
-        "parent_domain": skill.parent_domain,
-        "keywords": list(skill.keywords),
-        "examples": list(skill.examples),
-        "is_active": skill.is_active,
-    }
-
-
-def _skill(told: Answer) -> Skill:
-    lists = {name: tuple(told[name]) for name in ("keywords", "examples")}
-    return Skill(**{name: told[name] for name in ("id", "name", "description", "parent_domain", "is_active")}, **lists)
-
-
 def _make_sure(skill_id: str) -> None:
     try:
         is_sure = click.confirm(f"Remove the skill {printable(skill_id)}, and sort its tools anew?", err=True)
@@ -331,7 +313,7 @@ def _show_skill(answer: Answer) -> None:
 
 def _by(assignment: Answer) -> str:
     known = {"human": "a person", "llm_auto": "language model", "embedding_auto": "embedding model"}
-    told: str = known.get(assignment["origin"], assignment["origin"])
+    told = known.get(assignment["origin"]) or str(assignment["origin"])
     return told if assignment["is_primary"] else f"{told}, not first"
 
 

@@ -22,8 +22,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
-        justify, style = ("right" if name in right else "left"), ("cyan" if number == 0 else None)
-        table.add_column(name, justify=justify, style=style, overflow="fold")
+        table.add_column(
+            name, justify="right" if name in right else "left", style=None if number else "cyan", overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(marked, row))
     console().print(table)

@@ -212,7 +212,7 @@ def _add_proposals(http: FastAPI, serving: Serving) -> None:
 
 
 def _add_skills(http: FastAPI, serving: Serving) -> None:
-    @http.get(SKILLS, summary="List the skills")
+    @http.get(SKILLS, summary="List the skills, with how many tools each has")
     async def skills(
         active_only: Annotated[bool, Query(description="Leave out those that are not in use.")] = False,
     ) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _add_skills(http: FastAPI, serving: Serving) -> None:
     async def create(wanted: NewSkill) -> dict[str, Any]:
         return skill_answer(await serving.app.skills.create(wanted.skill(wanted.id)))
 
-    @http.get(f"{SKILLS}/{{skill_id}}", summary="One skill", responses=NOT_FOUND)
+    @http.get(f"{SKILLS}/{{skill_id}}", summary="One skill, with how many tools it has", responses=NOT_FOUND)
     async def skill(skill_id: SkillId) -> dict[str, Any]:
         return skill_answer(await serving.app.skills.get(skill_id))
 

