@@ -110,6 +110,20 @@ class VectorIndex(Protocol):
         """The points nearest by cosine, those below `floor` left out; with all of their payload or only the named
         fields."""
 
+    async def nearest(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        """What `dense` answers, and how many points there are that are not below the floor: counted up to `count_to`,
+        which is no less than the limit."""
+
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:

@@ -181,14 +181,26 @@ async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> Non
         await index.dense("nowhere", unit(1, 0, 0), limit=1)
 
 
+async def test_the_nearest_are_those_of_a_dense_search_and_the_others_are_counted(things: VectorIndex) -> None:
+    for limit in (1, 2, 3, 4):
+        found, count = await things.nearest(NAME, unit(1, 0, 0), limit=limit, floor=-1.0, count_to=4)
+        assert found == await things.dense(NAME, unit(1, 0, 0), limit=limit)
+        assert count == 4
+    found, count = await things.nearest(NAME, unit(1, 0, 0), limit=1, floor=0.5, count_to=9, fields=["size"])
+    assert ([(c.id, c.payload) for c in found], count) == ([("a", {"size": 1})], 2)
+    assert await things.nearest(NAME, unit(-1, -1, -1), limit=1, floor=0.5, count_to=9) == ([], 0)
+    assert (await things.nearest(NAME, unit(1, 0, 0), limit=1, floor=-1.0, count_to=2))[1] == 2
+
+
+async def test_equally_near_points_come_by_their_ids_wherever_the_counting_ends(things: VectorIndex) -> None:
+    await things.upsert(NAME, [point(f"t{n:02d}", unit(1, 0, 0)) for n in range(20)])
+    for count_to in (5, 10, 40):
+        found, count = await things.nearest(NAME, unit(1, 0, 0), limit=5, floor=0.9, count_to=count_to)
+        assert [c.id for c in found] == ["a", "t00", "t01", "t02", "t03"]
+        assert count == min(21, count_to)
+
+
 async def test_payloads_are_told_of_the_points_that_exist_whole_or_in_part(things: VectorIndex) -> None:
     assert await things.payloads(NAME, ["a", "nobody"]) == {"a": {"color": "red", "size": 1, "tags": ["x", "y"]}}
     assert await things.payloads(NAME, ["b", "d"], ["size"]) == {"b": {"size": 2}, "d": {}}
     assert await things.payloads(NAME, []) == {}
-
-
-async def test_what_is_found_by_its_id_alone_is_what_is_there_now(things: VectorIndex) -> None:
-    await things.dense(NAME, unit(1, 0, 0), limit=9, fields=())
-    await things.delete(NAME, ["a"])
-    await things.upsert(NAME, [point("e", unit(1, 0, 0))])
-    assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=2, fields=())] == ["e", "b"]

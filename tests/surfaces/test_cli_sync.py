@@ -44,7 +44,7 @@ def test_without_servers_the_demo_catalogue_is_synced_and_again_nothing_is_left_
     assert told("sync") == {"servers": [], "items": 56, "classified": 0, "refined": 0, "waiting": 0}
     shown = invoke("sync")
     assert "No servers are configured" in shown.stdout
-    assert "56 tools; 0 sorted into skills; 0 suggestions waiting" in shown.stdout
+    assert "56 tools, 0 newly classified; 0 suggestions wait for a decision" in shown.stdout
     assert shown.stderr == ""
 
 
@@ -66,7 +66,7 @@ def test_what_is_new_changed_and_gone_is_counted_per_server(tmp_path: Path) -> N
     header, first_row, second_row, _, summary = invoke("sync").stdout.splitlines()[:5]
     assert header.split() == ["Server", "Added", "Changed", "Gone", "Error"]
     assert (first_row.split(), second_row.split()) == (["other", "0", "0", "0"], ["post", "0", "0", "0"])
-    assert summary.startswith("3 tools; 0 sorted into skills")
+    assert summary.startswith("3 tools, 0 newly classified; ")
 
 
 @pytest.mark.req("H-14", "G-02")
@@ -137,6 +137,6 @@ def test_the_language_model_looks_at_what_is_new_and_once_only(monkeypatch: pyte
         assert asked >= 1
         assert told("sync")["refined"] == 0
         assert len(api.asked) == asked
-        assert "2 of them looked at by the language model" in invoke("sync", "--reclassify").stdout
+        assert "2 newly classified, 2 looked at by the language model" in invoke("sync", "--reclassify").stdout
     tools = told("skills", "show", "email")["tools"]
     assert {t["id"]: t["origin"] for t in tools} == {"good__echo": "llm_auto", "good__pid": "llm_auto"}

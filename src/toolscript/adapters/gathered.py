@@ -1,5 +1,5 @@
 """What stands before an embedder in a server: repeated queries are remembered, queries that arrive together are
-embedded together, and the same query asked twice at once is embedded once."""
+embedded as the embedder does most of them in a second, and the same query asked twice at once is embedded once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from toolscript.domain.search import Vector
 from toolscript.ports import Embedder, Similarity
 
 REMEMBERED = 4096
-MOST_TOGETHER = 32
 
 
 class GatheringEmbedder(Embedder, Protocol):
-    """An embedder that can take several queries in one call."""
+    """An embedder that can take several queries."""
+
+    @property
+    def together(self) -> int:
+        """How many queries in one call it gains from."""
+
+    @property
+    def at_once(self) -> int:
+        """How many calls at a time it gains from."""
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
 
@@ -34,7 +41,7 @@ class GatheredEmbedder:
         self._known: OrderedDict[str, Vector] = OrderedDict()
         self._waiting: dict[str, asyncio.Future[Vector]] = {}
         self._queue: list[str] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._workers: set[asyncio.Task[None]] = set()
 
     @property
     def model(self) -> str:
@@ -57,21 +64,23 @@ class GatheredEmbedder:
         if waiting is None:
             waiting = self._waiting[text] = asyncio.get_running_loop().create_future()
             self._queue.append(text)
-            if self._worker is None or self._worker.done():
-                self._worker = asyncio.create_task(self._work())
+            if len(self._workers) < self._inner.at_once:
+                worker = asyncio.create_task(self._work())
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
         return await asyncio.shield(waiting)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._inner.embed_documents(texts)
 
     async def close(self) -> None:
-        if self._worker is not None:
-            await asyncio.gather(self._worker, return_exceptions=True)
+        await asyncio.gather(*self._workers, return_exceptions=True)
         await self._inner.close()
 
     async def _work(self) -> None:
         while self._queue:
-            texts, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
+            together = self._inner.together
+            texts, self._queue = self._queue[:together], self._queue[together:]
             try:
                 vectors = await self._inner.embed_queries(texts)
                 for text, vector in zip(texts, vectors, strict=True):

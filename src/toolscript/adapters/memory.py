@@ -60,6 +60,20 @@ class MemoryIndex:
         scored = [Candidate(p.id, float(s), _told(p, fields)) for p, s in zip(found, cosines, strict=True)]
         return in_order([c for c in scored if floor is None or c.score >= floor])[:limit]
 
+    async def nearest(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
+        return found[:limit], len(found)
+
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
@@ -119,6 +133,14 @@ class HashedEmbedder:
     @property
     def similarity(self) -> Similarity | None:
         return Similarity(0.0, 1.0)
+
+    @property
+    def together(self) -> int:
+        return 32
+
+    @property
+    def at_once(self) -> int:
+        return 1
 
     async def embed_query(self, text: str) -> Vector:
         return self._embed(text)

@@ -36,7 +36,7 @@ class OnnxEmbedder:
     """An embedder over a model folder. Loads at once; embeds in worker threads, never on the event loop.
 
     A lone query has every core to itself; documents, and queries that arrive together, go through a second lane,
-    so that a long ingest never makes a query wait.
+    so that a long ingest never makes a query wait. Where texts run one at a time, that lane has a core for each.
     """
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
@@ -46,6 +46,7 @@ class OnnxEmbedder:
         self._device = device
         self._threads = min(os.cpu_count() or 1, MOST_THREADS)
         self._batch = 1 if _is_dynamically_quantised(folder.onnx) else BATCH
+        self._queries_under_way = 0
         self._single = _Lane(folder, device, threads=self._threads, workers=1)
         self._check()
 
@@ -67,14 +68,27 @@ class OnnxEmbedder:
     def similarity(self) -> Similarity | None:
         return self._card.similarity
 
+    @property
+    def together(self) -> int:
+        return self._batch
+
+    @property
+    def at_once(self) -> int:
+        return self._threads if self._batch == 1 else 1
+
     async def embed_query(self, text: str) -> Vector:
         return (await self._single.embed([self._card.prefix + text], batch=1))[0]
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Queries that arrived together."""
-        if len(texts) == 1:
-            return [await self.embed_query(texts[0])]
-        return await self._bulk.embed([self._card.prefix + t for t in texts], batch=self._batch)
+        is_alone = len(texts) == 1 and not self._queries_under_way
+        self._queries_under_way += 1
+        try:
+            if is_alone:
+                return [await self.embed_query(texts[0])]
+            return await self._bulk.embed([self._card.prefix + t for t in texts], batch=self._batch)
+        finally:
+            self._queries_under_way -= 1
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._bulk.embed(texts, batch=self._batch)

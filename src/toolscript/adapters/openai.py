@@ -50,6 +50,14 @@ class OpenAiEmbedder:
     def similarity(self) -> Similarity | None:
         return None
 
+    @property
+    def together(self) -> int:
+        return BATCH
+
+    @property
+    def at_once(self) -> int:
+        return AT_ONCE
+
     async def embed_query(self, text: str) -> Vector:
         return (await self._embed([text]))[0]
 

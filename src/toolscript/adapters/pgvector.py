@@ -99,6 +99,20 @@ class PgVectorIndex:
         found = await self._on(name, self._nearest, vector, where, limit, fields)
         return [c for c in found if floor is None or c.score >= floor]
 
+    async def nearest(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
+        return found[:limit], len(found)
+
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:

@@ -87,6 +87,20 @@ class QdrantEdgeIndex:
         query = qe.Query.Nearest(vector.tolist(), using=DENSE)
         return await self._shard(name).search(query, where, limit, floor, fields)
 
+    async def nearest(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        query = qe.Query.Nearest(vector.tolist(), using=DENSE)
+        return await self._shard(name).nearest(query, where, limit, floor, count_to, fields)
+
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:

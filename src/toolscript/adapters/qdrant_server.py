@@ -109,6 +109,20 @@ class QdrantServerIndex:
     ) -> list[Candidate]:
         return await self._search(name, vector.tolist(), DENSE, where, limit, floor, fields)
 
+    async def nearest(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
+        return found[:limit], len(found)
+
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:

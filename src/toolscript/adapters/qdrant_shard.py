@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import qdrant_edge as qe
 from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Filter, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector, in_order
 
 UPSERT_BATCH = 128
 # A filter that keeps less than this much (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms:
@@ -74,7 +74,6 @@ class Shard:
         self._writing = asyncio.Lock()
         self._changed: set[str] | None = None
         self._leave_as_it_is = False
-        self._ids: dict[Any, str] = {}
         self._written = 0
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
@@ -108,32 +107,42 @@ class Shard:
     async def search(
         self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
     ) -> list[Candidate]:
-        translated_filter = self._translated(where)
-        # Most of what a hit costs is its payload: where only ids are wanted, those are kept here.
-        payload = False if fields is not None and not fields else payload_of(fields)
+        request = self._request(query, where, floor)
 
         async def fetch(wanted: int) -> list[Candidate]:
-            request = qe.QueryRequest(
-                limit=wanted,
-                query=query,
-                filter=translated_filter,
-                with_payload=payload,
-                score_threshold=floor,
-                params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
-            )
-            found = self._shard.query(request)
-            return [_candidate(p.payload, p.score) for p in found] if payload else self._named(found)
+            found = self._shard.query(request(wanted, payload_of(fields)))
+            return [_candidate(p.payload, p.score) for p in found]
 
         return await with_ties(fetch, limit)
 
-    def _named(self, found: Sequence[Any]) -> list[Candidate]:
-        """Hits without a payload under the ids that we know them by."""
-        keyed = [(p.id, p.score) for p in found]
-        unknown: list[Any] = [key for key, _ in keyed if key not in self._ids]
-        if unknown:
-            for record in self._shard.retrieve(unknown, with_payload=[ID_FIELD], with_vector=False):
-                self._ids[record.id] = _candidate(record.payload, 0.0).id
-        return [Candidate(self._ids[key], score) for key, score in keyed]
+    async def nearest(
+        self, query: Any, where: Filter, limit: int, floor: float, count_to: int, fields: Sequence[str] | None
+    ) -> tuple[list[Candidate], int]:
+        """Counts hits without looking at them, and reads the payloads of the best alone: most of what a hit costs."""
+        found = self._shard.query(self._request(query, where, floor)(count_to + 1, False))
+        if len(found) <= limit:
+            head = found
+        else:
+            head = [p for p in found if p.score >= found[limit - 1].score]
+            if len(head) > count_to:  # all are equally good: which of them are first is a matter of their ids
+                ranked = await self.search(query, where, count_to, floor, fields)
+                return ranked[:limit], len(ranked)
+        scores = {str(p.id): p.score for p in head}
+        ids: list[Any] = [*scores]
+        records = self._shard.retrieve(ids, with_payload=payload_of(fields), with_vector=False) if ids else []
+        told = [_candidate(r.payload, scores[str(r.id)]) for r in records]
+        return in_order(told)[:limit], min(len(found), count_to)
+
+    def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
+        translated_filter = self._translated(where)
+        return lambda wanted, payload: qe.QueryRequest(
+            limit=wanted,
+            query=query,
+            filter=translated_filter,
+            with_payload=payload,
+            score_threshold=floor,
+            params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
+        )
 
     def count(self, where: Filter) -> int:
         return int(self._shard.count(qe.CountRequest(filter=self._translated(where), exact=True)))

@@ -48,7 +48,9 @@ class SqlCatalog:
             old = _active_items(session, item_ids)
             numbers = [row["id"] for row in old]
             session.run(
-                "UPDATE tools SET is_active = FALSE, updated_at = CURRENT_TIMESTAMP "
+                # What is withdrawn here is to be suggested again, should the item return.
+                "UPDATE tools SET is_active = FALSE, updated_at = CURRENT_TIMESTAMP, classified = CASE "
+                "WHEN id IN (SELECT tool_id FROM tool_skill_assignments) THEN classified ELSE '' END "
                 f"WHERE {session.among('id', 'numbers')}",
                 numbers=numbers,
             )

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.filters import EVERYTHING, Filter, Payload
+from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Report, Terms, Vector
 from toolscript.ports import Embedder, Similarity, TermCounts, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
@@ -73,13 +73,12 @@ class Retriever:
         *,
         where: Filter = EVERYTHING,
         depth: int,
-        floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> Legs:
-        """The best `depth` by meaning (those below the floor left out) and the best `depth` by word, whichever of them
-        were prepared, with their payload or the named fields of it."""
+        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared, with their
+        payload or the named fields of it."""
         by_meaning = (
-            self._index.dense(collection, prepared.vector, where=where, limit=depth, floor=floor, fields=fields)
+            self._index.dense(collection, prepared.vector, where=where, limit=depth, fields=fields)
             if prepared.vector is not None
             else None
         )
@@ -93,9 +92,23 @@ class Retriever:
                 return Legs(*await asyncio.gather(by_meaning, by_word))
             return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
 
-    async def payloads(self, collection: str, ids: Sequence[str], fields: Sequence[str]) -> dict[str, Payload]:
-        """What points that were ranked by their ids alone have in those fields."""
-        return await self._index.payloads(collection, ids, fields) if ids else {}
+    async def nearest(
+        self,
+        prepared: Prepared,
+        collection: str,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float,
+        count_to: int,
+        fields: Sequence[str] | None = None,
+    ) -> tuple[list[Candidate], int]:
+        """The best by meaning alone, and how many there are above the floor, counted so far."""
+        if prepared.vector is None:
+            return [], 0
+        return await self._index.nearest(
+            collection, prepared.vector, where=where, limit=limit, floor=floor, count_to=count_to, fields=fields
+        )
 
     async def _embed(self, text: str, report: Report) -> Vector | None:
         if self._embedder is None:

@@ -49,7 +49,8 @@ class Fit:
 
     def confidences(self, items: Sequence[Item], vectors: Sequence[Vector]) -> Matrix:
         """How surely each item (a row) belongs to each skill (a column): 0 for not at all, never quite 1."""
-        cosines = np.stack(vectors) @ self._vectors.T
+        # One by one: multiplied together, the last digits of each would depend on how many the others are.
+        cosines = np.stack([self._vectors @ vector for vector in vectors])
         near = (cosines - self._similarity.floor) / (self._similarity.ceiling - self._similarity.floor)
         evidence = near + WORDS * np.stack([self._shared(item) for item in items])
         return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)

@@ -17,14 +17,19 @@ from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.search import Vector
 from toolscript.ports import LanguageModel, Prompt
 from toolscript.retrieval.words import split_identifier
-from toolscript.services.classify import LONGEST_DESCRIPTION, LONGEST_NAME, one_line, suggestion_for
+from toolscript.services.classify import (
+    LEAST_CONFIDENCE,
+    LONGEST_DESCRIPTION,
+    LONGEST_NAME,
+    MOST_SKILLS,
+    one_line,
+    suggestion_for,
+)
 
 BATCH = 8
 AT_ONCE = 8
 MOST_CHARACTERS = 6000
-MOST_SKILLS = 3
 MOST_EXAMPLES = 5
-LEAST_CONFIDENCE = 0.5
 FAILURES_IN_A_ROW = 3
 TOKENS_PER_ITEM = 256
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
 from toolscript.domain.catalog import ItemType, Schema
-from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, Report, in_order
 from toolscript.ports import CatalogStore
@@ -32,7 +34,11 @@ DEPTH = 100
 # Skills that look this much (in cosine) further off than the best one are matched, but not searched: their tools would
 # hardly be among the best (docs/decisions/0011).
 NEAR_THE_BEST = 0.22
-PAYLOAD = ("type", "name", "description", "db_id", "skill_ids", "primary_skill_id")
+NEEDED = ("type", "name", "description", "db_id")
+PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
+
+# Thresholds are held against scores as they are told: a score that was told, given as a threshold, keeps its tool.
+DIGITS = 4
 
 EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
 
@@ -152,15 +158,23 @@ class HierarchicalSearch:
         ask = Ask(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
         prepared = await self._prepared(sayable(query), Report())
-        if prepared.vector is None:
-            return []
-        return await self._near(prepared, ask)
+        hits: list[SkillHit] = []
+        report = Report()
+        async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
+            hits = await self._near(prepared, ask)
+        _require(report, "skills")
+        return hits
 
     async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index."""
         _check(ask)
         prepared = await self._prepared(sayable(ask.query), Report())
-        return await self._told(await self._within(prepared, ask, skill_ids, Report()), ask.limit)
+        tools: list[FoundTool] = []
+        report = Report()
+        async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
+            tools, _ = await self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids)
+        _require(report, "tools", unless=bool(tools))
+        return tools
 
     async def _searched(self, ask: Ask, report: Report) -> Found:
         prepared = await self._prepared(ask.query, report)
@@ -175,7 +189,7 @@ class HierarchicalSearch:
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         ranked: tuple[list[FoundTool], int] = [], 0
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
-            ranked = await self._ranked(prepared, ask, ids, report)
+            ranked = await self._ranked(prepared, ask, ids)
         tools, candidates = ranked
         if ask.include_schemas and tools:
             async with self._bounded(report, SCHEMAS_STAGE, self._patience.schemas):
@@ -185,7 +199,7 @@ class HierarchicalSearch:
     async def _prepared(self, query: str, report: Report) -> Prepared:
         prepared = Prepared(query)
         async with self._bounded(report, EMBEDDING, self._patience.embedding):
-            prepared = await self._retriever.prepare(query, Report())
+            prepared = _sensible(await self._retriever.prepare(query, Report()))
         if prepared.vector is None and EMBEDDING not in report.degraded:
             report.degraded.append(EMBEDDING)
         return prepared
@@ -193,42 +207,51 @@ class HierarchicalSearch:
     async def _near(self, prepared: Prepared, ask: Ask) -> list[SkillHit]:
         if prepared.vector is None:
             return []
-        similarity = self._retriever.similarity
-        floor = cosine_at(ask.skill_threshold, similarity)
         skill_map = await self._skills.map()
-        near = skill_map.nearest(prepared.vector, ask.skill_limit, floor)
-        return [
-            SkillHit(skill, round(calibrated(cosine, similarity), 4), cosine >= near[0][1] - NEAR_THE_BEST)
-            for skill, cosine in near
-        ]
+        near = skill_map.nearest(prepared.vector, ask.skill_limit, self._floor(ask.skill_threshold))
+        hits = [SkillHit(skill, self._score(cosine), cosine >= near[0][1] - NEAR_THE_BEST) for skill, cosine in near]
+        return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
-        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
     ) -> tuple[list[FoundTool], int]:
         """The best tools, and how many there were to choose from."""
-        found = await self._within(prepared, ask, skill_ids, report)
+        found, candidates = await self._within(prepared, ask, skill_ids)
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
-            everywhere = await self._within(prepared, ask, None, report)
+            everywhere, candidates = await self._within(prepared, ask, None)
             best = {c.id: c for c in everywhere}
             best.update((c.id, c) for c in found if c.id not in best or c.score > best[c.id].score)
-            found = in_order(list(best.values()))
-        return await self._told(found, ask.limit), len(found)
+            found = in_order(list(best.values()))[: ask.limit]
+        return self._told(found, ask), candidates
+
+    def _told(self, found: Sequence[Candidate], ask: Ask) -> list[FoundTool]:
+        """The candidates as tools. Raises Unavailable for what tells too little of itself."""
+        for candidate in found:
+            missing = [name for name in PAYLOAD[:4] if candidate.payload.get(name) is None]
+            if missing:
+                raise Unavailable(f"the index tells no {missing[0]} of {candidate.id}")
+        scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in found]
+        return [tool for tool in scored if tool.score >= ask.tool_threshold]
+
+    def _score(self, cosine: float) -> float:
+        return round(calibrated(cosine, self._retriever.similarity), 4)
+
+    def _floor(self, threshold: float) -> float:
+        """The least cosine that can have that score, once it is rounded."""
+        return cosine_at(threshold, self._retriever.similarity) - 1e-4
 
     async def _within(
-        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
-    ) -> list[Candidate]:
-        floor = cosine_at(ask.tool_threshold, self._retriever.similarity)
-        where = _where(ask.item_type, skill_ids)
-        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=DEPTH, floor=floor, fields=())
-        return legs.dense
-
-    async def _told(self, found: Sequence[Candidate], limit: int) -> list[FoundTool]:
-        """The first of them with what there is to tell; one that has gone this moment is left out."""
-        best = found[:limit]
-        payloads = await self._retriever.payloads(TOOLS, [c.id for c in best], PAYLOAD)
-        similarity = self._retriever.similarity
-        scored = ((c.id, round(calibrated(c.score, similarity), 4)) for c in best)
-        return [FoundTool(i, score, payloads[i]) for i, score in scored if i in payloads]
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
+    ) -> tuple[list[Candidate], int]:
+        return await self._retriever.nearest(
+            prepared,
+            TOOLS,
+            where=_where(ask.item_type, skill_ids),
+            limit=ask.limit,
+            floor=self._floor(ask.tool_threshold),
+            count_to=DEPTH,
+            fields=PAYLOAD,
+        )
 
     async def _enriched(self, tools: Sequence[FoundTool]) -> list[FoundTool]:
         known = {t.id: self._schemas.find(t.id) for t in tools}
@@ -248,8 +271,6 @@ class HierarchicalSearch:
             try:
                 async with asyncio.timeout(seconds):
                     yield
-            except InvalidArguments:
-                raise
             except TimeoutError:
                 _done_without(report, name, f"no answer within {seconds:g} s")
             except ToolscriptError as error:
@@ -262,6 +283,18 @@ class HierarchicalSearch:
 def _done_without(report: Report, name: str, reason: str) -> None:
     report.degraded.append(name)
     log.warning("stage_failed", extra={"stage": name, "reason": reason})
+
+
+def _sensible(prepared: Prepared) -> Prepared:
+    """The query, unless the model answered what is no vector. Raises Unavailable."""
+    if prepared.vector is not None and not np.isfinite(prepared.vector).all():
+        raise Unavailable("the model's answer is no vector: it holds what is no number")
+    return prepared
+
+
+def _require(report: Report, what: str, *, unless: bool = False) -> None:
+    if report.degraded and not unless:
+        raise Unavailable(f"{what} cannot be searched right now: try again in a moment")
 
 
 def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:

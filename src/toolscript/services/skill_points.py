@@ -24,7 +24,7 @@ from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
 from toolscript.ports import CatalogStore, Embedder, VectorIndex
 from toolscript.retrieval.clusters import clusters
 from toolscript.retrieval.texts import skill_text
-from toolscript.services.tool_points import TOOLS
+from toolscript.services.tool_points import TOOLS, vector_of
 
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
@@ -65,16 +65,20 @@ class SkillPoints:
         changed = 0
         for skill in skills.values():
             own = members.get(skill.id, [])
-            fingerprint = _fingerprint(self._embedder.model, skill, own)
-            if not _is_current(held.get(skill.id, []), fingerprint):
-                await self._write(skill, own, fingerprint, held.get(skill.id, []))
+            made_of = [vector_of(self._embedder.model, m.digest) for m in own]
+            if not _is_current(held.get(skill.id, []), self._fingerprint(skill, own, made_of)):
+                await self._write(skill, own, held.get(skill.id, []))
                 changed += 1
         gone = [p.id for skill_id, points in held.items() if skill_id not in skills for p in points]
         await self._index.delete(SKILLS, gone)
         return changed + bool(gone)
 
-    async def _write(self, skill: Skill, members: Sequence[Member], fingerprint: str, old: Sequence[Candidate]) -> None:
-        vectors = await self._index.vectors(TOOLS, [m.item_id for m in members])
+    async def _write(self, skill: Skill, members: Sequence[Member], old: Sequence[Candidate]) -> None:
+        ids = [m.item_id for m in members]
+        vectors = await self._index.vectors(TOOLS, ids)
+        told = await self._index.payloads(TOOLS, ids, ["vector_of"])
+        # What the vectors are made of, not what they should be: with a tool that is behind, its skills are, too.
+        made_of = [str(told[i].get("vector_of")) if i in told and i in vectors else "" for i in ids]
         placed = [m for m in members if m.item_id in vectors]
         if placed:
             rows = np.stack([vectors[m.item_id] for m in placed])
@@ -90,12 +94,17 @@ class SkillPoints:
             "tool_count": len(members),
             "is_active": skill.is_active,
             "parts": len(parts),
-            "fingerprint": fingerprint,
+            "fingerprint": self._fingerprint(skill, members, made_of),
         }
         points = [_point(n, vector, tightness, payload) for n, (vector, tightness) in enumerate(parts)]
         await self._index.upsert(SKILLS, points)
         left = {p.id for p in old} - {p.id for p in points}
         await self._index.delete(SKILLS, sorted(left))
+
+    def _fingerprint(self, skill: Skill, members: Sequence[Member], vectors: Sequence[str]) -> str:
+        tools = [[m.item_id, m.confidence, vector] for m, vector in zip(members, vectors, strict=True)]
+        made_of = [RECIPE, self._embedder.model, astuple(skill), tools]
+        return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
 def _parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
@@ -116,11 +125,6 @@ def _point(number: int, vector: Vector, tightness: float, payload: dict[str, Any
     is_own = number == 0
     told = {**payload, "tightness": tightness, "is_facet": not is_own}
     return Point(payload["skill_id"] if is_own else f"{payload['skill_id']}#{number}", vector, Terms(), told)
-
-
-def _fingerprint(model: str, skill: Skill, members: Sequence[Member]) -> str:
-    made_of = [RECIPE, model, astuple(skill), [astuple(m) for m in members]]
-    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
 def _is_current(held: Sequence[Candidate], fingerprint: str) -> bool:

@@ -99,10 +99,13 @@ class Sync:
         self._on_change = on_change
         self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
+        self._in_doubt = True
+        """Whether any skill may be behind: something was begun, by whoever ran before too, and not seen to its end."""
         self._refining = asyncio.Lock()
         self.refined = 0
         """For how many items the refiner has known better or agreed so far."""
         self._background: asyncio.Task[None] | None = None
+        self._asked_to_refine = False
 
     @property
     def embedded(self) -> int:
@@ -124,9 +127,7 @@ class Sync:
             if await self._points.count() != len(kept):
                 await self._index_marks(None, kept, progress)
             await self._points.take_over({m.id: m.digest for m in kept})
-            await self._refresh_skills(None)
-            if gone:
-                self._on_indexed()
+            await self._follow(None)
 
     async def run(
         self,
@@ -171,12 +172,11 @@ class Sync:
         """Sorts these items (all, for None) anew and makes the index follow the catalogue. What a person has decided
         stays, unless forced."""
         async with self._turn:
+            self._in_doubt = True
             marks = await self._catalog.marks()
             self._points.configured = self._points.configured or frozenset(m.server for m in marks)
             again = {m.id for m in marks} if item_ids is None else set(item_ids)
-            done = await self._index_marks(None, marks, progress, again=again, over_people=force)
-            await self._refresh_skills(None)
-        return done
+            return await self._index_marks(None, marks, progress, again=again, over_people=force)
 
     async def refine(self, item_ids: Collection[str] | None = None, *, progress: Progress | None = None) -> int:
         """Has the refiner look at every item (at these once more) that only the classifier has sorted, and returns for
@@ -200,7 +200,10 @@ class Sync:
 
     def refine_soon(self) -> None:
         """Has the refiner look at what is new, while everything else goes on."""
-        if self._refiner is not None and (self._background is None or self._background.done()):
+        if self._refiner is None:
+            return
+        self._asked_to_refine = True  # what comes while it is at work, it looks at in the next round
+        if self._background is None or self._background.done():
             self._background = asyncio.create_task(self._refine_quietly(), name="refining skills")
 
     async def close(self) -> None:
@@ -212,29 +215,46 @@ class Sync:
 
     async def _refine_quietly(self) -> None:
         try:
-            await self.refine()
+            while self._asked_to_refine:
+                self._asked_to_refine = False
+                await self.refine()
         except Exception:  # whatever it is, the classifier's word stands
             log.exception("refining_failed")
 
     async def _refine_some(self, marks: Sequence[ItemMark], skills: _Skills) -> int:
-        items = {s.item.id: s for s in await self._catalog.items([m.id for m in marks])}
-        ids = list(items)
-        vectors = await self._points.vectors(
-            list(items.values()), await self._points.held({m.server for m in marks}), {}
-        )
-        said = (
-            await self._refiner.classify([(items[i].item, vectors[i]) for i in ids], skills.all)
-            if self._refiner
-            else []
-        )
-        decisions = _decisions({i: items[i].item for i in ids}, dict(zip(ids, said, strict=True)), Origin.LLM, skills)
         async with self._turn:
-            await self._catalog.classify(decisions)
-            after = await self._catalog.items([d.item_id for d in decisions])
-            await self._points.write(after, vectors)
-            before = [a.skill_id for d in decisions for a in items[d.item_id].assignments]
-            await self._refresh_skills({*before, *(a.skill_id for s in after for a in s.assignments)})
-        return len(decisions)
+            stored = await self._catalog.items([m.id for m in marks])
+            vectors = await self._points.vectors(stored, await self._points.held({m.server for m in marks}), {})
+        asked = {s.item.id: s.item for s in stored}
+        said = await self._second_opinion([(item, vectors[item.id]) for item in asked.values()], skills)
+        decisions = _decisions(asked, dict(zip(asked, said, strict=True)), Origin.LLM, skills)
+        async with self._turn:
+            before = await self._unchanged(decisions, asked)
+            if before:
+                self._in_doubt, in_doubt = True, self._in_doubt
+                await self._catalog.classify([d for d in decisions if d.item_id in before])
+                after = await self._catalog.items(list(before))
+                await self._points.write(after, vectors)
+                touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
+                await self._follow(None if in_doubt else touched)
+        return len(before)
+
+    async def _unchanged(self, decisions: Sequence[Decision], asked: Mapping[str, Item]) -> dict[str, StoredItem]:
+        """The items for which the decision still holds: neither they nor the skills that they are to go into have
+        changed or gone while it was made."""
+        there = {skill.id for skill in await self._catalog.skills()}
+        fitting = [d.item_id for d in decisions if all(a.skill_id in there for a in d.assignments)]
+        now = await self._catalog.items(fitting)
+        return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest}
+
+    async def _second_opinion(
+        self, items: Sequence[tuple[Item, Vector]], skills: _Skills
+    ) -> Sequence[Classification | None]:
+        try:
+            return await self._refiner.classify(items, skills.all) if self._refiner else ()
+        except Exception:  # whatever it is, the classifier's word stands
+            log.exception("refiner_failed", extra={"items": len(items)})
+            return [None] * len(items)
 
     async def _index_marks(
         self,
@@ -250,14 +270,14 @@ class Sync:
         work = _Work(await self._points.held(servers), again, over_people, await self._skills())
         behind = [m for m in active.values() if self._is_behind(m, work)]
         before = self._points.embedded
-        if behind:
-            await self._write(behind, work, progress)
         gone = [i for i in work.held if i not in active]
-        await self._points.remove(gone)
-        work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
-        if behind or gone:
-            await self._refresh_skills(work.touched)
-            self._on_indexed()
+        if behind or gone or self._in_doubt:
+            self._in_doubt, in_doubt = True, self._in_doubt
+            if behind:
+                await self._write(behind, work, progress)
+            await self._points.remove(gone)
+            work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
+            await self._follow(None if in_doubt else work.touched)
         return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
 
     async def _write(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> None:
@@ -301,8 +321,10 @@ class Sync:
         return held is None or held.fingerprint != current or self._needs_sorting(mark, work)
 
     def _needs_sorting(self, mark: ItemMark, work: _Work) -> bool:
-        if self._classifier is None or (_by_people(mark) and not work.over_people):
+        if self._classifier is None:
             return False
+        if _by_people(mark):
+            return work.over_people and mark.id in work.again
         return mark.id in work.again or not _is_sorted(mark, work.skills)
 
     async def _skills(self) -> _Skills:
@@ -312,9 +334,12 @@ class Sync:
         said = json.dumps([astuple(s) for s in skills])
         return _Skills(skills, hashlib.sha256(said.encode()).hexdigest()[:16])
 
-    async def _refresh_skills(self, skill_ids: Collection[str] | None) -> None:
-        if self._skill_points and (skill_ids is None or skill_ids) and await self._skill_points.refresh(skill_ids):
-            self._on_indexed()
+    async def _follow(self, skill_ids: Collection[str] | None) -> None:
+        """Brings the points of those skills (of all) along, and tells whoever keeps something of the index."""
+        if self._skill_points and (skill_ids is None or skill_ids):
+            await self._skill_points.refresh(skill_ids)
+        self._in_doubt = False
+        self._on_indexed()
 
 
 def _differs(mark: ItemMark, item: Item) -> bool:

@@ -80,7 +80,7 @@ class ToolPoints:
 
     def has_vector(self, held: Held | None, digest: str) -> bool:
         """Whether the point that is held has the vector of that digest."""
-        return held is not None and held.vector_of == self._vector_of(digest)
+        return held is not None and held.vector_of == vector_of(self._model, digest)
 
     async def kept(self, digests: Mapping[str, str]) -> dict[str, Vector]:
         """The vectors of these items (id to digest) that earlier runs have kept."""
@@ -129,18 +129,20 @@ class ToolPoints:
         """How many points there are."""
         return await self._index.count(TOOLS)
 
-    def _vector_of(self, digest: str) -> str:
-        return f"{self._model}-{_text_of(digest)}"
-
     def _point(self, stored: StoredItem, vector: Vector | None) -> Point:
         item = stored.item
         digest = item.digest
         payload = {
             **item_payload(stored),
             "fingerprint": self.fingerprint(stored.number, digest, stored.assignments),
-            "vector_of": self._vector_of(digest),
+            "vector_of": vector_of(self._model, digest),
         }
         return Point(item.id, vector, document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH), payload)
+
+
+def vector_of(model: str, digest: str) -> str:
+    """What a point says that its vector was made of: that model, the text of that digest."""
+    return f"{model}-{_text_of(digest)}"
 
 
 def item_payload(stored: StoredItem) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def tool_hit(tool: FoundTool, *, with_schemas: bool) -> dict[str, Any]:
         "name": told["name"],
         "description": told["description"],
         "score": tool.score,
-        "skill_ids": list(told["skill_ids"] or ()),
+        "skill_ids": list(told.get("skill_ids") or ()),
         "primary_skill_id": told.get("primary_skill_id"),
     }
     if with_schemas:

@@ -41,6 +41,7 @@ LOOKED_THROUGH = 100
 _FINDS_IDS = "search_skills tells the ids that there are"
 _NO_MODEL = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
 _TRY_AGAIN = "Try other words once; then nothing here does that."
+_SOME_ARE_MISSING = "Some results could not be read just now, and are left out."
 _WITHOUT = {
     "embedder": "The query could not be embedded: found by words and names alone.",
     EMBEDDING: "The query could not be embedded, so nothing was searched: use strategy standard.",
@@ -112,7 +113,8 @@ async def _by_meaning(app: App, query: str, limit: int, item_type: ItemType | No
     )
     without = _done_without(found.report)
     if found.tools:
-        return await _told(app, without or _looked_in(found), _hits(found.tools))
+        missing = [_SOME_ARE_MISSING] if TOOLS_STAGE in found.report.degraded else without
+        return await _told(app, missing or _looked_in(found), _hits(found.tools))
     return "\n".join(without or [*_looked_in(found), _nothing(found.query, item_type)])
 
 
@@ -152,7 +154,7 @@ async def _told(app: App, lines: Sequence[str], hits: Sequence[_Hit]) -> str:
 
 
 def _done_without(report: Report) -> list[str]:
-    return [_WITHOUT[name] for name in report.degraded if name in _WITHOUT]
+    return [_WITHOUT[name] for name in dict.fromkeys(report.degraded) if name in _WITHOUT]
 
 
 def _hits(tools: Sequence[FoundTool]) -> list[_Hit]:

@@ -109,7 +109,7 @@ async def _catch_up(app: App, specs: Sequence[ServerSpec], refresh: bool) -> Non
         await app.sync.configure([s.name for s in current])
         missing = sorted({s.name for s in specs} - {s.name for s in current})
         if missing:
-            _note(f"not indexed yet: {', '.join(missing)} (start the gateway, or add --refresh)")
+            _note(f"not indexed yet: {', '.join(missing)} (start the gateway, or run toolscript sync)")
         return
     await read_anew(app, specs)
 

@@ -82,8 +82,8 @@ def _show(answer: Answer) -> None:
         click.echo()
     else:
         click.echo("No servers are configured: this is the demo catalogue, or that of a file without servers.")
-    told = f"{answer['items']} tools; {answer['classified']} sorted into skills"
-    refined = f", {answer['refined']} of them looked at by the language model" if answer["refined"] else ""
-    click.echo(f"{told}{refined}; {answer['waiting']} suggestions waiting")
+    refined = f", {answer['refined']} looked at by the language model" if answer["refined"] else ""
+    waiting = "1 suggestion waits" if answer["waiting"] == 1 else f"{answer['waiting']} suggestions wait"
+    click.echo(f"{answer['items']} tools, {answer['classified']} newly classified{refined}; {waiting} for a decision")
     if answer["waiting"]:
-        click.echo("toolscript skills suggestions shows them.")
+        click.echo("toolscript skills suggestions shows what waits.")
