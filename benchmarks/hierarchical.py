@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,9 +27,9 @@ CLIENTS = 16
 ROUNDS = 5
 STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "total")
 NOTE = (
-    "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its own, "
-    "40 skills. New queries: one client on one connection, beside embedding the same queries and nothing else; then "
-    f"{CLIENTS} clients at once, beside the embedder's own rate with as many callers. Repeated: {CLIENTS} clients, 50 "
+    "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
+    "own, 40 skills. New queries: one client on one connection, beside embedding the same queries and nothing else; "
+    f"then {CLIENTS} clients at once, beside the embedder's own rate with as many callers. Repeated: {CLIENTS} clients, 50 "
     "queries over and over. All of it on the same two cores, clients included; the two sides take turns."
 )
 
@@ -46,10 +45,7 @@ async def run(quick: bool) -> list[Table]:
         columns = ("What", "embedded", "PostgreSQL + pgvector")
         with started_gateway(place, held) as gateway:
             embedded = await _measured(gateway, quick)
-        if os.environ.get("SKIPPG"):
-            beside = embedded
-        else:
-          with _postgres(place / "postgres") as url:
+        with _postgres(place / "postgres") as url:
             where = {"TOOLSCRIPT_INDEX": url, "TOOLSCRIPT_STORE": url}
             with started_gateway(place, held, settings=where) as gateway:
                 beside = await _measured(gateway, quick)
