@@ -22,6 +22,8 @@ from toolscript.services.sync import Sync
 from toolscript.services.tool_points import TOOLS, tools_collection
 
 T = TypeVar("T")
+NEAR = 1e-5
+HALVES = ("upsert", "delete")
 
 FILES = Skill("files", "Files", "Read and write files and folders", keywords=("file", "folder"))
 MAIL = Skill("mail", "Mail", "Send and receive email messages", keywords=("email", "message"))
@@ -43,17 +45,15 @@ class Fuse:
     def __init__(self, *, halfway: bool = False) -> None:
         self.halfway = halfway
         self.left = -1
+        self.burnt_at = ""
 
     def around(self, port: T) -> T:
         return cast(T, _Fused(port, self))
 
-    def burns(self) -> bool:
+    def burns(self, call: str) -> bool:
         self.left -= 1
+        self.burnt_at = call if self.left == 0 else self.burnt_at
         return self.left == 0
-
-    @property
-    def has_burnt(self) -> bool:
-        return self.left <= 0
 
 
 class _Fused:
@@ -67,8 +67,8 @@ class _Fused:
             return found
 
         async def call(*arguments: Any, **named: Any) -> Any:
-            if self._fuse.burns():
-                if self._fuse.halfway and name in {"upsert", "delete"}:
+            if self._fuse.burns(name):
+                if self._fuse.halfway and name in HALVES:
                     collection, rows = arguments
                     await found(collection, rows[: len(rows) // 2])
                 raise ConnectionError(f"cut off at {name}")
@@ -137,7 +137,7 @@ class House:
             around(self.index),
             embedder,
             classifier=EmbeddingClassifier(embedder),
-            refiner=around(self.refiner) if self.refiner else None,
+            refiner=self.refiner,
             on_indexed=self._indexed,
         )
         self.skills = Skills(self.catalog, self.sync)
@@ -189,19 +189,34 @@ class House:
         self.told += 1
 
 
+class Near:
+    """Vectors that equal others when each has one of theirs beside it: engines may change the last digit of a number,
+    and with it the order of what is equally good."""
+
+    def __init__(self, rows: Sequence[Sequence[float]]) -> None:
+        self._rows = np.array(rows, dtype=np.float64)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Near) or self._rows.shape != other._rows.shape:
+            return False
+        apart = np.abs(self._rows[:, None] - other._rows[None]).max(axis=2)
+        return bool((apart.min(axis=0) < NEAR).all() and (apart.min(axis=1) < NEAR).all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Near({self._rows.round(3).tolist()})"
+
+
 async def contents(index: VectorIndex) -> dict[str, Any]:
-    """What an index holds of tools and of skills; the facets of a skill in an order of their own."""
-    return {name: sorted(await _points(index, name), key=repr) for name in (TOOLS, SKILLS)}
-
-
-async def _points(index: VectorIndex, name: str) -> list[Any]:
-    found = await index.scroll(name)
-    vectors = await index.vectors(name, [c.id for c in found])
-    told = []
-    for point in found:
-        payload = {k: round(v, 4) if isinstance(v, float) else v for k, v in point.payload.items()}
-        payload["fingerprint"] = payload["fingerprint"] if name == SKILLS else None  # that of a tool holds its number
-        payload.pop("db_id", None)
-        vector = [float(v) + 0.0 for v in np.round(vectors[point.id], 4)]
-        told.append([point.id.partition("#")[0], sorted(payload.items()), vector])
-    return told
+    """What an index holds of tools and of skills, less the numbers that the store gives to items."""
+    held: dict[str, dict[tuple[str, str], list[list[float]]]] = {TOOLS: {}, SKILLS: {}}
+    for name, points in held.items():
+        found = await index.scroll(name)
+        vectors = await index.vectors(name, [c.id for c in found])
+        for point in found:
+            left_out = {"db_id", "fingerprint"} if name == TOOLS else {"tightness"}
+            payload = sorted((k, v) for k, v in point.payload.items() if k not in left_out)
+            row = [*vectors[point.id].tolist(), float(point.payload.get("tightness", 0))]
+            points.setdefault((point.id.partition("#")[0], repr(payload)), []).append(row)
+    return {name: {key: Near(rows) for key, rows in points.items()} for name, points in held.items()}

@@ -56,6 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "adapters/pgvector_language.py": {"numpy"},
     "adapters/pgvector_tables.py": {"psycopg"},
     "adapters/qdrant_edge.py": {"qdrant_edge", "filelock"},
+    "adapters/qdrant_edge_points.py": {"qdrant_edge"},
     "adapters/qdrant_shard.py": {"numpy", "qdrant_edge"},
     "adapters/qdrant_server.py": {"httpx", "numpy", "qdrant_client"},
     "adapters/sql_postgres.py": {"psycopg"},

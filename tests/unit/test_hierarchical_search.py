@@ -445,14 +445,21 @@ async def test_both_ways_at_once_give_the_best_of_both(every: Library) -> None:
     assert asked == [["is_active", "skill_ids"], ["is_active"]]
 
 
-async def test_both_ways_at_once_find_what_either_way_alone_would_crowd_out() -> None:
-    """More tools outside the skills than are looked at: those inside are still among the candidates."""
-    crowd = [Item("s", f"loose{n:03}", "In no skill @0.5") for n in range(130)]
-    async with library(*crowd, Item("s", "zone", "Inside #mail @0.4375")) as opened:
-        direct = await opened.search(strategy=Strategy.DIRECT, limit=50)
-        both = await opened.search(strategy=Strategy.HYBRID, limit=50)
-    assert (direct.candidates, both.candidates) == (100, 101)
-    assert [t.score for t in both.tools] == sorted((t.score for t in both.tools), reverse=True)
+@pytest.mark.req("H-06")
+async def test_candidates_are_counted_up_to_a_hundred() -> None:
+    """BR-007: more are not read only to be counted."""
+    crowd = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(130)]
+    async with library(*crowd) as opened:
+        for strategy in Strategy:
+            found = await opened.search(strategy=strategy, limit=50)
+            assert (found.candidates, len(found.tools)) == (100, 50)
+
+
+@pytest.mark.req("H-06")
+async def test_a_tool_that_misses_the_threshold_by_a_hair_is_not_counted(every: Library) -> None:
+    """BR-007."""
+    found = await every.search(tool_threshold=0.75005)
+    assert (list(found.tools), found.candidates) == ([], 0)
 
 
 def placed(vectors: Mapping[str, Vector], **payload: Any) -> list[Point]:
@@ -588,10 +595,10 @@ async def test_what_is_out_of_range_is_refused_naming_the_field_and_the_range(
     every: Library, name: str, least: float, most: float, beyond: tuple[float, ...]
 ) -> None:
     for allowed in (least, most):
-        await every.search(**{name: allowed})
+        await every.search("anything", **{name: allowed})
     for wrong in beyond:
         with pytest.raises(InvalidArguments, match=f"{name} .* is out of range: give") as caught:
-            await every.search(**{name: wrong})
+            await every.search("anything", **{name: wrong})
         assert caught.value.details["field"] == name
 
 
@@ -749,7 +756,7 @@ async def test_meaning_leads_through_the_right_skill(minilm: OnnxEmbedder) -> No
         Skill("storage", "Storage", "Files and folders on a disk"),
     ]
     items = [
-        Item("cal", "create_event", "Create an event in the calendar and invite people #calendar"),
+        Item("cal", "create_event", "Schedule an event in the calendar and invite people #calendar"),
         Item("cal", "free_slots", "Find free time of several people #calendar"),
         Item("disk", "copy_file", "Copy a file to another folder #storage"),
         Item("disk", "remove_folder", "Remove a folder and all that is in it #storage"),

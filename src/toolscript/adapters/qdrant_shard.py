@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import qdrant_edge as qe
 
-from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
+from toolscript.adapters.qdrant_edge_points import FLAGS_FIELD, WORDS, candidate, edge_point
+from toolscript.adapters.qdrant_language import DENSE, TERMS, key, payload_of, translated, with_ties
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Filter, Payload
 from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector, in_order
@@ -31,9 +32,6 @@ UPSERT_BATCH = 128
 # through the graph it would be faster, and lose points.
 FULL_SCAN_KILOBYTES = 30_000
 GRAPH_CANDIDATES = 128
-# Holds every true and false of a point as text: the engine's Python binding takes True for the number 1, and then
-# matches no boolean.
-FLAGS_FIELD = "_flags"
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 128
 
@@ -89,7 +87,7 @@ class Shard:
 
     async def upsert(self, points: Sequence[Point]) -> None:
         for start in range(0, len(points), UPSERT_BATCH):
-            batch = [_point(p) for p in points[start : start + UPSERT_BATCH]]
+            batch = [edge_point(p) for p in points[start : start + UPSERT_BATCH]]
             async with self._writing:
                 self._shard.update(qe.UpdateOperation.upsert_points(batch))
                 self._written += len(batch)
@@ -111,7 +109,7 @@ class Shard:
 
         async def fetch(wanted: int) -> list[Candidate]:
             found = self._shard.query(request(wanted, payload_of(fields)))
-            return [_candidate(p.payload, p.score) for p in found]
+            return [candidate(p.payload, p.score) for p in found]
 
         return await with_ties(fetch, limit)
 
@@ -130,7 +128,7 @@ class Shard:
         scores = {str(p.id): p.score for p in head}
         ids: list[Any] = [*scores]
         records = self._shard.retrieve(ids, with_payload=payload_of(fields), with_vector=False) if ids else []
-        told = [_candidate(r.payload, scores[str(r.id)]) for r in records]
+        told = [candidate(r.payload, scores[str(r.id)]) for r in records]
         return in_order(told)[:limit], min(len(found), count_to)
 
     def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
@@ -155,7 +153,7 @@ class Shard:
             page, offset = self._shard.scroll(
                 qe.ScrollRequest(offset=offset, limit=SCROLL_PAGE, filter=self._translated(where), with_payload=payload)
             )
-            found += [_candidate(r.payload, 0.0) for r in page]
+            found += [candidate(r.payload, 0.0) for r in page]
             if offset is None:
                 return sorted(found, key=lambda c: c.id)
             await asyncio.sleep(0)
@@ -165,7 +163,7 @@ class Shard:
         for start in range(0, len(point_ids), SCROLL_PAGE):
             page: list[Any] = [*point_ids[start : start + SCROLL_PAGE]]
             for record in self._shard.retrieve(page, with_payload=payload_of(fields), with_vector=False):
-                told = _candidate(record.payload, 0.0)
+                told = candidate(record.payload, 0.0)
                 found[told.id] = told.payload
             await asyncio.sleep(0)
         return found
@@ -194,7 +192,7 @@ class Shard:
         self._shard.close()
 
     def _translated(self, where: Filter) -> Any:
-        return translated(where, _WORDS, self._manifest.collection.fields)
+        return translated(where, WORDS, self._manifest.collection.fields)
 
     @property
     def _place(self) -> Path:
@@ -271,38 +269,6 @@ class Shard:
             await asyncio.sleep(0)
 
 
-class _EdgeWords:
-    """qdrant_edge's classes."""
-
-    def all_any_none(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any:
-        return qe.Filter(must=must or None, should=should or None, must_not=must_not or None)
-
-    def equals(self, key: str, value: str | bool) -> Any:
-        if isinstance(value, bool):
-            return qe.FieldCondition(key=FLAGS_FIELD, match=qe.MatchValue(_flag(key, value)))
-        return qe.FieldCondition(key=key, match=qe.MatchValue(value))
-
-    def any_of(self, key: str, values: list[str]) -> Any:
-        return qe.FieldCondition(key=key, match=qe.MatchAny(values))
-
-    def substring(self, key: str, value: str) -> Any:
-        return qe.FieldCondition(key=key, match=qe.MatchSubstring(value))
-
-    def number_range(self, key: str, bounds: dict[str, float]) -> Any:
-        return qe.FieldCondition(key=key, range=qe.RangeFloat(**bounds))
-
-    def date_range(self, key: str, bounds: dict[str, str]) -> Any:
-        return qe.FieldCondition(key=key, range=qe.RangeDateTime(**bounds))
-
-    def is_empty(self, key: str) -> Any:
-        return qe.IsEmptyCondition(key)
-
-    def nothing(self) -> Any:
-        return qe.HasIdCondition(set())
-
-
-_WORDS = _EdgeWords()
-
 # A BOOL field needs none: see FLAGS_FIELD.
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qe.KeywordIndexParams(),
@@ -345,31 +311,6 @@ def _damaged(folder: Path, error: Exception) -> Unavailable:
         "run `toolscript index rebuild`, nothing is lost",
         details={"folder": str(folder)},
     )
-
-
-def _point(point: Point) -> qe.Point:
-    vectors: dict[str, Any] = {}
-    if point.vector is not None:
-        vectors[DENSE] = point.vector.tolist()
-    if point.terms.ids:
-        vectors[TERMS] = qe.SparseVector(list(point.terms.ids), list(point.terms.weights))
-    payload = {**point.payload, ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload)}
-    return qe.Point(id=point_id(point.id), vector=vectors, payload=payload)
-
-
-def _flags(payload: Mapping[str, Any]) -> list[str]:
-    held = ((f, v) for f, value in payload.items() for v in (value if isinstance(value, list | tuple) else [value]))
-    return sorted({_flag(key(field), value) for field, value in held if isinstance(value, bool)})
-
-
-def _flag(path: str, value: bool) -> str:
-    return f"{path}={value}"
-
-
-def _candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
-    told = payload or {}
-    told.pop(FLAGS_FIELD, None)
-    return Candidate(told.pop(ID_FIELD), score, told)
 
 
 def _generation(folder: Path, number: int) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -216,29 +217,33 @@ class HierarchicalSearch:
         self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
     ) -> tuple[list[FoundTool], int]:
         """The best tools, and how many there were to choose from."""
-        found, candidates = await self._within(prepared, ask, skill_ids)
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
-            everywhere, candidates = await self._within(prepared, ask, None)
+            (inside, _), (everywhere, candidates) = await asyncio.gather(
+                self._within(prepared, ask, skill_ids), self._within(prepared, ask, None)
+            )
             best = {c.id: c for c in everywhere}
-            best.update((c.id, c) for c in found if c.id not in best or c.score > best[c.id].score)
+            best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
             found = in_order(list(best.values()))[: ask.limit]
-        return self._told(found, ask), candidates
+        else:
+            found, candidates = await self._within(prepared, ask, skill_ids)
+        tools = self._told(found, ask)
+        return tools, candidates - (len(found) - len(tools))
 
     def _told(self, found: Sequence[Candidate], ask: Ask) -> list[FoundTool]:
         """The candidates as tools. Raises Unavailable for what tells too little of itself."""
         for candidate in found:
-            missing = [name for name in PAYLOAD[:4] if candidate.payload.get(name) is None]
-            if missing:
-                raise Unavailable(f"the index tells no {missing[0]} of {candidate.id}")
+            missing = [name for name in NEEDED if candidate.payload.get(name) is None]
+            if missing or not math.isfinite(candidate.score):
+                raise Unavailable(f"the index tells no {missing[0] if missing else 'score'} of {candidate.id}")
         scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in found]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
 
     def _score(self, cosine: float) -> float:
-        return round(calibrated(cosine, self._retriever.similarity), 4)
+        return round(calibrated(cosine, self._retriever.similarity), DIGITS)
 
     def _floor(self, threshold: float) -> float:
         """The least cosine that can have that score, once it is rounded."""
-        return cosine_at(threshold, self._retriever.similarity) - 1e-4
+        return cosine_at(threshold, self._retriever.similarity) - 0.1**DIGITS
 
     async def _within(
         self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None

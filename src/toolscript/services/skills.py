@@ -143,7 +143,8 @@ class Skills:
         reviewed_by: str | None = None,
     ) -> CountedSkill:
         """Makes a suggestion a skill, with other words where they are given, puts the item that it was made for into
-        it, and sorts the waiting items anew.
+        it, and sorts the waiting items anew; all of them, where it was proposed for a group of items that may have
+        been sorted elsewhere since.
 
         Raises NotFound, Invalid, or Conflict when the suggestion is decided already or the id is taken.
         """
@@ -164,7 +165,7 @@ class Skills:
                 )
             )
             await self._catalog.review(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
-        await self._follow(await self._waiting())
+        await self._follow(await self._waiting() if suggested.source_item_id else None)
         return await self.get(skill.id)
 
     async def reject(self, number: int, *, reviewed_by: str | None = None) -> Suggestion:
@@ -211,13 +212,10 @@ class Skills:
         rejects one may well define a better skill next."""
         return [mark.id for mark in await self._catalog.marks() if _waits(mark)]
 
-    async def _follow(self, item_ids: Collection[str]) -> None:
-        """Has those items sorted anew and the index brought to what the store says now."""
+    async def _follow(self, item_ids: Collection[str] | None) -> None:
+        """Has those items (all, for None) sorted anew and the index brought to what the store says now."""
         try:
-            if item_ids:
-                await self._sync.reclassify(item_ids)
-            else:
-                await self._sync.index_catalogue()
+            await self._sync.reclassify(item_ids)
         except Unavailable as error:
             log.warning("the index does not follow the skills until the next sync: %s", error.message)
 

@@ -99,8 +99,9 @@ class Sync:
         self._on_change = on_change
         self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
-        self._in_doubt = True
-        """Whether any skill may be behind: something was begun, by whoever ran before too, and not seen to its end."""
+        self._followed: str | None = None
+        """Which skills the index was last brought to, all of them; None when something was begun, by whoever ran
+        before too, and not seen to its end."""
         self._refining = asyncio.Lock()
         self.refined = 0
         """For how many items the refiner has known better or agreed so far."""
@@ -127,7 +128,7 @@ class Sync:
             if await self._points.count() != len(kept):
                 await self._index_marks(None, kept, progress)
             await self._points.take_over({m.id: m.digest for m in kept})
-            await self._follow(None)
+            await self._follow(None, await self._skills())
 
     async def run(
         self,
@@ -172,7 +173,7 @@ class Sync:
         """Sorts these items (all, for None) anew and makes the index follow the catalogue. What a person has decided
         stays, unless forced."""
         async with self._turn:
-            self._in_doubt = True
+            self._followed = None
             marks = await self._catalog.marks()
             self._points.configured = self._points.configured or frozenset(m.server for m in marks)
             again = {m.id for m in marks} if item_ids is None else set(item_ids)
@@ -231,12 +232,12 @@ class Sync:
         async with self._turn:
             before = await self._unchanged(decisions, asked)
             if before:
-                self._in_doubt, in_doubt = True, self._in_doubt
+                is_followed, self._followed = self._followed == skills.digest, None
                 await self._catalog.classify([d for d in decisions if d.item_id in before])
                 after = await self._catalog.items(list(before))
                 await self._points.write(after, vectors)
                 touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
-                await self._follow(None if in_doubt else touched)
+                await self._follow(touched if is_followed else None, skills)
         return len(before)
 
     async def _unchanged(self, decisions: Sequence[Decision], asked: Mapping[str, Item]) -> dict[str, StoredItem]:
@@ -271,13 +272,14 @@ class Sync:
         behind = [m for m in active.values() if self._is_behind(m, work)]
         before = self._points.embedded
         gone = [i for i in work.held if i not in active]
-        if behind or gone or self._in_doubt:
-            self._in_doubt, in_doubt = True, self._in_doubt
+        is_followed = self._followed == work.skills.digest
+        if behind or gone or not is_followed:
+            self._followed = None
             if behind:
                 await self._write(behind, work, progress)
             await self._points.remove(gone)
             work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
-            await self._follow(None if in_doubt else work.touched)
+            await self._follow(work.touched if is_followed else None, work.skills)
         return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
 
     async def _write(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> None:
@@ -334,11 +336,11 @@ class Sync:
         said = json.dumps([astuple(s) for s in skills])
         return _Skills(skills, hashlib.sha256(said.encode()).hexdigest()[:16])
 
-    async def _follow(self, skill_ids: Collection[str] | None) -> None:
+    async def _follow(self, skill_ids: Collection[str] | None, skills: _Skills) -> None:
         """Brings the points of those skills (of all) along, and tells whoever keeps something of the index."""
         if self._skill_points and (skill_ids is None or skill_ids):
             await self._skill_points.refresh(skill_ids)
-        self._in_doubt = False
+        self._followed = skills.digest
         self._on_indexed()
 
 

@@ -60,7 +60,8 @@ def _whole(told: Any, parts: dict[str, Any]) -> Any:
     """A schema with the parts that it refers to in their places."""
     if isinstance(told, dict):
         if "$ref" in told:
-            return parts[told["$ref"].rpartition("/")[2]]
+            beside = {key: value for key, value in told.items() if key != "$ref"}
+            return {**parts[told["$ref"].rpartition("/")[2]], **beside}
         return {key: _whole(value, parts) for key, value in told.items() if key != "$defs"}
     return [_whole(each, parts) for each in told] if isinstance(told, list) else told
 
@@ -121,4 +122,5 @@ def _asked(body: bytes) -> SearchRequest:
     try:
         return SearchRequest.model_validate_json(body)
     except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
+        told = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in told]) from error
