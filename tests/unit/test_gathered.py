@@ -105,3 +105,32 @@ async def test_an_answer_of_the_wrong_size_is_a_failure_not_a_wait_without_end()
     for _ in range(2):
         with pytest.raises(ValueError, match="shorter"):
             await asyncio.wait_for(embedder.embed_query("a"), timeout=5)
+
+
+async def test_a_query_that_comes_as_the_last_one_is_done_is_not_left_waiting() -> None:
+    embedder = GatheredEmbedder(HashedEmbedder(8), similarity=None)
+
+    async def ask_then_ask_again(number: int) -> None:
+        await embedder.embed_query(f"first {number}")
+        await asyncio.wait_for(embedder.embed_query(f"second {number}"), timeout=5)
+
+    for number in range(20):
+        await ask_then_ask_again(number)
+        await asyncio.gather(*(ask_then_ask_again(1000 * number + each) for each in range(5)))
+
+
+async def test_an_embedder_that_takes_several_calls_at_once_gets_them() -> None:
+    class TwoLanes(Watched):
+        together = 1
+        at_once = 2
+
+    inner = TwoLanes()
+    inner.gate.clear()
+    embedder = GatheredEmbedder(inner, similarity=None)
+    asked = [asyncio.create_task(embedder.embed_query(f"q{n}")) for n in range(4)]
+    await inner.busy.wait()
+    await asyncio.sleep(0)
+    assert inner.calls == [["q0"], ["q1"]]
+    inner.gate.set()
+    await asyncio.gather(*asked)
+    assert inner.calls == [["q0"], ["q1"], ["q2"], ["q3"]]

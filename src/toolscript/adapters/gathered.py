@@ -41,7 +41,7 @@ class GatheredEmbedder:
         self._known: OrderedDict[str, Vector] = OrderedDict()
         self._waiting: dict[str, asyncio.Future[Vector]] = {}
         self._queue: list[str] = []
-        self._workers: set[asyncio.Task[None]] = set()
+        self._workers: set[asyncio.Task[None] | None] = set()
 
     @property
     def model(self) -> str:
@@ -65,32 +65,36 @@ class GatheredEmbedder:
             waiting = self._waiting[text] = asyncio.get_running_loop().create_future()
             self._queue.append(text)
             if len(self._workers) < self._inner.at_once:
-                worker = asyncio.create_task(self._work())
-                self._workers.add(worker)
-                worker.add_done_callback(self._workers.discard)
+                self._workers.add(asyncio.create_task(self._work()))
         return await asyncio.shield(waiting)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._inner.embed_documents(texts)
 
     async def close(self) -> None:
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await asyncio.gather(*filter(None, self._workers), return_exceptions=True)
         await self._inner.close()
 
     async def _work(self) -> None:
-        while self._queue:
-            together = self._inner.together
-            texts, self._queue = self._queue[:together], self._queue[together:]
-            try:
-                vectors = await self._inner.embed_queries(texts)
-                for text, vector in zip(texts, vectors, strict=True):
-                    self._remember(text, vector)
-                    self._waiting.pop(text).set_result(vector)
-            except BaseException as error:  # whatever it is belongs to those who asked
-                for text in texts:
-                    self._fail(text, error)
-                if not isinstance(error, Exception):
-                    raise
+        try:
+            while self._queue:
+                together = self._inner.together
+                texts, self._queue = self._queue[:together], self._queue[together:]
+                await self._embed(texts)
+        finally:  # in the same breath as the last look at the queue: nobody may take it for a worker after that
+            self._workers.discard(asyncio.current_task())
+
+    async def _embed(self, texts: Sequence[str]) -> None:
+        try:
+            vectors = await self._inner.embed_queries(texts)
+            for text, vector in zip(texts, vectors, strict=True):
+                self._remember(text, vector)
+                self._waiting.pop(text).set_result(vector)
+        except BaseException as error:  # whatever it is belongs to those who asked
+            for text in texts:
+                self._fail(text, error)
+            if not isinstance(error, Exception):
+                raise
 
     def _fail(self, text: str, error: BaseException) -> None:
         future = self._waiting.pop(text, None)

@@ -129,6 +129,7 @@ class _Lane:
             ) from error
         self._tokenizer.enable_truncation(folder.card.window)
         self._tokenizer.no_padding()
+        self._size = workers
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="embed")
 
     async def embed(self, texts: Sequence[str], batch: int) -> list[Vector]:
@@ -136,9 +137,14 @@ class _Lane:
         loop = asyncio.get_running_loop()
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         batches = [by_length[start : start + batch] for start in range(0, len(by_length), batch)]
-        done = await asyncio.gather(
-            *(loop.run_in_executor(self._workers, self._embed_batch, [texts[i] for i in chosen]) for chosen in batches)
-        )
+        # No more than can run: what comes after a long call need not wait for the whole of it.
+        room = asyncio.Semaphore(self._size)
+
+        async def run(chosen: Sequence[int]) -> Vector:
+            async with room:
+                return await loop.run_in_executor(self._workers, self._embed_batch, [texts[i] for i in chosen])
+
+        done = await asyncio.gather(*map(run, batches))
         vectors: list[Vector] = [np.empty(0, np.float32)] * len(texts)
         for chosen, rows in zip(batches, done, strict=True):
             for i, vector in zip(chosen, rows, strict=True):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, Vector
 
 # How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies. Fitted so that the
@@ -32,7 +33,7 @@ class SkillMap:
     """The parts of all skills, as they were when the map was drawn."""
 
     def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector]) -> None:
-        """Takes the points of the skills' collection and their vectors."""
+        """Takes the points of the skills' collection and their vectors. Raises Unavailable for what is no vector."""
         drawn = sorted((p for p in points if p.id in vectors), key=lambda p: (p.payload["skill_id"], p.id))
         self.skills: list[SkillFacts] = []
         starts: list[int] = []
@@ -50,6 +51,8 @@ class SkillMap:
         self._beyond = np.where(is_facet, REACH * spread, 0.0).astype(np.float32)
         rows = np.stack([vectors[p.id] for p in drawn]) if drawn else np.zeros((0, 1), np.float32)
         self._rows = np.ascontiguousarray(rows * tightness[:, None])
+        if not np.isfinite(self._rows).all():
+            raise Unavailable("the vectors of the skills hold what is no number: run `toolscript index rebuild`")
 
     def nearest(self, vector: Vector, limit: int, floor: float) -> list[tuple[SkillFacts, float]]:
         """The skills that look nearest, best first (equal ones by id), those below the floor left out: of each the

@@ -174,6 +174,7 @@ class _Keeper:
         self._tell = tell
         self._server: ToolServer | None = None
         self._report: SyncReport | None = None
+        self._asking = asyncio.Lock()
         self._given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._attempts = 0
         self._failures = 0
@@ -192,6 +193,8 @@ class _Keeper:
         """Ends the connection; returns when nothing of it is left."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        async with self._asking:  # what somebody else has asked it for is in the catalogue, or will not be
+            pass
 
     async def connected(self) -> ToolServer:
         """The live connection. When there is none, one attempt is made at once and waited for a while. Raises
@@ -223,9 +226,13 @@ class _Keeper:
         if server is None:
             return self.refreshed
         try:
-            return Refreshed(self.spec.name, await self._refresh(server))
+            report = await self._refresh(server)
         except ToolscriptError as error:
             return Refreshed(self.spec.name, reason=error.message)
+        except Exception as error:  # whatever one server does must not reach the others
+            log.exception("server_fault", extra={"server": self.spec.name})
+            return Refreshed(self.spec.name, reason=f"{type(error).__name__}: {error}")
+        return Refreshed(self.spec.name, report)
 
     def _failed(self, attempt: int) -> bool:
         return self._status.state is ServerState.FAILED and self._attempts >= attempt
@@ -300,18 +307,27 @@ class _Keeper:
             changed.cancel()
 
     async def _refresh(self, server: ToolServer) -> SyncReport:
-        try:
-            async with asyncio.timeout(self._limits.connect):
-                listing = await server.listing()
-        except TimeoutError:
-            raise Unavailable(f"it did not say what it offers within {self._limits.connect:g} s") from None
-        report = self._report = await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
-        counts = Counter(item.type.value for item in listing.items)
-        self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
+        """Asks, and brings the catalogue to the answer: one at a time, so that no older answer comes after a newer."""
+        async with self._asking:
+            try:
+                async with asyncio.timeout(self._limits.connect):
+                    listing = await server.listing()
+            except TimeoutError:
+                raise Unavailable(f"it did not say what it offers within {self._limits.connect:g} s") from None
+            self._require(server)
+            report = await self._sync.run(listing.items, servers=[self.spec.name], progress=self._progress)
+            self._require(server)
+            self._report = report
+            counts = Counter(item.type.value for item in listing.items)
+            self._now(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
         self._sync.refine_soon()
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
         return report
+
+    def _require(self, server: ToolServer) -> None:
+        if self._server is not server:
+            raise Unavailable("the connection was lost meanwhile")
 
     def _progress(self, done: int, total: int) -> None:
         if self._status.state is ServerState.CONNECTING:

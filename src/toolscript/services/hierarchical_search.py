@@ -185,7 +185,9 @@ class HierarchicalSearch:
         if ask.strategy is not Strategy.DIRECT:
             async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
                 skills = await self._near(prepared, ask)
-            if not skills and SKILLS_STAGE not in report.degraded:
+            if SKILLS_STAGE in report.degraded:
+                self._skills.changed()  # what is at hand may be what makes no sense
+            elif not skills:
                 log.warning("No skills matched, falling back to unfiltered search")
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         ranked: tuple[list[FoundTool], int] = [], 0

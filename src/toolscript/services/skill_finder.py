@@ -32,7 +32,7 @@ class SkillFinder:
         self._changes += 1
 
     async def map(self) -> SkillMap:
-        """The map as it is now. Raises what the index raises."""
+        """The map as it is now. Raises what the index raises, and Unavailable for vectors that are none."""
         if self._map is not None and self._is_current():
             return self._map
         async with self._drawing:
@@ -40,8 +40,10 @@ class SkillFinder:
                 changes = self._changes
                 points = await self._index.scroll(SKILLS)
                 vectors = await self._index.vectors(SKILLS, [p.id for p in points])
-                self._map = SkillMap([p for p in points if p.payload.get("is_active")], vectors)
-                self._seen, self._drawn_at = changes, self._clock()
+                drawn = SkillMap([p for p in points if p.payload["is_active"]], vectors)
+                if len(vectors) < len(points):
+                    return drawn  # some went while it was drawn: good for once
+                self._map, self._seen, self._drawn_at = drawn, changes, self._clock()
             return self._map
 
     def _is_current(self) -> bool:

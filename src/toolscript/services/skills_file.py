@@ -79,8 +79,8 @@ def _skill(told: Any, file: str, number: int) -> Skill:
     try:
         return checked(Skill(**given))
     except Invalid as error:
-        raise _wrong(file, where, error.message) from error
+        raise _wrong(file, f"{where}:", error.message) from error
 
 
 def _wrong(file: Path | str, key: str, what: str) -> Invalid:
-    return Invalid(f"{file}: {key} {what}", details={"file": str(file), "key": key})
+    return Invalid(f"{file}: {key} {what}", details={"file": str(file), "key": key.rstrip(":")})

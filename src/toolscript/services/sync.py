@@ -242,11 +242,11 @@ class Sync:
 
     async def _unchanged(self, decisions: Sequence[Decision], asked: Mapping[str, Item]) -> dict[str, StoredItem]:
         """The items for which the decision still holds: neither they nor the skills that they are to go into have
-        changed or gone while it was made."""
+        changed or gone while it was made, and no person has decided meanwhile."""
         there = {skill.id for skill in await self._catalog.skills()}
         fitting = [d.item_id for d in decisions if all(a.skill_id in there for a in d.assignments)]
         now = await self._catalog.items(fitting)
-        return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest}
+        return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest and not _by_people(s)}
 
     async def _second_opinion(
         self, items: Sequence[tuple[Item, Vector]], skills: _Skills
@@ -348,8 +348,8 @@ def _differs(mark: ItemMark, item: Item) -> bool:
     return not mark.is_active or mark.digest != item.digest
 
 
-def _by_people(mark: ItemMark) -> bool:
-    return any(a.origin is Origin.HUMAN for a in mark.assignments)
+def _by_people(item: ItemMark | StoredItem) -> bool:
+    return any(a.origin is Origin.HUMAN for a in item.assignments)
 
 
 def _is_sorted(mark: ItemMark, skills: _Skills, *, by: Origin | None = None) -> bool:

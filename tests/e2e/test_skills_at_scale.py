@@ -1,0 +1,185 @@
+"""Skills over thousands of real tools, with the model in the package: everything is sorted, searches hold while it
+changes, and looking into skills first costs hardly any answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolscript.adapters.model_folders import PACKAGED
+from toolscript.app import App, open_app
+from toolscript.domain.catalog import Item, SuggestionStatus
+from toolscript.evaluation.datasets import Judged, ToolSet, read_set
+from toolscript.evaluation.metrics import mean
+from toolscript.evaluation.run import Evaluation, Outcome
+from toolscript.services.demo import demo_pairs, item_from
+from toolscript.services.hierarchical_search import Ask, Found
+from toolscript.settings import load_settings
+from toolscript.surfaces.answers_hierarchical import found_answer
+
+CHANGED = 1000
+# Of sets with many queries, so many, spread over the set: more would take minutes and say the same.
+QUERIES = 150
+SETS = (
+    "azure_mcp",
+    "ironclaw_toolsearch",
+    "mcpagentbench",
+    "mcpproxy_golden",
+    "mcptoolbenchpp",
+    "metatool",
+    "ultratool",
+)
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[App]:
+    async with open_app(load_settings(environment={}, data_dir=folder, search_model=PACKAGED)) as app:
+        yield app
+
+
+@pytest.fixture(scope="module")
+def real_tools(shared_data: Path) -> list[Item]:
+    """5 792 tools of hundreds of servers."""
+    packed = (shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz").read_bytes()
+    return [item_from(json.loads(line)) for line in gzip.decompress(packed).decode().splitlines()]
+
+
+@pytest.fixture(scope="module")
+async def large(
+    anyio_backend: str, real_tools: list[Item], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[App]:
+    async with opened(tmp_path_factory.mktemp("large")) as app:
+        await app.sync.run(real_tools)
+        yield app
+
+
+def without_times(found: Found) -> dict[str, Any]:
+    told = found_answer(found, with_schemas=True)
+    return {**told, "metadata": {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}}
+
+
+async def state(app: App) -> tuple[object, ...]:
+    """All that a sync could change."""
+    return (
+        await app.catalog.marks(),
+        await app.catalog.suggestions(),
+        await app.index.scroll("mcp_unified_search"),
+        await app.index.scroll("mcp_skills"),
+    )
+
+
+@pytest.mark.req("H-10", "H-11")
+async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(large: App, real_tools: list[Item]) -> None:
+    stored = await large.catalog.items()
+    assert {s.item.id for s in stored} == {item.id for item in real_tools}
+    placed = {s.item.id for s in stored if s.assignments}
+    assert len(placed) >= 0.95 * len(stored)
+    for each in stored:
+        assert len(each.assignments) <= 3
+        assert sum(a.is_primary for a in each.assignments) == bool(each.assignments)
+        assert all(a.confidence >= 0.5 for a in each.assignments)
+    waiting = Counter(s.source_item_id for s in await large.catalog.suggestions(SuggestionStatus.PENDING))
+    assert waiting == dict.fromkeys({s.item.id for s in stored} - placed, 1)
+
+
+@pytest.mark.req("H-13", "H-14")
+async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(large: App, real_tools: list[Item]) -> None:
+    before, embedded = await state(large), large.sync.embedded
+    report = await large.sync.run(real_tools)
+    assert (report.added, report.changed, report.vanished, report.indexed, report.embedded) == (0, 0, 0, 0, 0)
+    assert report.classified == 0
+    await large.sync.index_catalogue()
+    assert large.sync.embedded == embedded
+    assert await state(large) == before
+
+
+@pytest.mark.req("H-01")
+async def test_a_hundred_equal_queries_at_once_get_equal_answers(large: App) -> None:
+    """EC-006."""
+    ask = Ask("open a pull request with my changes and ask for a review")
+    answers = await asyncio.gather(*(large.hierarchical_search.search(ask) for _ in range(100)))
+    first = without_times(answers[0])
+    assert first["tools"]
+    assert all(without_times(found) == first for found in answers)
+
+
+def is_consistent(found: Found, counts: Sequence[Mapping[str, int]]) -> bool:
+    """Nothing failed; every tool belongs to a skill that was searched; every skill has as many tools as it had before
+    or has after."""
+    used = set(found.skill_ids_used or ())
+    return (
+        not found.report.degraded
+        and all(used & set(tool.payload["skill_ids"]) for tool in found.tools if used)
+        and all(hit.skill.tool_count in {c.get(hit.skill.id, 0) for c in counts} for hit in found.skills)
+    )
+
+
+@pytest.mark.req("H-01", "H-13", "H-14")
+async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tools: list[Item]) -> None:
+    """EC-007. They become tools for other things, so that they move from skill to skill."""
+    offered = list({item.id: item for item in real_tools}.values())
+    few = [item for item in offered if len(item.description) < 200]
+    turned = dict(zip([i.id for i in few[:CHANGED]], reversed(few[-CHANGED:]), strict=True))
+    changed = [replace(i, description=turned[i.id].description) if i.id in turned else i for i in offered]
+    queries = [query for query, _ in demo_pairs()]
+    before, answers = await large.catalog.tool_counts(), []
+    syncing = asyncio.create_task(large.sync.run(changed))
+    while not syncing.done():
+        for query in queries:
+            answers.append(await large.hierarchical_search.search(Ask(query)))
+            if syncing.done():
+                break
+    report = await syncing
+    assert report.changed >= 0.9 * CHANGED
+    counts = [before, await large.catalog.tool_counts()]
+    assert counts[0] != counts[1]
+    assert len(answers) >= 20
+    assert [found for found in answers if not is_consistent(found, counts)] == []
+    after = [await large.hierarchical_search.search(Ask(query)) for query in queries]
+    assert [found for found in after if not is_consistent(found, counts[1:])] == []
+
+
+def shortened(data: ToolSet) -> ToolSet:
+    """The set with at most so many of its queries, none longer than a query may be."""
+    step = max(1, -(-len(data.queries) // QUERIES))
+    queries = [Judged(q.text[:1000], q.grades, q.groups) for q in data.queries[::step]]
+    return replace(data, queries=queries, unanswerable=[])
+
+
+@pytest.mark.req("H-01", "H-07")
+async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    outcomes: list[tuple[Outcome, Outcome]] = []
+    unanswered: list[bool] = []
+    async with opened(tmp_path) as app:
+        evaluation = Evaluation(
+            app.sync,
+            app.tool_search,
+            app.ingest_documents,
+            app.document_search,
+            app.hierarchical_search,
+            app.catalog.members,
+        )
+        for name in SETS:
+            data = read_set(shared_data / "tools" / name)
+            assert isinstance(data, ToolSet)
+            some = shortened(data)
+            outcomes.append((await evaluation.run(some, "hierarchical"), await evaluation.run(some, "direct")))
+            found = [await app.hierarchical_search.search(Ask(q.text, include_schemas=False)) for q in some.queries]
+            unanswered += [not each.tools for each in found]
+    recalls = [[mean(outcome.scores)["r@5"] for outcome in pair] for pair in outcomes]
+    through_skills, everywhere = (sum(column) / len(SETS) for column in zip(*recalls, strict=True))
+    assert through_skills >= everywhere - 0.02, dict(zip(SETS, recalls, strict=True))
+    shares = [hierarchical.share_searched or 1.0 for hierarchical, _ in outcomes]
+    assert sum(shares) / len(shares) <= 0.30, dict(zip(SETS, shares, strict=True))
+    assert sum(unanswered) <= 0.05 * len(unanswered)
