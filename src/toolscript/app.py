@@ -147,12 +147,13 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     capabilities = load_capabilities(settings.search_capabilities)
     tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
-    finder = SkillFinder(index, oldest=oldest)
+    finder = SkillFinder(index, retriever.similarity, oldest=oldest)
+    stack.push_async_callback(finder.close)
     answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest)
-    costs = TokenCosts(catalog)
+    sizes = AnswerCache[None, int](oldest=oldest)
 
     def indexed() -> None:
-        for each in (finder, answers, schemas, costs):
+        for each in (finder, answers, schemas, sizes):
             each.changed()
 
     sync = Sync(
@@ -185,7 +186,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         skills=Skills(catalog, sync),
         propose=Propose(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),
-        token_costs=costs,
+        token_costs=TokenCosts(catalog, sizes),
     )
 
 

@@ -18,6 +18,7 @@ import pytest
 from toolscript.app import App, open_app
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
 from toolscript.domain.search import Candidate
+from toolscript.ports import Similarity
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.demo import demo_items
@@ -187,7 +188,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         parts[name] = trouble
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
-        SkillFinder(parts["index"]),
+        SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills),
         parts["catalog"],
         AnswerCache(),
         AnswerCache(),
@@ -325,8 +326,9 @@ async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, 
 
 @pytest.mark.req("H-08")
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_stage_alone_without_a_vector_is_an_empty_list(filled: App, fault: str) -> None:
+async def test_a_stage_alone_without_a_vector_is_a_clear_503(filled: App, fault: str) -> None:
     async with asking(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
         for stage in ("skills", "tools"):
             answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
-            assert (answer.status_code, answer.json()) == (200, [])
+            assert answer.status_code == 503
+            assert "the model does not answer" in answer.json()["error"]["message"]

@@ -31,7 +31,15 @@ from toolscript.ports import Embedder, Similarity
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.demo import demo_items
-from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch, Patience, Schemas, Strategy
+from toolscript.services.hierarchical_search import (
+    NEAR_THE_BEST,
+    Ask,
+    Found,
+    HierarchicalSearch,
+    Patience,
+    Schemas,
+    Strategy,
+)
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.skill_points import SKILLS, skills_collection
 from toolscript.services.sync import Sync
@@ -134,7 +142,7 @@ class Library:
         self.embedder = embedder
         self.catalog = WatchedCatalog(Database("sqlite://"))
         self.index = WatchedIndex()
-        self.finder = SkillFinder(self.index)
+        self.finder = SkillFinder(self.index, embedder.similarity or Similarity(0.0, 1.0))
         self.answers, self.schemas = AnswerCache[Ask, Found](), AnswerCache[str, Schemas]()
         self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
         self.service = HierarchicalSearch(
@@ -262,9 +270,11 @@ async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
         assert [h.skill.id for h in found.skills] == ["mail", "files", "web"][:limit]
 
 
-async def test_a_skill_far_behind_the_best_is_matched_but_not_searched(every: Library) -> None:
+async def test_a_skill_far_behind_the_best_is_matched_but_not_searched() -> None:
     """BR-001, and H-03: what is searched is told in skill_ids_used."""
-    found = await every.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
+    far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
+    async with library(SEND, ATTACH, READ, far) as held:
+        found = await held.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
     assert [h.skill.id for h in found.skills if not h.is_near] == ["web"]
     assert found.skill_ids_used == ["mail", "files"]
     assert "fetch" not in names(found)
@@ -527,7 +537,11 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     embedder = FixedEmbedder(query, Similarity(floor, floor + width))
     database = Database("sqlite://")
     service = HierarchicalSearch(
-        Retriever(embedder, index), SkillFinder(index), SqlCatalog(database), AnswerCache(), AnswerCache()
+        Retriever(embedder, index),
+        SkillFinder(index, embedder.similarity or Similarity(0.0, 1.0)),
+        SqlCatalog(database),
+        AnswerCache(),
+        AnswerCache(),
     )
     found = await service.search(
         Ask(
@@ -633,7 +647,7 @@ async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Lib
 
 async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
     """EC-007: a map that was drawn before the tools changed still leads to them."""
-    stale = SkillFinder(every.index)
+    stale = SkillFinder(every.index, Similarity(0.0, 1.0))
     await stale.map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
     service = HierarchicalSearch(

@@ -13,10 +13,14 @@ import numpy as np
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, Vector
+from toolscript.ports import Similarity
 
-# How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies. Fitted so that the
-# estimate from a facet ranks skills as their nearest tools would (docs/decisions/0011).
-REACH = 0.2
+# How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies and of what the
+# model's cosines range over. Fitted so that the estimate from a facet ranks skills as their nearest tools would
+# (docs/decisions/0011).
+REACH = 0.56
+# What a skill that has no tools yet is worth, beside one whose tools are as near as its description.
+UNPROVEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,9 @@ class SkillFacts:
 class SkillMap:
     """The parts of all skills, as they were when the map was drawn."""
 
-    def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector]) -> None:
-        """Takes the points of the skills' collection and their vectors. Raises Unavailable for what is no vector."""
+    def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector], similarity: Similarity) -> None:
+        """Takes the points of the skills' collection, their vectors, and what the model's cosines mean. Raises
+        Unavailable for what is no vector."""
         drawn = sorted((p for p in points if p.id in vectors), key=lambda p: (p.payload["skill_id"], p.id))
         self.skills: list[SkillFacts] = []
         starts: list[int] = []
@@ -48,17 +53,20 @@ class SkillMap:
         tightness = np.array([p.payload["tightness"] for p in drawn], dtype=np.float32)
         is_facet = np.array([bool(p.payload["is_facet"]) for p in drawn], dtype=bool)
         spread = np.sqrt(np.clip(1 - tightness**2, 0.0, 1.0))
-        self._beyond = np.where(is_facet, REACH * spread, 0.0).astype(np.float32)
+        scale = similarity.ceiling - similarity.floor
+        beyond = np.where(is_facet, REACH * spread, 0.0) - similarity.floor / scale
+        self._beyond = beyond.astype(np.float32)
+        self._worth = np.array([1.0 if s.tool_count else UNPROVEN for s in self.skills], dtype=np.float32)
         rows = np.stack([vectors[p.id] for p in drawn]) if drawn else np.zeros((0, 1), np.float32)
-        self._rows = np.ascontiguousarray(rows * tightness[:, None])
+        self._rows = np.ascontiguousarray(rows * (tightness[:, None] / np.float32(scale)))
         if not np.isfinite(self._rows).all():
             raise Unavailable("the vectors of the skills hold what is no number: run `toolscript index rebuild`")
 
     def nearest(self, vector: Vector, limit: int, floor: float) -> list[tuple[SkillFacts, float]]:
         """The skills that look nearest, best first (equal ones by id), those below the floor left out: of each the
-        cosine that its nearest tool is estimated to have."""
+        score that its nearest tool is estimated to have, not yet cut to 0 and 1."""
         if not self.skills:
             return []
-        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts)
+        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) * self._worth
         best = np.argsort(-estimates, kind="stable")[:limit]
         return [(self.skills[n], float(estimates[n])) for n in best if estimates[n] >= floor]

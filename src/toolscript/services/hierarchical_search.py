@@ -32,9 +32,9 @@ from toolscript.services.tool_points import TOOLS
 LONGEST_QUERY = 1000
 # The most that are looked at before the limit: what is beyond is not counted.
 DEPTH = 100
-# Skills that look this much (in cosine) further off than the best one are matched, but not searched: their tools would
-# hardly be among the best (docs/decisions/0011).
-NEAR_THE_BEST = 0.22
+# Skills that score this much less than the best one are matched, but not searched: their tools would hardly be among
+# the best (docs/decisions/0011). The best may score more than 1 before that is cut off.
+NEAR_THE_BEST = 0.62
 NEEDED = ("type", "name", "description", "db_id")
 PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
 
@@ -152,15 +152,17 @@ class HierarchicalSearch:
                 found = await self._searched(ask, report)
                 if not report.degraded:
                     self._answers.keep(ask, found, at)
+        if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
+            log.warning("No skills matched, falling back to unfiltered search")
         return found
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
         ask = Ask(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
-        prepared = await self._prepared(sayable(query), Report())
-        hits: list[SkillHit] = []
         report = Report()
+        prepared = await self._prepared(sayable(query), report)
+        hits: list[SkillHit] = []
         async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
             hits = await self._near(prepared, ask)
         _require(report, "skills")
@@ -169,12 +171,12 @@ class HierarchicalSearch:
     async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index."""
         _check(ask)
-        prepared = await self._prepared(sayable(ask.query), Report())
-        tools: list[FoundTool] = []
         report = Report()
+        prepared = await self._prepared(sayable(ask.query), report)
+        tools: list[FoundTool] = []
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
             tools, _ = await self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids)
-        _require(report, "tools", unless=bool(tools))
+        _require(report, "tools")
         return tools
 
     async def _searched(self, ask: Ask, report: Report) -> Found:
@@ -185,10 +187,6 @@ class HierarchicalSearch:
         if ask.strategy is not Strategy.DIRECT:
             async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
                 skills = await self._near(prepared, ask)
-            if SKILLS_STAGE in report.degraded:
-                self._skills.changed()  # what is at hand may be what makes no sense
-            elif not skills:
-                log.warning("No skills matched, falling back to unfiltered search")
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         ranked: tuple[list[FoundTool], int] = [], 0
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
@@ -211,8 +209,15 @@ class HierarchicalSearch:
         if prepared.vector is None:
             return []
         skill_map = await self._skills.map()
-        near = skill_map.nearest(prepared.vector, ask.skill_limit, self._floor(ask.skill_threshold))
-        hits = [SkillHit(skill, self._score(cosine), cosine >= near[0][1] - NEAR_THE_BEST) for skill, cosine in near]
+        try:
+            near = skill_map.nearest(prepared.vector, ask.skill_limit, _least(ask.skill_threshold))
+        except ValueError as error:
+            self._skills.changed()  # it was drawn from something else than this model's vectors
+            raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
+        hits = [
+            SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS), score >= near[0][1] - NEAR_THE_BEST)
+            for skill, score in near
+        ]
         return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
@@ -236,7 +241,10 @@ class HierarchicalSearch:
         for candidate in found:
             missing = [name for name in NEEDED if candidate.payload.get(name) is None]
             if missing or not math.isfinite(candidate.score):
-                raise Unavailable(f"the index tells no {missing[0] if missing else 'score'} of {candidate.id}")
+                raise Unavailable(
+                    f"the index tells no {missing[0] if missing else 'score'} of {candidate.id}: run "
+                    "`toolscript index rebuild`"
+                )
         scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in found]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
 
@@ -299,9 +307,18 @@ def _sensible(prepared: Prepared) -> Prepared:
     return prepared
 
 
-def _require(report: Report, what: str, *, unless: bool = False) -> None:
-    if report.degraded and not unless:
-        raise Unavailable(f"{what} cannot be searched right now: try again in a moment")
+def _require(report: Report, what: str) -> None:
+    if report.degraded:
+        why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
+        raise Unavailable(
+            f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
+            details={"degraded": list(report.degraded)},
+        )
+
+
+def _least(threshold: float) -> float:
+    """The least score that is told as that threshold, once it is rounded; nothing is below no threshold."""
+    return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
 def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:

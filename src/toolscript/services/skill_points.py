@@ -29,12 +29,10 @@ from toolscript.services.tool_points import TOOLS, vector_of
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
 # Raised when points are built differently, so that the next sync builds them anew.
-RECIPE = 1
+RECIPE = 2
 # So many tools each are a facet of their own; of more, the number of facets grows with the root of theirs.
 ALL_FACETS = 16
 MOST_FACETS = 120
-# How tightly the tools that a skill will have are taken to lie around its description.
-UNPROVEN = 0.5
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
@@ -86,8 +84,9 @@ class SkillPoints:
             parts = await asyncio.to_thread(_parts, rows, weights)
         else:
             (described,) = await self._embedder.embed_documents([skill_text(skill)])
-            parts = [(described, UNPROVEN)]
+            parts = [(described, 1.0)]
         payload: dict[str, Any] = {
+            "id": skill.id,
             "skill_id": skill.id,
             "name": skill.name,
             "description": skill.description,

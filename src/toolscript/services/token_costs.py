@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolscript.ports import CatalogStore
+from toolscript.services.answer_cache import AnswerCache
 
 # What the tokenizers of large language models make of English and JSON, on average: near enough to compare two texts.
 CHARACTERS_PER_TOKEN = 4
@@ -11,13 +12,9 @@ CHARACTERS_PER_TOKEN = 4
 class TokenCosts:
     """Estimates, by the number of characters."""
 
-    def __init__(self, catalog: CatalogStore) -> None:
+    def __init__(self, catalog: CatalogStore, known: AnswerCache[None, int]) -> None:
         self._catalog = catalog
-        self._everything: int | None = None
-
-    def changed(self) -> None:
-        """To be called when the catalogue has changed."""
-        self._everything = None
+        self._known = known
 
     def of(self, text: str) -> int:
         """The tokens of a text."""
@@ -25,6 +22,9 @@ class TokenCosts:
 
     async def of_everything(self) -> int:
         """The tokens of the names, descriptions and schemas of all tools, prompts and resources."""
-        if self._everything is None:
-            self._everything = -(-await self._catalog.size_of_definitions() // CHARACTERS_PER_TOKEN)
-        return self._everything
+        known = self._known.find(None)
+        if known is None:
+            at = self._known.now()
+            known = -(-await self._catalog.size_of_definitions() // CHARACTERS_PER_TOKEN)
+            self._known.keep(None, known, at)
+        return known

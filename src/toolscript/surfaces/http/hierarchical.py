@@ -76,6 +76,8 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
     @http.post(
         SEARCH,
         summary="Find tools through skills: skill, tool, schema",
+        description="`metadata.stage2_candidate_count` is the number of tools found before the limit, counted up to "
+        "100; `metadata.degraded` names what had to be done without.",
         tags=["hierarchical search"],
         openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
     )
@@ -85,7 +87,7 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         app = serving.app
         answer = found_answer(await app.hierarchical_search.search(Ask(**given)), with_schemas=asked.include_schemas)
         if asked.count_tokens:
-            cost = app.token_costs.of(json.dumps(answer["tools"], ensure_ascii=False))
+            cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
             answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
         return JSONResponse(answer)
 
