@@ -119,12 +119,14 @@ class House:
         index: VectorIndex | None = None,
         embedder: Embedder | None = None,
         refiner: Classifier | None = None,
+        refine_every: float = 0.0,
         fuse: Fuse | None = None,
     ) -> None:
         self.catalog = catalog or SqlCatalog(Database("sqlite://"))
         self.index = index or MemoryIndex()
         self.embedder = embedder or CountingEmbedder()
         self.refiner = refiner
+        self.refine_every = refine_every
         self.fuse = fuse or Fuse()
         self.told = 0
         self.start()
@@ -138,6 +140,7 @@ class House:
             embedder,
             classifier=EmbeddingClassifier(embedder),
             refiner=self.refiner,
+            refine_every=self.refine_every,
             on_indexed=self._indexed,
         )
         self.skills = Skills(self.catalog, self.sync)

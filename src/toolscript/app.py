@@ -16,7 +16,7 @@ from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, f
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
-from toolscript.domain.catalog import Skill
+from toolscript.domain.catalog import Skill, digest_of
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.search import Collection
 from toolscript.domain.servers import ServerSpec
@@ -40,7 +40,7 @@ from toolscript.services.resync import Resync
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.skill_points import SKILLS, skills_collection
 from toolscript.services.skills import Skills
-from toolscript.services.skills_file import digest_of, load_skills
+from toolscript.services.skills_file import load_skills
 from toolscript.services.sync import Sync
 from toolscript.services.token_costs import TokenCosts
 from toolscript.services.tool_points import TOOLS, tools_collection

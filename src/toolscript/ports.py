@@ -167,8 +167,11 @@ class CatalogStore(Protocol):
     async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
         """Items by id order: those named, or all."""
 
-    async def marks(self, servers: Several[str] | None = None) -> list[ItemMark]:
-        """What there is to compare of the items of those servers (of all), inactive ones too, by id order."""
+    async def marks(
+        self, servers: Several[str] | None = None, *, item_ids: Several[str] | None = None
+    ) -> list[ItemMark]:
+        """What there is to compare of the items of those servers (of all) and with those ids (with any), inactive ones
+        too, by id order."""
 
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
         """Counts over the active items."""
@@ -176,15 +179,19 @@ class CatalogStore(Protocol):
     async def size_of_definitions(self) -> int:
         """How many characters the names, descriptions and schemas of all active items have."""
 
-    async def save_skills(self, skills: Sequence[Skill]) -> None: ...
+    async def save_skills(self, skills: Sequence[Skill]) -> None:
+        """Adds or replaces skills by a person's word: none of them is a seed's any more. The items of those that are
+        not active count as not classified."""
 
     async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
-        """Unless that digest was the last to be seeded: adds or replaces these skills, removes those of the last seed
-        that are not among them, and returns that it did. Skills from elsewhere stay."""
+        """Unless that digest was the last to be seeded: adds or replaces these skills, takes back those of earlier
+        seeds that are not among them, and returns that it did. What people have saved stays as it is, and what they
+        have removed stays away. What is taken back goes as with `delete_skill`; where people have put items into it,
+        it becomes inactive instead, until a seed names it again."""
 
     async def delete_skill(self, skill_id: str) -> None:
-        """Removes the skill and every assignment to it; items that were in it count as not classified. Raises
-        NotFound."""
+        """Removes the skill by a person's word, and every assignment to it. Items that were in it count as not
+        classified; of the skills that are left to one, the surest is primary if that one was. Raises NotFound."""
 
     async def skills(self, *, active_only: bool = True) -> list[Skill]: ...
 
@@ -201,7 +208,11 @@ class CatalogStore(Protocol):
         """Replaces the items' assignments, stamps and pending suggestions by what was decided. Items and skills that
         are gone meanwhile are left out; an item that was to go into such a skill counts as not classified. What a
         person has assigned stays, unless told otherwise; what a person has rejected for an item is not suggested for
-        it again under the same name."""
+        it again under the same name; what is pending under the same name stays, with its number."""
+
+    async def stamp(self, stamps: Mapping[str, tuple[str, str]]) -> None:
+        """Replaces the stamps of items (id to the old and the new one) that still have the old one; whatever else is
+        known of them stays."""
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
         """Replaces the item's assignments by a person's and takes back what is suggested for it; with none, the item
@@ -257,7 +268,8 @@ class Classifier(Protocol):
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
         """One classification per item (given with its vector), in order: only ids of these skills, only confidences
-        of 0.5 and more, three at most. None where it could not say, for a reason that may pass."""
+        of 0.5 and more, three at most. Where it was asked and said nothing usable, one that is not clear; None where
+        it could not be asked, which may pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ async def test_skills_are_saved_changed_and_removed(catalog: CatalogStore) -> No
     assert (await catalog.skills())[0] == replace(skill, name="All files", keywords=())
     await catalog.delete_skill("files")
     assert await catalog.skills() == []
-    with pytest.raises(NotFound, match="files"):
+    with pytest.raises(NotFound, match=r"'files'.*list of skills"):
         await catalog.delete_skill("files")
 
 
@@ -147,18 +147,38 @@ async def test_assignments_are_replaced_and_go_with_their_skill(catalog: Catalog
     await catalog.assign(READ.id, first)
     assert (await catalog.items([READ.id]))[0].assignments == first
     await catalog.delete_skill("b")
-    assert (await catalog.items())[0].assignments == (Assignment("a", 0.6),)
+    assert (await catalog.items())[0].assignments == (Assignment("a", 0.6, True),)
     await catalog.assign(READ.id, ())
     assert (await catalog.items())[0].assignments == ()
+
+
+@pytest.mark.req("H-09")
+async def test_when_the_primary_skill_of_an_item_goes_the_surest_of_the_others_takes_its_place(
+    catalog: CatalogStore,
+) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill(i, i) for i in "abcd"])
+    human = Origin.HUMAN
+    await catalog.assign(READ.id, [Assignment("d", 1.0, True, human), Assignment("c", 0.8, False, human)])
+    equal = [Assignment("d", 1.0, True, human), Assignment("c", 0.8, False, human), Assignment("b", 0.8, False, human)]
+    await catalog.assign(WRITE.id, equal)
+    await catalog.delete_skill("d")
+    assert (await marked(catalog, READ)).assignments == (Assignment("c", 0.8, True, human),)
+    assert [(a.skill_id, a.is_primary) for a in (await marked(catalog, WRITE)).assignments] == [
+        ("b", True),
+        ("c", False),
+    ]
+    await catalog.delete_skill("c")
+    assert [(a.skill_id, a.is_primary) for a in (await marked(catalog, WRITE)).assignments] == [("b", True)]
 
 
 async def test_an_assignment_to_nothing_changes_nothing(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS)])
     await catalog.save_skills([Skill("a", "A")])
     await catalog.assign(READ.id, [Assignment("a", 0.7)])
-    with pytest.raises(NotFound, match="invented"):
+    with pytest.raises(NotFound, match=r"'invented'.*list of skills"):
         await catalog.assign(READ.id, [Assignment("a", 0.9), Assignment("invented", 0.9)])
-    with pytest.raises(NotFound, match="files__nobody"):
+    with pytest.raises(NotFound, match=r"'files__nobody'.*lists of tools"):
         await catalog.assign("files__nobody", [Assignment("a", 0.9)])
     assert (await catalog.items())[0].assignments == (Assignment("a", 0.7),)
 
@@ -173,7 +193,7 @@ async def test_suggestions_wait_for_a_person(catalog: CatalogStore) -> None:
     assert (decided.status, decided.reviewed_by) == (SuggestionStatus.REJECTED, "ann")
     assert [s.name for s in await catalog.suggestions(SuggestionStatus.PENDING)] == ["Gardening"]
     assert len(await catalog.suggestions()) == 2
-    with pytest.raises(NotFound, match="999"):
+    with pytest.raises(NotFound, match=r"999.*list of suggestions"):
         await catalog.review(999, SuggestionStatus.APPROVED)
 
 
@@ -230,12 +250,64 @@ async def test_a_seed_is_planted_once_and_takes_its_own_skills_back(catalog: Cat
     assert not await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
     assert [s.name for s in await catalog.skills()] == ["A", "B, as a person likes it", "Mine"]
 
-    assert await catalog.seed_skills("two", [Skill("b", "B"), Skill("c", "C")])
-    assert await catalog.skills() == [Skill("b", "B"), Skill("c", "C"), mine]
+    assert await catalog.seed_skills("two", [Skill("b", "B"), Skill("c", "C"), Skill("mine", "The seed's")])
+    persons = Skill("b", "B, as a person likes it")
+    assert await catalog.skills() == [persons, Skill("c", "C"), mine]
     assert ((await marked(catalog, READ)).assignments, (await marked(catalog, READ)).classified) == ((), "")
     assert await catalog.seed_skills("one", [])
-    assert await catalog.skills() == [mine]
+    assert await catalog.skills() == [persons, mine]
     assert not await catalog.seed_skills("one", [])
+
+
+@pytest.mark.req("H-09")
+async def test_a_seed_that_lacks_a_skill_leaves_what_people_have_put_into_it(catalog: CatalogStore) -> None:
+    await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    human, found = Assignment("a", 1.0, True, Origin.HUMAN), Assignment("a", 0.9, True)
+    await catalog.assign(READ.id, [human])
+    await catalog.classify([Decision(WRITE.id, "stamp", (found,))])
+    await catalog.seed_skills("two", [])
+    assert await catalog.skills() == []
+    assert await catalog.skills(active_only=False) == [Skill("a", "A", is_active=False)]
+    assert (await marked(catalog, READ)).assignments == (human,)
+    assert (await marked(catalog, WRITE)).classified == ""
+    await catalog.seed_skills("three", [Skill("a", "A, again")])
+    assert await catalog.skills() == [Skill("a", "A, again")]
+    assert (await marked(catalog, READ)).assignments == (human,)
+    await catalog.assign(READ.id, [])
+    await catalog.seed_skills("four", [])
+    assert await catalog.skills(active_only=False) == []
+
+
+@pytest.mark.req("H-09")
+@pytest.mark.parametrize("edited_before", [False, True])
+async def test_a_seeded_skill_that_a_person_has_removed_does_not_come_back(
+    catalog: CatalogStore, edited_before: bool
+) -> None:
+    await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
+    if edited_before:
+        await catalog.save_skills([Skill("a", "Mine")])
+    await catalog.delete_skill("a")
+    await catalog.seed_skills("two", [Skill("a", "A2"), Skill("b", "B2")])
+    await catalog.seed_skills("three", [Skill("b", "B3")])
+    await catalog.seed_skills("four", [Skill("a", "A4"), Skill("b", "B4")])
+    assert await catalog.skills(active_only=False) == [Skill("b", "B4")]
+    await catalog.save_skills([Skill("a", "Made anew")])
+    await catalog.seed_skills("five", [Skill("a", "A5")])
+    assert await catalog.skills(active_only=False) == [Skill("a", "Made anew")]
+
+
+@pytest.mark.req("H-09")
+async def test_a_skill_that_a_seed_itself_took_back_or_that_was_never_its_own_may_come_with_a_later_one(
+    catalog: CatalogStore,
+) -> None:
+    await catalog.save_skills([Skill("own", "Own")])
+    await catalog.delete_skill("own")
+    await catalog.seed_skills("one", [Skill("a", "A")])
+    await catalog.seed_skills("two", [])
+    both = [Skill("a", "A"), Skill("own", "Own")]
+    await catalog.seed_skills("three", both)
+    assert await catalog.skills() == both
 
 
 @pytest.mark.req("H-09")
@@ -358,6 +430,42 @@ async def test_items_of_a_removed_skill_count_as_not_classified(catalog: Catalog
     assert (write.assignments, write.classified) == (both[:1], "s")
 
 
+@pytest.mark.req("H-09", "H-14")
+async def test_items_of_a_skill_that_is_made_inactive_count_as_not_classified(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
+    await catalog.classify(
+        [
+            Decision(READ.id, "s", (Assignment("a", 0.9, True), Assignment("b", 0.8))),
+            Decision(WRITE.id, "s", (Assignment("a", 0.9, True),)),
+        ]
+    )
+    await catalog.save_skills([Skill("a", "Another name"), Skill("b", "B", is_active=False)])
+    assert [(await marked(catalog, item)).classified for item in (READ, WRITE)] == ["", "s"]
+
+
+@pytest.mark.req("H-10")
+async def test_a_stamp_is_replaced_only_where_it_is_still_the_same(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    sure = (Assignment("a", 0.9, True),)
+    idea = Suggestion("Gardening")
+    await catalog.classify([Decision(READ.id, "old", sure), Decision(WRITE.id, "new", suggestion=idea)])
+    await catalog.stamp({READ.id: ("old", "newer"), WRITE.id: ("old", "newer"), "files__never": ("", "newer")})
+    read, write = await marked(catalog, READ), await marked(catalog, WRITE)
+    assert (read.classified, read.assignments, write.classified) == ("newer", sure, "new")
+    assert await pending(catalog) == [("Gardening", WRITE.id)]
+
+
+async def test_marks_can_be_asked_for_by_id(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.save_skills([Skill("a", "A")])
+    await catalog.assign(WRITE.id, [Assignment("a", 0.9, True)])
+    (mark,) = await catalog.marks(item_ids=[WRITE.id, "files__never"])
+    assert mark == await marked(catalog, WRITE)
+    assert await catalog.marks(item_ids=[]) == []
+
+
 @pytest.mark.req("H-10", "H-11")
 async def test_a_person_who_assigns_an_item_settles_what_was_pending_for_it(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
@@ -384,6 +492,20 @@ async def test_the_number_of_a_withdrawn_suggestion_never_names_another(catalog:
     first = await catalog.suggest(Suggestion("First", "", READ.id))
     await catalog.assign(READ.id, ())
     assert (await catalog.suggest(Suggestion("Second", "", READ.id))).number != first.number
+
+
+@pytest.mark.req("H-11")
+async def test_what_is_suggested_again_under_the_same_name_keeps_its_number(catalog: CatalogStore) -> None:
+    await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
+    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("Gärten")) for i in (READ, WRITE)])
+    read, write = await catalog.suggestions(PENDING)
+    await catalog.classify(
+        [Decision(READ.id, "t", suggestion=Suggestion("GÄRTEN")), Decision(WRITE.id, "t", suggestion=Suggestion("Zoo"))]
+    )
+    kept, new = await catalog.suggestions(PENDING)
+    assert (kept.number, kept.source_item_id) == (read.number, READ.id)
+    assert (new.name, new.source_item_id) == ("Zoo", WRITE.id)
+    assert new.number != write.number
 
 
 @pytest.mark.req("H-11")

@@ -188,7 +188,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         parts[name] = trouble
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
-        SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills),
+        SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills / 2),
         parts["catalog"],
         AnswerCache(),
         AnswerCache(),

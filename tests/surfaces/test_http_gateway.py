@@ -16,7 +16,8 @@ from tests.servers import scripted_spec
 from toolscript.app import App, open_app
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http.server import LARGEST_BODY, Serving, create_http
+from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.server import Serving, create_http
 
 PATIENCE = 30.0
 # Names that are no part of a path as they are: each must be found and called by its percent-encoded id.

@@ -210,8 +210,11 @@ async def test_a_suggestion_is_rejected_or_merged(http: httpx.AsyncClient, app: 
     told = (await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "bee_keeping"})).json()
     assert (told["id"], told["status"]) == (merged, "merged")
     assert TOOL in [t["id"] for t in (await http.get(f"{SKILLS}/bee_keeping/tools")).json()["tools"]]
-    every = (await http.get(f"{SKILLS}/suggestions")).json()
+    every = (await http.get(f"{SKILLS}/suggestions", params={"status": "all"})).json()
     assert {declined, merged} <= {s["id"] for s in every["suggestions"]}
+    pending = (await http.get(f"{SKILLS}/suggestions")).json()
+    assert not {declined, merged} & {s["id"] for s in pending["suggestions"]}
+    assert {s["status"] for s in pending["suggestions"]} <= {"pending"}
 
 
 @pytest.mark.req("H-12")

@@ -72,17 +72,17 @@ async def test_a_file_is_applied_at_the_next_start_and_when_it_changes(anywhere:
     file.write_text(POTTERY)
     async with open_app(settings) as app:
         assert await ids(app) == {*(s.id for s in load_skills()), "own", "pottery"}
-        await app.skills.remove("pottery")
-    async with open_app(settings) as app:
-        assert "pottery" not in await ids(app)
+        await app.skills.remove("email")
+        await app.skills.replace("databases", Skill("databases", "As I like them"))
     file.write_text(f"replace = true\n{POTTERY.replace('Clay', 'More clay')}")
     async with open_app(settings) as app:
-        assert await ids(app) == {"own", "pottery"}
+        assert await ids(app) == {"databases", "own", "pottery"}
         assert (await app.skills.get("pottery")).skill.description == "More clay and kilns"
         await app.sync.configure([])
-        assert await indexed(app) == {"own", "pottery"}
+        assert await indexed(app) == {"databases", "own", "pottery"}
     async with open_app(anywhere) as app:
-        assert await ids(app) == {*(s.id for s in load_skills()), "own"}
+        assert await ids(app) == {*(s.id for s in load_skills()), "own"} - {"email"}
+        assert (await app.skills.get("databases")).skill.name == "As I like them"
 
 
 async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_next_sync(

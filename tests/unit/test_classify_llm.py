@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
 from toolscript.adapters.openai_chat import OpenAiChat
-from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
+from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.ports import Prompt
 from toolscript.services import classify_llm
@@ -133,7 +133,7 @@ async def test_what_is_not_valid_is_left_out_and_the_rest_kept(said: Any, kept: 
     [None, [], "files", 3, {}, {"assignments": "files"}, sorted_into(("sorcery", 0.9)), sorted_into(("files", 95))],
 )
 async def test_nonsense_is_no_classification_and_is_logged(said: Any, caplog: pytest.LogCaptureFixture) -> None:
-    assert await one(said) is None
+    assert await one(said) is UNCLEAR
     (warning,) = [r for r in caplog.records if r.message == "item_not_classified"]
     assert warning.__dict__["item"] == "disk__read_file"
     assert warning.__dict__["reason"]
@@ -142,7 +142,7 @@ async def test_nonsense_is_no_classification_and_is_logged(said: Any, caplog: py
 @pytest.mark.parametrize("words", ['{"1": {"assignments": [{"skill_id": "files", "confidence": NaN}]}}', "files!", "{"])
 async def test_words_that_are_no_json_are_no_classification(words: str) -> None:
     found, asked = await classify([says(words)], READ)
-    assert found == [None]
+    assert found == [UNCLEAR]
     assert len(asked) == 2  # the question and its repetition: a tool that was alone is not asked about again
 
 
@@ -193,7 +193,7 @@ async def test_a_batch_that_fails_is_asked_about_one_by_one() -> None:
         return says("what?") if data["1"]["name"] == "list_folder" else says({"1": sorted_into(("files", 0.9))})
 
     found, _ = await classify(limited, LIST, READ)
-    assert found == [None, Classification((Assignment("files", 0.9, True, Origin.LLM),))]
+    assert found == [UNCLEAR, Classification((Assignment("files", 0.9, True, Origin.LLM),))]
 
 
 async def test_answers_for_tools_that_nobody_asked_about_are_ignored() -> None:
@@ -238,10 +238,33 @@ async def test_without_the_model_nothing_is_classified_and_it_is_soon_given_up(
     items = [Item("disk", f"tool_{n}") for n in range(40)]
     found, asked = await classify([refuses(503)], *items, batch=1)
     assert found == [None] * 40
-    assert len(asked) < 2 * classify_llm.AT_ONCE
+    assert len(asked) < 10
     (warning,) = [r for r in caplog.records if r.levelno == logging.WARNING and r.name.startswith("toolscript")]
     assert (warning.message, warning.__dict__["items"]) == ("language_model_unavailable", 40)
     assert "TOOLSCRIPT_LLM_URL" in warning.__dict__["reason"]
+
+
+async def test_what_could_not_be_asked_again_is_not_taken_for_nonsense() -> None:
+    """The model leaves one tool out, and is gone when it is asked about that one alone."""
+
+    def reply(asked: dict[str, Any]) -> Reply:
+        data = prompt_of(asked)
+        return says({"1": sorted_into(("files", 0.9)), "2": 3}) if len(data) > 1 else refuses(503)
+
+    found, _ = await classify(reply, READ, LIST)
+    assert found == [Classification((Assignment("files", 0.9, True, Origin.LLM),)), None]
+
+
+async def test_as_many_questions_are_asked_at_a_time_as_the_model_takes() -> None:
+    with ChatApi([Reply(json.dumps({"1": sorted_into(("files", 0.9))}), hold=True)]) as api:
+        model = OpenAiChat.at(api.url, None, "tiny", retries=0, at_once=12)
+        items = [(Item(f"s{n}", "tool"), NOBODY) for n in range(20)]
+        answers = asyncio.create_task(LlmClassifier(model).classify(items, SKILLS))
+        assert all([await asyncio.to_thread(api.arrived.acquire, timeout=10) for _ in range(12)])
+        api.let_go.set()
+        assert all(await answers)
+        await model.close()
+    assert api.most_at_once == 12
 
 
 async def test_a_wrong_key_breaks_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -300,7 +323,7 @@ def test_whatever_the_model_says_every_assignment_is_valid(said: Any) -> None:
     found = asyncio.run(LlmClassifier(Parrot(said)).classify([(READ, NOBODY), (LIST, NOBODY)], SKILLS))
     assert len(found) == 2
     for each in found:
-        if each is None:
+        if each is None or each is UNCLEAR:
             continue
         assert bool(each.assignments) != (each.missing is not None)
         assert len(each.assignments) <= 3

@@ -368,6 +368,7 @@ async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library)
     await every.index.upsert(TOOLS, [Point("s__ghost", at(0.8), Terms(), payload)])
     found = await every.search()
     assert [(t.id, t.input_schema) for t in found.tools[:2]] == [("s__ghost", None), (SEND.id, SCHEMA)]
+    assert found.report.degraded == ["schema_load"]
 
 
 @pytest.mark.req("H-03")
@@ -538,7 +539,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     database = Database("sqlite://")
     service = HierarchicalSearch(
         Retriever(embedder, index),
-        SkillFinder(index, embedder.similarity or Similarity(0.0, 1.0)),
+        SkillFinder(index, embedder.similarity),
         SqlCatalog(database),
         AnswerCache(),
         AnswerCache(),
@@ -550,11 +551,12 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
             skill_limit=limits[1],
             skill_threshold=thresholds[0],
             tool_threshold=thresholds[1],
+            include_schemas=False,
             strategy=strategy,
         )
     )
     await database.close()
-    assert found.report.degraded == []
+    assert set(found.report.degraded) <= {"schema_load"}
     for hits, least, most in ((found.skills, thresholds[0], limits[1]), (found.tools, thresholds[1], limits[0])):
         scores = [hit.score for hit in hits]
         assert all(least <= score <= 1 for score in scores)
@@ -569,7 +571,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
 async def test_a_skill_without_tools_gives_an_empty_list() -> None:
     """EC-003."""
     async with library(SEND, LOOSE, skills=[PLANTS]) as opened:
-        found = await opened.search(skill_threshold=0.4)
+        found = await opened.search()
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("plants", 0)]
     assert (list(found.tools), found.skill_ids_used, found.candidates) == ([], ["plants"], 0)
     assert found.report.degraded == []
@@ -718,6 +720,29 @@ async def test_no_answer_outlives_what_it_was_made_from(every: Library) -> None:
     await every.sync.index_catalogue()
     found = await every.search()
     assert (names(found)[0], found.skills[0].skill.tool_count) == ("loose", 4)
+
+
+@pytest.mark.xfail(strict=True, reason="a sync that fails does not say that it has written to the index")
+async def test_no_answer_outlives_a_sync_that_was_cut_short() -> None:
+    """Half of the tools are already others when the model gives up."""
+
+    class GivingUp(AngledEmbedder):
+        left = 1000
+
+        async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            self.left -= len(texts)
+            if self.left < 0:
+                raise Unavailable("out of memory")
+            return await super().embed_documents(texts)
+
+    embedder = GivingUp()
+    many = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(100)]
+    async with library(*many, embedder=embedder) as opened:
+        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.5}
+        embedder.left = 64
+        with pytest.raises(Unavailable):
+            await opened.sync.run([replace(item, description="Another #mail @0.75") for item in many])
+        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.75}
 
 
 async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: Library) -> None:

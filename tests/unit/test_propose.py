@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import unicodedata
@@ -322,6 +323,29 @@ async def test_a_language_model_that_fails_leaves_the_words_and_is_logged(
     assert named == await house.propose().propose(count=2)
     (record,) = [r for r in caplog.records if r.message == "proposals_named_by_words"]
     assert (record.__dict__["groups"], record.__dict__["reason"]) == (2, str(error))
+
+
+async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fading(ScriptedModel):
+        """Answers once, fails once, and is silent from then on."""
+
+        async def answer(self, prompt: Prompt) -> dict[str, Any]:
+            said = await super().answer(prompt)
+            if len(self.asked) == 2:
+                raise Unavailable("gone")
+            if len(self.asked) > 2:
+                await asyncio.Event().wait()
+            return said
+
+    model = Fading(lambda _: {"name": "Things", "description": "", "keywords": []})
+    async with asyncio.timeout(10):
+        proposals = await Propose(house.catalog, house.index, house.embedder, model).propose(count=MOST_PROPOSALS)
+    assert len(proposals) == 5
+    assert [p.skill.name for p in proposals].count("Things") == 1
+    (record,) = [r for r in caplog.records if r.message == "proposals_named_by_words"]
+    assert (record.__dict__["groups"], record.__dict__["reason"]) == (4, "gone")
 
 
 async def test_tools_that_write_control_characters_or_nothing_at_all_still_get_names() -> None:

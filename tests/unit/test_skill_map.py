@@ -17,8 +17,6 @@ from toolscript.retrieval.skill_map import REACH, UNPROVEN, SkillFacts, SkillMap
 
 pytestmark = pytest.mark.req("H-03", "H-13")
 
-COSINES = Similarity(0.0, 1.0)
-
 PLAIN = Similarity(0.0, 1.0)
 MEASURED = Similarity(0.25, 0.75)
 ROWS = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=3, max_size=3).filter(any)
@@ -64,7 +62,7 @@ def by_hand(world: World, query: Vector, similarity: Similarity) -> dict[str, fl
             cosine = sum(float(a) * float(b) for a, b in zip(unit(row), query, strict=True))
             score = (tightness * cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
             estimates.append(score + (REACH * math.sqrt(1 - tightness * tightness) if n else 0.0))
-        found[skill] = max(estimates) * (1.0 if tools_of(parts) else UNPROVEN)
+        found[skill] = max(estimates) - (0.0 if tools_of(parts) else UNPROVEN)
     return found
 
 
@@ -139,4 +137,4 @@ def test_a_skill_with_tools_comes_before_one_that_only_says_so() -> None:
     world = {"a_promise": [([1.0, 0.0, 0.0], 1.0)], "proven": [([1.0, 0.0, 0.0], 1.0)] * 2}
     (first, _), (second, score) = drawn(world).nearest(unit([1, 0, 0]), 2, 0.0)
     assert (first.id, second.id) == ("proven", "a_promise")
-    assert score == pytest.approx(UNPROVEN)
+    assert score == pytest.approx(1 - UNPROVEN)

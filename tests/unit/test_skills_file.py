@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.domain.catalog import Skill
+from toolscript.domain.catalog import Skill, digest_of
 from toolscript.domain.errors import Invalid
 from toolscript.services.skills import checked
-from toolscript.services.skills_file import digest_of, load_skills
+from toolscript.services.skills_file import load_skills
 
 pytestmark = pytest.mark.req("H-09")
 

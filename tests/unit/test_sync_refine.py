@@ -27,12 +27,12 @@ from tests.house import (
 )
 from tests.servers.chat import ChatApi, Reply, prompt_of, refuses, says
 from toolscript.adapters.openai_chat import OpenAiChat
-from toolscript.domain.catalog import Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import UNCLEAR, Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.search import Vector
 from toolscript.ports import Classifier
 from toolscript.retrieval.texts import item_text
 from toolscript.services.classify_llm import LlmClassifier
-from toolscript.services.sync import BATCH
+from toolscript.services.sync import REFINED_TOGETHER
 from toolscript.services.tool_points import TOOLS
 
 pytestmark = pytest.mark.req("H-10")
@@ -56,6 +56,21 @@ class ThinkingRefiner(ScriptedRefiner):
         self.has_begun.set()
         await self.may_answer.wait()
         return said
+
+
+class VagueRefiner(ScriptedRefiner):
+    """Says nothing usable of what it was not told of."""
+
+    def _said(self, item: Item) -> Classification | None:
+        return super()._said(item) or UNCLEAR
+
+
+class Namer(ScriptedRefiner):
+    """Finds no skill for what it was not told of, and says which one is missing."""
+
+    def _said(self, item: Item) -> Classification | None:
+        missing = Suggestion(f"Kind of {item.name}", "Animals", source_item_id=item.id)
+        return super()._said(item) or Classification(missing=missing)
 
 
 class BrokenRefiner(ScriptedRefiner):
@@ -153,16 +168,11 @@ async def test_a_persons_word_is_not_even_asked_about(furnished: Making) -> None
 
 @pytest.mark.req("H-11")
 async def test_what_it_finds_no_skill_for_waits_under_its_name_until_skills_change(furnished: Making) -> None:
-    class Namer(ScriptedRefiner):
-        def _said(self, item: Item) -> Classification | None:
-            return Classification(missing=Suggestion("Zoology", "Animals", source_item_id=item.id))
-
     refiner = Namer({})
     house = await furnished(refiner)
     await house.sync.refine()
     waiting = await house.catalog.suggestions(SuggestionStatus.PENDING)
-    assert {s.name for s in waiting} == {"Zoology"}
-    assert len(waiting) == len(ITEMS)
+    assert {s.name for s in waiting} == {f"Kind of {item.name}" for item in ITEMS}
     await house.assert_index_is_current()
     refiner.asked.clear()
     await house.sync.run(ITEMS)
@@ -240,19 +250,121 @@ async def test_one_that_raises_breaks_nothing_and_is_asked_again(
 async def test_of_one_that_says_nothing_no_more_is_asked_this_time() -> None:
     refiner = ScriptedRefiner({})
     house = await House(refiner=refiner).opened(FILES)
-    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)])
+    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)])
     assert await house.sync.refine() == 0
-    assert len(refiner.asked) == BATCH
+    assert len(refiner.asked) == REFINED_TOGETHER
     await house.close()
 
 
+async def test_one_that_says_nothing_usable_of_some_is_asked_about_the_others() -> None:
+    refiner = VagueRefiner({})
+    house = await House(refiner=refiner).opened(FILES)
+    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)])
+    assert await house.sync.refine() == 0
+    assert len(refiner.asked) == REFINED_TOGETHER + 10
+    await house.close()
+
+
+async def test_what_it_says_nothing_usable_of_stays_and_is_asked_again_only_when_it_changes(furnished: Making) -> None:
+    refiner = VagueRefiner({READ.id: [("mail", 0.8)]})
+    house = await furnished(refiner)
+    before = (await house.catalog.items([STRANGE.id, WRITE.id]), await house.catalog.suggestions())
+    assert await house.sync.refine() == 1
+    assert (await house.catalog.items([STRANGE.id, WRITE.id]), await house.catalog.suggestions()) == before
+    refiner.asked.clear()
+    assert (await house.sync.run(ITEMS)).classified == 0
+    assert await house.sync.refine() == 0
+    assert refiner.asked == []
+    await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
+    await house.catalog.save_skills([Skill("zoo", "Zoo", "Animals")])  # for what fits nowhere
+    await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
+    await house.sync.refine()
+    assert sorted(refiner.asked) == sorted([WRITE.id, STRANGE.id])
+    refiner.asked.clear()
+    await house.sync.reclassify(None, over_model=True)
+    await house.sync.refine()
+    assert len(refiner.asked) == len(ITEMS)
+
+
+async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_anew(furnished: Making) -> None:
+    refiner = ScriptedRefiner({READ.id: [("money", 0.9)], STRANGE.id: [("mail", 0.9)]})
+    house = await furnished(refiner)
+    await house.sync.refine()
+    await house.sync.reclassify([READ.id])
+    await house.sync.reclassify(None)
+    await house.skills.create(Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay")))
+    made = await house.catalog.suggest(Suggestion("Zebras", "Hay for zebras", keywords=("zebra", "hay")))
+    await house.skills.approve(made.number or 0)
+    assert await house.assigned(READ) == [("money", LLM)]
+    assert await house.assigned(STRANGE) == [("mail", LLM)]
+    await house.sync.reclassify(None, over_model=True)
+    assert await house.assigned(READ) == [("files", EMBEDDING)]
+    assert (await house.assigned(STRANGE))[0][1] == EMBEDDING
+
+
+async def test_a_person_who_changes_skills_has_it_look_again(furnished: Making) -> None:
+    refiner = Namer({item.id: [("files", 0.8)] for item in ITEMS if item != STRANGE})
+    house = await furnished(refiner)
+    await house.sync.refine()
+    (waiting,) = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    zoo = Skill("zoo", "Zoo", "Nothing that fits")
+    for change, asked in [
+        (house.skills.create(zoo), {STRANGE.id}),
+        (house.skills.replace("zoo", replace(zoo, description="Nothing at all")), {STRANGE.id}),
+        (house.skills.release(READ.id), {READ.id}),
+        (house.skills.remove("files"), {item.id for item in ITEMS}),
+        (house.skills.approve(waiting.number or 0), {item.id for item in ITEMS if item != STRANGE}),
+    ]:
+        refiner.asked.clear()
+        refiner.places.clear()
+        await change
+        await asyncio.gather(*background())
+        assert set(refiner.asked) == asked
+
+
+@pytest.mark.req("H-11")
+async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers() -> None:
+    house = await House(refiner=Namer({}), refine_every=3600).opened(FILES, MAIL)
+    animals = ["lion", "stork", "otter", "mole"]
+    await house.sync.run([Item("zoo", f"feed_{animal}", f"Hay for {animal} number seven") for animal in animals])
+    house.sync.refine_soon()
+    await asyncio.gather(*background())
+    waiting = [(s.number or 0, s.name) for s in await house.catalog.suggestions(SuggestionStatus.PENDING)]
+    assert [name for _, name in waiting] == [f"Kind of feed_{animal}" for animal in sorted(animals)]
+    for decided in range(2):  # the refiner has not been asked again yet
+        await house.skills.approve(waiting[decided][0], name=f"Unlike {decided}", description="Anything else")
+        left = await house.catalog.suggestions(SuggestionStatus.PENDING)
+        assert [(s.number, s.name) for s in left] == waiting[decided + 1 :]
+    assert await house.sync.refine() == 2
+    left = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    assert [(s.number, s.name) for s in left] == waiting[2:]
+    await house.close()
+
+
+async def test_in_the_background_it_begins_no_more_often_than_it_may() -> None:
+    refiner = ScriptedRefiner({item.id: [("files", 0.9)] for item in ITEMS})
+    house = await House(refiner=refiner, refine_every=3600).opened(FILES)
+    await house.sync.run(ITEMS[:1])
+    house.sync.refine_soon()
+    await asyncio.gather(*background())
+    assert refiner.asked == [READ.id]
+    await house.sync.run(ITEMS)
+    house.sync.refine_soon()
+    await asyncio.wait(background(), timeout=0.05)
+    assert refiner.asked == [READ.id]
+    assert len(background()) == 1
+    assert await house.sync.refine() == len(ITEMS) - 1  # whoever asks for it has it at once
+    await house.close()
+    assert background() == []
+
+
 async def test_many_items_are_refined_batch_by_batch_and_progress_is_told() -> None:
-    many = [Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)]
+    many = [Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)]
     house = await House(refiner=ScriptedRefiner({i.id: [("mail", 0.8)] for i in many})).opened(FILES, MAIL)
     await house.sync.run(many)
     told: list[tuple[int, int]] = []
     assert await house.sync.refine(progress=lambda done, total: told.append((done, total))) == len(many)
-    assert told == [(BATCH, len(many)), (len(many), len(many))]
+    assert told == [(REFINED_TOGETHER, len(many)), (len(many), len(many))]
     assert (await house.skill_points())["files"][0]["tool_count"] == 0
     await house.assert_index_is_current()
     await house.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,8 @@ from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
-from toolscript.domain.search import Vector
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Candidate, Point, Vector
 from toolscript.retrieval.texts import item_text, skill_text
 from toolscript.services.skill_points import ALL_FACETS, MOST_FACETS, SKILLS
 from toolscript.services.skills_file import load_skills
@@ -323,6 +324,67 @@ async def test_a_skill_that_a_person_alone_has_filled_is_weighted_alike(quick: H
     await quick.sync.run(ITEMS)
     await assert_vector(quick, "money")
     await assert_vector(quick, "mail")
+
+
+class WatchedIndex(MemoryIndex):
+    """Remembers of which collections everything was read, and does something else once before points are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scrolled: list[str] = []
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def scroll(
+        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
+    ) -> list[Candidate]:
+        self.scrolled.append(name)
+        return await super().scroll(name, where=where, fields=fields)
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        happens, self.meanwhile = self.meanwhile if name == SKILLS else None, None if name == SKILLS else self.meanwhile
+        if happens:
+            await happens()
+        await super().upsert(name, points)
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[House]:
+    made = await House(index=WatchedIndex()).opened(FILES, MAIL, MONEY)
+    await made.sync.run(ITEMS)
+    yield made
+    await made.close()
+
+
+@pytest.mark.req("H-10")
+async def test_a_persons_word_about_one_item_is_followed_without_reading_all(watched: House) -> None:
+    assert isinstance(watched.index, WatchedIndex)
+    (suggested,) = await watched.catalog.suggestions(SuggestionStatus.PENDING)
+    watched.index.scrolled.clear()
+    await watched.skills.assign(READ.id, ["money"])
+    await watched.skills.release(READ.id)
+    await watched.skills.merge(suggested.number or 0, "money")
+    assert TOOLS not in watched.index.scrolled
+    assert await watched.assigned(STRANGE) == [("money", Origin.HUMAN)]
+    await watched.assert_index_is_current()
+
+
+async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(watched: House) -> None:
+    """Another process decides, and writes the skill, after this one has read who is in it."""
+    assert isinstance(watched.index, WatchedIndex)
+    other = House(catalog=watched.catalog, index=watched.index)
+    watched.index.meanwhile = lambda: other.skills.assign(WRITE.id, ["money"])
+    await watched.skills.assign(READ.id, ["money"])
+    assert (await counts(watched))["money"] == 2
+    await watched.assert_index_is_current()
+
+
+async def test_a_skill_that_was_made_inactive_is_left_by_the_next_sync(quick: House) -> None:
+    """Whoever made it so was cut off before the index could follow."""
+    await quick.sync.run(ITEMS)
+    await quick.catalog.save_skills([replace(FILES, is_active=False)])
+    await quick.sync.run(ITEMS)
+    assert await quick.assigned(READ) == []
+    await quick.assert_index_is_current()
 
 
 async def test_a_skill_whose_tools_all_vanish_is_kept(quick: House) -> None:

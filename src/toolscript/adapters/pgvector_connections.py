@@ -67,7 +67,7 @@ class Connections:
             return psycopg.connect(
                 self._url,
                 autocommit=True,
-                prepare_threshold=None,  # so that every plan is made for its own filter, and poolers may stand between
+                prepare_threshold=None,  # so that every plan is made for its own filter
                 connect_timeout=CONNECT_SECONDS,
                 options=options.strip(),
             )

@@ -120,8 +120,9 @@ class QdrantServerIndex:
         count_to: int,
         fields: Sequence[str] | None = None,
     ) -> tuple[list[Candidate], int]:
-        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
-        return found[:limit], len(found)
+        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=())
+        told = await self.payloads(name, [c.id for c in found[:limit]], fields)
+        return [Candidate(c.id, c.score, told[c.id]) for c in found[:limit] if c.id in told], len(found)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None

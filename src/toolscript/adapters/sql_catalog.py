@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toolscript.adapters import sql_skills
@@ -21,7 +21,6 @@ from toolscript.domain.catalog import (
     Suggestion,
     SuggestionStatus,
 )
-from toolscript.domain.errors import NotFound
 from toolscript.ports import TermCounts
 
 T = TypeVar("T")
@@ -69,13 +68,16 @@ class SqlCatalog:
 
         return await self._database.read(work)
 
-    async def marks(self, servers: Collection[str] | None = None) -> list[ItemMark]:
+    async def marks(
+        self, servers: Collection[str] | None = None, *, item_ids: Collection[str] | None = None
+    ) -> list[ItemMark]:
         def work(session: Session) -> list[ItemMark]:
-            named = "TRUE" if servers is None else session.among("server", "servers")
-            given = {} if servers is None else {"servers": sorted(servers)}
+            given = {"server": servers, "item_id": item_ids}
+            asked = {column: sorted(among) for column, among in given.items() if among is not None}
+            named = " AND ".join(session.among(column, column) for column in asked) or "TRUE"
             columns = "id, item_id, server, digest, is_active, classified"
-            rows = session.rows(f"SELECT {columns} FROM tools WHERE {named}", **given)
-            assigned = sql_skills.read_assignments(session, None if servers is None else [row["id"] for row in rows])
+            rows = session.rows(f"SELECT {columns} FROM tools WHERE {named}", **asked)
+            assigned = sql_skills.read_assignments(session, [row["id"] for row in rows] if asked else None)
             return sorted((_mark(row, assigned.get(row["id"], ())) for row in rows), key=lambda m: m.id)
 
         return await self._database.read(work)
@@ -96,8 +98,7 @@ class SqlCatalog:
         return await self._write(lambda session: sql_skills.seed_skills(session, digest, skills))
 
     async def delete_skill(self, skill_id: str) -> None:
-        if not await self._write(lambda session: sql_skills.delete_skills(session, [skill_id])):
-            raise NotFound(f"there is no skill {skill_id!r}", details={"skill_id": skill_id})
+        await self._write(lambda session: sql_skills.remove_skill(session, skill_id))
 
     async def skills(self, *, active_only: bool = True) -> list[Skill]:
         return await self._database.read(lambda session: sql_skills.read_skills(session, active_only=active_only))
@@ -121,6 +122,9 @@ class SqlCatalog:
 
     async def classify(self, decisions: Sequence[Decision], *, over_people: bool = False) -> None:
         await self._write(lambda session: sql_skills.classify(session, decisions, over_people=over_people))
+
+    async def stamp(self, stamps: Mapping[str, tuple[str, str]]) -> None:
+        await self._write(lambda session: sql_skills.stamp(session, stamps))
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
         await self._write(lambda session: sql_skills.assign(session, item_id, assignments))

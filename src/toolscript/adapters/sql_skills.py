@@ -6,7 +6,7 @@ Functions of a session, so that the catalogue can put several of them into one t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from toolscript.adapters.sql_database import upsert
@@ -22,32 +22,74 @@ def read_skills(session: Session, *, active_only: bool) -> list[Skill]:
     return sorted((_skill(row) for row in found), key=lambda s: s.id)
 
 
-def save_skills(session: Session, skills: Iterable[Skill]) -> None:
-    """Adds or replaces skills."""
-    upsert(session, "skill_categories", [_skill_row(s) for s in skills], keys=["id"])
+def save_skills(session: Session, skills: Sequence[Skill]) -> None:
+    """Adds or replaces skills by a person's word, which no seed takes back. Items of those that are not active count as
+    not classified."""
+    upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": False} for s in skills], keys=["id"])
+    _forget_sorting(session, [s.id for s in skills if not s.is_active])
 
 
 def seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
-    """Makes the seeded skills these, unless that digest was the last; returns whether it did."""
+    """Makes the seeded skills these, unless that digest was the last; returns whether it did. What people have changed
+    or removed stays so, and a skill that goes stays, inactive, as long as people have put items into it."""
     if session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest):
         return False
-    seeded = {row["id"] for row in session.rows("SELECT id FROM skill_categories WHERE is_seeded")}
-    delete_skills(session, seeded - {s.id for s in skills})
-    upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": True} for s in skills], keys=["id"])
+    of_people = "SELECT id FROM skill_categories WHERE NOT is_seeded"
+    removed = "SELECT id FROM seeded_skills WHERE is_removed"
+    kept = {row["id"] for row in session.rows(f"{of_people} UNION {removed}")}
+    _take_back(session, {s.id for s in skills})
+    planted = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in kept]
+    upsert(session, "skill_categories", planted, keys=["id"])
+    named = [{"id": s.id} for s in skills]
+    session.run_many("INSERT INTO seeded_skills (id) VALUES (:id) ON CONFLICT (id) DO NOTHING", named)
     session.run("DELETE FROM skill_seeds")
     session.run("INSERT INTO skill_seeds (digest) VALUES (:digest)", digest=digest)
     return True
 
 
-def delete_skills(session: Session, skill_ids: Collection[str]) -> int:
-    """Removes skills and what is assigned to them, whose items then count as not classified; returns how many."""
+def remove_skill(session: Session, skill_id: str) -> None:
+    """Removes a skill by a person's word, which no seed takes back. Raises NotFound."""
+    if not _delete_skills(session, [skill_id]):
+        raise _no_skill([skill_id])
+    session.run("UPDATE seeded_skills SET is_removed = TRUE WHERE id = :id", id=skill_id)
+
+
+def _take_back(session: Session, but: Collection[str]) -> None:
+    """Takes back the skills of earlier seeds but these: those that people use become inactive, the others go."""
+    by_people = "id IN (SELECT skill_id FROM tool_skill_assignments WHERE origin = 'human')"
+    seeded = session.rows(f"SELECT id, {by_people} AS is_used FROM skill_categories WHERE is_seeded")
+    gone = [row for row in seeded if row["id"] not in but]
+    used = [row["id"] for row in gone if row["is_used"]]
+    _forget_sorting(session, used)
+    session.run(f"UPDATE skill_categories SET is_active = FALSE WHERE {session.among('id', 'ids')}", ids=used)
+    _delete_skills(session, [row["id"] for row in gone if not row["is_used"]])
+
+
+def _delete_skills(session: Session, skill_ids: Collection[str]) -> int:
+    """Removes skills and what is assigned to them, whose items then count as not classified; returns how many. An item
+    that loses its primary skill has the surest of its others instead."""
     ids = sorted(skill_ids)
+    _forget_sorting(session, ids)
+    held = session.rows(
+        f"SELECT tool_id FROM tool_skill_assignments WHERE is_primary AND {session.among('skill_id', 'ids')}", ids=ids
+    )
+    done = session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
+    session.run(
+        "UPDATE tool_skill_assignments SET is_primary = TRUE WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+        "OVER (PARTITION BY tool_id ORDER BY confidence DESC, skill_id) AS place FROM tool_skill_assignments "
+        f"WHERE {session.among('tool_id', 'numbers')}) AS placed WHERE place = 1)",
+        numbers=[row["tool_id"] for row in held],
+    )
+    return done
+
+
+def _forget_sorting(session: Session, skill_ids: Sequence[str]) -> None:
+    """Has the items of these skills count as not classified."""
     session.run(
         "UPDATE tools SET classified = '' WHERE id IN "
         f"(SELECT tool_id FROM tool_skill_assignments WHERE {session.among('skill_id', 'ids')})",
-        ids=ids,
+        ids=list(skill_ids),
     )
-    return session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
 
 
 def read_assignments(session: Session, numbers: Sequence[int] | None) -> dict[int, list[Assignment]]:
@@ -115,10 +157,15 @@ def classify(session: Session, decisions: Sequence[Decision], *, over_people: bo
         # An item that loses a skill in the meantime is to be looked at again.
         [{"number": n, "stamp": d.stamp if len(kept[n]) == len(d.assignments) else ""} for n, d in by_number.items()],
     )
-    withdraw(session, list(by_number))
-    refused = _rejected(session, list(by_number))
-    wanted = [(n, d.suggestion) for n, d in by_number.items() if d.suggestion]
-    _insert_suggestions(session, [(n, s) for n, s in wanted if (n, s.name.casefold()) not in refused])
+    _replace_suggestions(session, {n: d.suggestion for n, d in by_number.items()})
+
+
+def stamp(session: Session, stamps: Mapping[str, tuple[str, str]]) -> None:
+    """Replaces the stamps of items (id to the old and the new one) that still have the old one."""
+    session.run_many(
+        "UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old",
+        [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()],
+    )
 
 
 def suggest(session: Session, suggestion: Suggestion) -> Suggestion:
@@ -149,7 +196,7 @@ def review(
     )
     found = read_suggestions(session, "s.id = :number", number=number)
     if not found:
-        raise NotFound(f"there is no suggestion {number}", details={"suggestion": number})
+        raise NotFound(f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number})
     if not touched:
         raise Conflict(
             f"suggestion {number} is {found[0].status} already: only pending ones can be reviewed",
@@ -194,8 +241,18 @@ INSERT_SUGGESTION = (
 )
 
 
-def _insert_suggestions(session: Session, suggestions: Sequence[tuple[int, Suggestion]]) -> None:
-    session.run_many(INSERT_SUGGESTION, [_suggestion_row(number, s) for number, s in suggestions])
+def _replace_suggestions(session: Session, wanted: Mapping[int, Suggestion | None]) -> None:
+    """Makes what is pending for the items with these numbers this, less what people have rejected. What is pending
+    under that name already stays as it is: somebody may be about to name it by its number."""
+    numbers = list(wanted)
+    named = {(n, s.name.casefold()): s for n, s in wanted.items() if s}
+    for refused in _suggested(session, numbers, SuggestionStatus.REJECTED):
+        named.pop(refused, None)
+    pending = _suggested(session, numbers, SuggestionStatus.PENDING)
+    gone = [row for key, rows in pending.items() for row in rows[key in named :]]
+    session.run(f"DELETE FROM skill_suggestions WHERE {session.among('id', 'gone')}", gone=gone)
+    new = [_suggestion_row(key[0], s) for key, s in named.items() if key not in pending]
+    session.run_many(INSERT_SUGGESTION, new)
 
 
 def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any]:
@@ -209,14 +266,17 @@ def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any
     }
 
 
-def _rejected(session: Session, numbers: Sequence[int]) -> set[tuple[int, str]]:
-    """What a person has refused already: the numbers of items, and the names that were suggested for them."""
-    found = session.rows(
-        "SELECT source_tool_id, suggested_name FROM skill_suggestions "
-        f"WHERE status = 'rejected' AND {session.among('source_tool_id', 'numbers')}",
+def _suggested(session: Session, numbers: Sequence[int], status: SuggestionStatus) -> dict[tuple[int, str], list[int]]:
+    """The suggestions of that status, oldest first, by the number of the item and the name."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row in session.rows(
+        "SELECT id, source_tool_id, suggested_name FROM skill_suggestions "
+        f"WHERE status = :status AND {session.among('source_tool_id', 'numbers')} ORDER BY id",
+        status=status.value,
         numbers=list(numbers),
-    )
-    return {(row["source_tool_id"], row["suggested_name"].casefold()) for row in found}
+    ):
+        found[row["source_tool_id"], row["suggested_name"].casefold()].append(row["id"])
+    return found
 
 
 def _replace_assignments(session: Session, wanted: Mapping[int, Sequence[Assignment]]) -> None:
@@ -241,7 +301,9 @@ def _assignment_row(number: int, assignment: Assignment) -> dict[str, Any]:
 def _number(session: Session, item_id: str) -> int:
     found = session.rows("SELECT id FROM tools WHERE item_id = :item_id", item_id=item_id)
     if not found:
-        raise NotFound(f"there is no item {item_id!r}", details={"item_id": item_id})
+        raise NotFound(
+            f"there is no item {item_id!r}: searches and lists of tools show the ids", details={"item_id": item_id}
+        )
     return int(found[0]["id"])
 
 
@@ -249,7 +311,13 @@ def _require_skills(session: Session, wanted: set[str]) -> None:
     known = session.rows(f"SELECT id FROM skill_categories WHERE {session.among('id', 'ids')}", ids=sorted(wanted))
     unknown = wanted - {row["id"] for row in known}
     if unknown:
-        raise NotFound(f"there is no skill {min(unknown)!r}", details={"skill_ids": sorted(unknown)})
+        raise _no_skill(unknown)
+
+
+def _no_skill(unknown: Collection[str]) -> NotFound:
+    return NotFound(
+        f"there is no skill {min(unknown)!r}: see the list of skills", details={"skill_ids": sorted(unknown)}
+    )
 
 
 def _add_skill(session: Session, skill: Skill) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -119,6 +119,11 @@ class Skill:
     is_active: bool = True
 
 
+def digest_of(skills: Sequence[Skill]) -> str:
+    """Changes exactly when the skills do."""
+    return hashlib.sha256(json.dumps([astuple(s) for s in skills]).encode()).hexdigest()
+
+
 class SuggestionStatus(StrEnum):
     """Where a suggested skill stands."""
 
@@ -149,6 +154,11 @@ class Classification:
 
     assignments: tuple[Assignment, ...] = ()
     missing: Suggestion | None = None
+    is_clear: bool = True
+    """False where the classifier was asked and said nothing usable: of this item among these skills it will not."""
+
+
+UNCLEAR = Classification(is_clear=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from toolscript.ports import Similarity
 # model's cosines range over. Fitted so that the estimate from a facet ranks skills as their nearest tools would
 # (docs/decisions/0011).
 REACH = 0.56
-# What a skill that has no tools yet is worth, beside one whose tools are as near as its description.
-UNPROVEN = 0.5
+# How much less a skill that has no tools yet scores than one whose tools are as near as its description.
+UNPROVEN = 0.55
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SkillMap:
         scale = similarity.ceiling - similarity.floor
         beyond = np.where(is_facet, REACH * spread, 0.0) - similarity.floor / scale
         self._beyond = beyond.astype(np.float32)
-        self._worth = np.array([1.0 if s.tool_count else UNPROVEN for s in self.skills], dtype=np.float32)
+        self._less = np.array([0.0 if s.tool_count else UNPROVEN for s in self.skills], dtype=np.float32)
         rows = np.stack([vectors[p.id] for p in drawn]) if drawn else np.zeros((0, 1), np.float32)
         self._rows = np.ascontiguousarray(rows * (tightness[:, None] / np.float32(scale)))
         if not np.isfinite(self._rows).all():
@@ -67,6 +67,6 @@ class SkillMap:
         score that its nearest tool is estimated to have, not yet cut to 0 and 1."""
         if not self.skills:
             return []
-        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) * self._worth
+        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) - self._less
         best = np.argsort(-estimates, kind="stable")[:limit]
         return [(self.skills[n], float(estimates[n])) for n in best if estimates[n] >= floor]

@@ -74,4 +74,4 @@ def _words_of(skill: Skill) -> Counter[str]:
 
 
 def _counted(text: str, weight: int = 1) -> Counter[str]:
-    return Counter({stem(w): n * weight for w, n in Counter(words(text)).items() if w not in STOP_WORDS})
+    return Counter({w: n * weight for w, n in Counter(stem(w) for w in words(text) if w not in STOP_WORDS).items()})

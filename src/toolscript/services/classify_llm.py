@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
+from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.search import Vector
 from toolscript.ports import LanguageModel, Prompt
@@ -27,7 +27,6 @@ from toolscript.services.classify import (
 )
 
 BATCH = 8
-AT_ONCE = 8
 MOST_CHARACTERS = 6000
 MOST_EXAMPLES = 5
 FAILURES_IN_A_ROW = 3
@@ -69,8 +68,9 @@ class LlmClassifier:
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
-        """What the model says of each item, as far as it is valid. None where it could not be had or spoke nonsense,
-        twice; the log says why. Raises nothing for a model's fault, nor for settings that do not fit it."""
+        """What the model says of each item, as far as it is valid. Not clear where it spoke nonsense, twice, None where
+        it could not be had; the log says why. Raises nothing for a model's fault, nor for settings that do not fit
+        it."""
         asked = [item for item, _ in items]
         if not skills:
             return [Classification(missing=suggestion_for(item)) for item in asked]
@@ -83,7 +83,11 @@ class LlmClassifier:
         if run.lost:
             missed = len(asked) - len(run.found) - len(run.unclear)
             log.warning("language_model_unavailable", extra={"reason": run.lost, "items": missed})
-        return [run.found.get(position) for position in range(len(asked))]
+        return [run.found.get(n, UNCLEAR if n in run.unclear else None) for n in range(len(asked))]
+
+
+class _Gone(Exception):
+    """The model cannot be had: whoever is still waiting for it need not."""
 
 
 class _Run:
@@ -94,7 +98,6 @@ class _Run:
         self._ids = [skill.id for skill in skills]
         self._instructions = _instructions(skills)
         self._examples = _examples(skills)
-        self._gate = asyncio.Semaphore(AT_ONCE)
         self._failures = 0
         self._over = False
         self.found: dict[int, Classification] = {}
@@ -102,27 +105,35 @@ class _Run:
         self.lost: str | None = None
 
     async def ask(self, batches: Sequence[Batch]) -> None:
-        await asyncio.gather(*map(self._ask, batches))
+        """Asks of all at once: the model itself bounds how many questions it takes at a time."""
+        for position, _ in (each for batch in batches for each in batch):
+            self.unclear.pop(position, None)  # until it has been asked, too
+        if self._over:
+            return
+        try:
+            async with asyncio.TaskGroup() as asking:
+                for batch in batches:
+                    asking.create_task(self._ask(batch))
+        except* _Gone:
+            self._over = True
 
     async def _ask(self, batch: Batch) -> None:
-        async with self._gate:
-            if self._over:
-                return
-            said: Mapping[str, Any]
-            try:
-                said = await self._model.answer(self._prompt(batch))
-                reason = "the answer leaves it out, or says nothing usable of it"
-            except UpstreamFailed as error:
-                answer = error.details.get("answer")
-                said, reason = answer if isinstance(answer, Mapping) else {}, error.message
-            except (Unavailable, Invalid) as error:
-                self._failures += 1
-                # Waiting for the same silence hundreds of times would take hours; what is left out is asked next time.
-                self._over = isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW
-                self.lost = error.message
-                return
-            self._failures = 0
-            self._take(batch, said, reason)
+        said: Mapping[str, Any]
+        try:
+            said = await self._model.answer(self._prompt(batch))
+            reason = "the answer leaves it out, or says nothing usable of it"
+        except UpstreamFailed as error:
+            answer = error.details.get("answer")
+            said, reason = answer if isinstance(answer, Mapping) else {}, error.message
+        except (Unavailable, Invalid) as error:
+            self._failures += 1
+            self.lost = error.message
+            # Waiting for the same silence hundreds of times would take hours; what is left out is asked next time.
+            if isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW:
+                raise _Gone from error
+            return
+        self._failures = 0
+        self._take(batch, said, reason)
 
     def _take(self, batch: Batch, said: Mapping[str, Any], reason: str) -> None:
         for key, (position, item) in enumerate(batch, start=1):
@@ -131,7 +142,6 @@ class _Run:
                 self.unclear[position] = reason
             else:
                 self.found[position] = classification
-                self.unclear.pop(position, None)
 
     def _prompt(self, batch: Batch) -> Prompt:
         data = {str(key): _data(item) for key, (_, item) in enumerate(batch, start=1)}

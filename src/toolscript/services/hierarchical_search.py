@@ -175,8 +175,9 @@ class HierarchicalSearch:
         prepared = await self._prepared(sayable(ask.query), report)
         tools: list[FoundTool] = []
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
-            tools, _ = await self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids)
-        _require(report, "tools")
+            tools, _ = await self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
+        if not tools:
+            _require(report, "tools")
         return tools
 
     async def _searched(self, ask: Ask, report: Report) -> Found:
@@ -190,11 +191,11 @@ class HierarchicalSearch:
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         ranked: tuple[list[FoundTool], int] = [], 0
         async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
-            ranked = await self._ranked(prepared, ask, ids)
+            ranked = await self._ranked(prepared, ask, ids, report)
         tools, candidates = ranked
         if ask.include_schemas and tools:
             async with self._bounded(report, SCHEMAS_STAGE, self._patience.schemas):
-                tools = await self._enriched(tools)
+                tools = await self._enriched(tools, report)
         return Found(ask.query, ask.strategy, tools, skills, ids, candidates, report)
 
     async def _prepared(self, query: str, report: Report) -> Prepared:
@@ -221,7 +222,7 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
-        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
     ) -> tuple[list[FoundTool], int]:
         """The best tools, and how many there were to choose from."""
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
@@ -233,19 +234,17 @@ class HierarchicalSearch:
             found = in_order(list(best.values()))[: ask.limit]
         else:
             found, candidates = await self._within(prepared, ask, skill_ids)
-        tools = self._told(found, ask)
-        return tools, candidates - (len(found) - len(tools))
+        tools = self._told(found, ask, report)
+        return tools, candidates - (len(found) - len(tools)) if tools else 0
 
-    def _told(self, found: Sequence[Candidate], ask: Ask) -> list[FoundTool]:
-        """The candidates as tools. Raises Unavailable for what tells too little of itself."""
-        for candidate in found:
-            missing = [name for name in NEEDED if candidate.payload.get(name) is None]
-            if missing or not math.isfinite(candidate.score):
-                raise Unavailable(
-                    f"the index tells no {missing[0] if missing else 'score'} of {candidate.id}: run "
-                    "`toolscript index rebuild`"
-                )
-        scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in found]
+    def _told(self, found: Sequence[Candidate], ask: Ask, report: Report) -> list[FoundTool]:
+        """The candidates as tools; one that tells too little of itself is left out, and that is told."""
+        whole = [c for c in found if math.isfinite(c.score) and all(c.payload.get(n) is not None for n in NEEDED)]
+        if len(whole) < len(found):
+            _done_without(
+                report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
+            )
+        scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in whole]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
 
     def _score(self, cosine: float) -> float:
@@ -268,7 +267,7 @@ class HierarchicalSearch:
             fields=PAYLOAD,
         )
 
-    async def _enriched(self, tools: Sequence[FoundTool]) -> list[FoundTool]:
+    async def _enriched(self, tools: Sequence[FoundTool], report: Report) -> list[FoundTool]:
         known = {t.id: self._schemas.find(t.id) for t in tools}
         unknown = [i for i, schemas in known.items() if schemas is None]
         if unknown:
@@ -277,6 +276,9 @@ class HierarchicalSearch:
                 item = stored.item
                 known[item.id] = schemas = item.input_schema, item.output_schema, item.annotations
                 self._schemas.keep(item.id, schemas, at)
+        gone = [i for i, schemas in known.items() if schemas is None]
+        if gone:
+            _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
         return [FoundTool(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
 
     @asynccontextmanager

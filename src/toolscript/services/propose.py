@@ -169,14 +169,26 @@ class Propose:
         model = self._language_model
         if model is None:
             return [None] * len(groups)
-        answers = await asyncio.gather(*(_ask(model, group) for group in groups))
-        failures = [answer for answer in answers if isinstance(answer, str)]
+        answers: dict[int, _Told | str] = {}
+        gone = ""
+
+        async def ask(number: int, group: _Group) -> None:
+            answers[number] = await _ask(model, group)
+
+        try:
+            async with asyncio.TaskGroup() as asking:
+                for number, group in enumerate(groups):
+                    asking.create_task(ask(number, group))
+        except* (Unavailable, Invalid) as errors:  # it will not be had for the others either, however long they wait
+            gone = str(errors.exceptions[0])
+        said = [answers.get(number, gone) for number in range(len(groups))]
+        failures = [answer for answer in said if isinstance(answer, str)]
         if failures:
             log.warning(
                 "proposals_named_by_words",
-                extra={"model": model.model, "groups": len(failures), "reason": failures[0]},
+                extra={"model": model.model, "groups": len(failures), "reason": gone or failures[0]},
             )
-        return [None if isinstance(answer, str) else answer for answer in answers]
+        return [None if isinstance(answer, str) else answer for answer in said]
 
     async def _nearest(self, centres: Sequence[Vector], skills: Sequence[Skill]) -> list[tuple[str | None, float]]:
         nothing: list[tuple[str | None, float]] = [(None, 0.0)] * len(centres)
@@ -214,7 +226,8 @@ def _groups(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | N
 
 
 async def _ask(model: LanguageModel, group: _Group) -> _Told | str:
-    """What the model says of the group, or why that cannot be used."""
+    """What the model says of the group, or why that cannot be used. Raises Unavailable or Invalid when there is no
+    asking it."""
     tools = [
         {
             "server": one_line(item.server, LONGEST_NAME),
@@ -226,7 +239,7 @@ async def _ask(model: LanguageModel, group: _Group) -> _Told | str:
     text = json.dumps({"tools": tools, "words": group.theme.topics}, ensure_ascii=False)
     try:
         return _usable(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, most_tokens=400)))
-    except (Unavailable, UpstreamFailed, Invalid) as error:
+    except UpstreamFailed as error:
         return error.message
 
 

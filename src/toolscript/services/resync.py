@@ -41,9 +41,12 @@ class Resync:
         `just_connected` have been asked already: what that has led to is told."""
         refined_before = 0 if just_connected else self._sync.refined
         servers = self._gateway.refreshed if just_connected else await self._gateway.refresh()
-        done = await self._sync.reclassify(None if reclassify or force else (), force=force, progress=progress)
+        everything = reclassify or force
+        done = await self._sync.reclassify(
+            None if everything else (), force=force, over_model=everything, progress=progress
+        )
         items = [m.id for m in await self._catalog.marks() if m.is_active]
-        await self._sync.refine(items if reclassify or force else None, progress=progress)
+        await self._sync.refine(items if everything else None, progress=progress)
         waiting = await self._catalog.suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
         refined = self._sync.refined - refined_before  # some of it while the servers were asked

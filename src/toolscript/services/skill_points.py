@@ -20,6 +20,7 @@ import numpy as np
 
 from toolscript.domain import search
 from toolscript.domain.catalog import Member, Skill
+from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
 from toolscript.ports import CatalogStore, Embedder, VectorIndex
 from toolscript.retrieval.clusters import clusters
@@ -33,6 +34,9 @@ RECIPE = 2
 # So many tools each are a facet of their own; of more, the number of facets grows with the root of theirs.
 ALL_FACETS = 16
 MOST_FACETS = 120
+MOST_ROUNDS = 3
+
+Told = tuple[list[Skill], dict[str, list[Member]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
@@ -52,22 +56,39 @@ class SkillPoints:
         """Makes the points of those skills (of all) current and returns how many skills had changed.
 
         Every point carries a fingerprint of what it was made from: what was cut short is completed by the next
-        refresh, and a refresh of nothing new writes nothing.
+        refresh, and a refresh of nothing new writes nothing. Another process may change the store and the same points
+        meanwhile: what was written is compared with the store afterwards, a few times if need be.
         """
-        skills = {s.id: s for s in await self._catalog.skills() if skill_ids is None or s.id in skill_ids}
-        members = await self._catalog.members(None if skill_ids is None else list(skill_ids))
+        told, changed = await self._told(skill_ids), 0
+        for _ in range(MOST_ROUNDS):
+            done = await self._bring_to(told, skill_ids)
+            changed += done
+            before, told = told, await self._told(skill_ids) if done else told
+            if told == before:
+                break
+        return changed
+
+    async def _told(self, skill_ids: Collection[str] | None) -> Told:
+        """What the store says of those skills (of all) and their items."""
+        skills = [s for s in await self._catalog.skills() if skill_ids is None or s.id in skill_ids]
+        return skills, await self._catalog.members(None if skill_ids is None else list(skill_ids))
+
+    async def _bring_to(self, told: Told, skill_ids: Collection[str] | None) -> int:
+        skills, members = told
         held: dict[str, list[Candidate]] = defaultdict(list)
-        for point in await self._index.scroll(SKILLS, fields=["skill_id", "fingerprint", "parts"]):
-            if skill_ids is None or point.payload["skill_id"] in skill_ids:
-                held[point.payload["skill_id"]].append(point)
+        asked = () if skill_ids is None else (Condition("skill_id", Op.IN, sorted(skill_ids)),)
+        found = await self._index.scroll(SKILLS, where=Filter(must=asked), fields=["skill_id", "fingerprint", "parts"])
+        for point in found:
+            held[point.payload["skill_id"]].append(point)
         changed = 0
-        for skill in skills.values():
+        for skill in skills:
             own = members.get(skill.id, [])
             made_of = [vector_of(self._embedder.model, m.digest) for m in own]
             if not _is_current(held.get(skill.id, []), self._fingerprint(skill, own, made_of)):
                 await self._write(skill, own, held.get(skill.id, []))
                 changed += 1
-        gone = [p.id for skill_id, points in held.items() if skill_id not in skills for p in points]
+        there = {skill.id for skill in skills}
+        gone = [p.id for skill_id, points in held.items() if skill_id not in there for p in points]
         await self._index.delete(SKILLS, gone)
         return changed + bool(gone)
 

@@ -11,7 +11,8 @@ import difflib
 import logging
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from toolscript.domain.catalog import Assignment, ItemMark, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
@@ -119,14 +120,15 @@ class Skills:
         for skill_id in skill_ids:
             await self.get(skill_id)
         await self._catalog.assign(item_id, [Assignment(s, 1.0, n == 0, Origin.HUMAN) for n, s in enumerate(skill_ids)])
-        await self._follow([])
+        await self._follow_items([item_id])
         return await self._item(item_id)
 
     async def release(self, item_id: str) -> StoredItem:
         """Gives an item back to the classifier, which sorts it at once. Raises NotFound."""
         await self._item(item_id)
         await self._catalog.assign(item_id, [])
-        await self._follow([item_id])
+        await self._follow_items([item_id])
+        self._sync.refine_soon()
         return await self._item(item_id)
 
     async def suggestions(self, status: SuggestionStatus | None = SuggestionStatus.PENDING) -> list[Suggestion]:
@@ -143,8 +145,8 @@ class Skills:
         reviewed_by: str | None = None,
     ) -> CountedSkill:
         """Makes a suggestion a skill, with other words where they are given, puts the item that it was made for into
-        it, and sorts the waiting items anew; all of them, where it was proposed for a group of items that may have
-        been sorted elsewhere since.
+        it, and sorts the waiting items anew; where it was proposed for a group of items that may have been sorted
+        elsewhere since, all but those that a person or a language model has sorted.
 
         Raises NotFound, Invalid, or Conflict when the suggestion is decided already or the id is taken.
         """
@@ -181,7 +183,7 @@ class Skills:
         await self._pending(number)
         await self.get(into)
         decided = await self._catalog.review(number, SuggestionStatus.MERGED, reviewed_by, into=into)
-        await self._follow([])
+        await self._follow_items([decided.source_item_id] if decided.source_item_id else [])
         return decided
 
     async def _item(self, item_id: str) -> StoredItem:
@@ -213,11 +215,24 @@ class Skills:
         return [mark.id for mark in await self._catalog.marks() if _waits(mark)]
 
     async def _follow(self, item_ids: Collection[str] | None) -> None:
-        """Has those items (all, for None) sorted anew and the index brought to what the store says now."""
-        try:
+        """Has those items (all, for None) sorted anew and the index brought to what the store says now; then whoever
+        has the last word is asked, in the background."""
+        with _index_may_be_away():
             await self._sync.reclassify(item_ids)
-        except Unavailable as error:
-            log.warning("the index does not follow the skills until the next sync: %s", error.message)
+        self._sync.refine_soon()
+
+    async def _follow_items(self, item_ids: Collection[str]) -> None:
+        """Has the index brought to what the store says now of those items."""
+        with _index_may_be_away():
+            await self._sync.follow(item_ids)
+
+
+@contextmanager
+def _index_may_be_away() -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as error:
+        log.warning("the index does not follow the skills until the next sync: %s", error.message)
 
 
 def checked(skill: Skill) -> Skill:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -42,11 +40,6 @@ def load_skills(file: Path | None = None) -> list[Skill]:
         if sum(s.id == skill.id for s in own) > 1:
             raise _wrong(file, f"skill {skill.id}", "is there twice")
     return list({**({} if told.get("replace") else packaged), **{s.id: s for s in own}}.values())
-
-
-def digest_of(skills: Sequence[Skill]) -> str:
-    """Changes exactly when the skills do."""
-    return hashlib.sha256(json.dumps([astuple(s) for s in skills]).encode()).hexdigest()
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -7,21 +7,33 @@ was cut short, at any moment, is completed by the next one, and a sync of nothin
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from toolscript.domain.catalog import Classification, Decision, Item, ItemMark, Origin, Skill, StoredItem
+from toolscript.domain.catalog import (
+    Classification,
+    Decision,
+    Item,
+    ItemMark,
+    Origin,
+    StoredItem,
+    Suggestion,
+    SuggestionStatus,
+)
 from toolscript.domain.search import Vector
 from toolscript.ports import CatalogStore, Classifier, Embedder, VectorCache, VectorIndex
 from toolscript.retrieval.texts import item_frequencies
+from toolscript.services import stamps
 from toolscript.services.skill_points import SkillPoints
+from toolscript.services.stamps import SkillSet, by_people
 from toolscript.services.tool_points import Held, ToolPoints
 
 BATCH = 64
+# So many that a language model is asked several questions at a time, so few that little is lost when it is cut short.
+REFINED_TOGETHER = 256
+REFINE_EVERY_SECONDS = 30.0
 
 Progress = Callable[[int, int], None]
 
@@ -51,22 +63,16 @@ class Indexed:
     classified: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Skills:
-    """The skills that items are sorted into, and what identifies that set of them."""
-
-    all: Sequence[Skill] = ()
-    digest: str = ""
-
-
 @dataclass(slots=True)
 class _Work:
     """What one pass over the catalogue has to do, and has done."""
 
     held: Mapping[str, Held]
-    again: Collection[str]
-    over_people: bool
-    skills: _Skills
+    skills: SkillSet
+    again: Collection[str] = ()
+    over_people: bool = False
+    over_model: bool = False
+    pending: Sequence[Suggestion] | None = None
     kept: dict[str, Vector] = field(default_factory=dict)
     made: dict[str, tuple[str, Vector]] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
@@ -85,28 +91,32 @@ class Sync:
         cache: VectorCache | None = None,
         classifier: Classifier | None = None,
         refiner: Classifier | None = None,
+        refine_every: float = REFINE_EVERY_SECONDS,
         on_change: Callable[[], None] = lambda: None,
         on_indexed: Callable[[], None] = lambda: None,
     ) -> None:
         """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
-        anything. `on_change` is called whenever the catalogue has changed, `on_indexed` when the index has."""
+        anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called whenever the
+        catalogue has changed, `on_indexed` when the index has."""
         self._catalog = catalog
-        self._index = index
         self._points = ToolPoints(index, embedder, cache)
         self._skill_points = SkillPoints(catalog, index, embedder) if embedder and classifier else None
         self._classifier = classifier if embedder else None
         self._refiner = refiner if self._classifier else None
+        self._refine_every = refine_every
         self._on_change = on_change
         self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
         self._followed: str | None = None
         """Which skills the index was last brought to, all of them; None when something was begun, by whoever ran
         before too, and not seen to its end."""
+        self._skill_set = SkillSet()
         self._refining = asyncio.Lock()
         self.refined = 0
         """For how many items the refiner has known better or agreed so far."""
         self._background: asyncio.Task[None] | None = None
         self._asked_to_refine = False
+        self._may_refine_at = 0.0
 
     @property
     def embedded(self) -> int:
@@ -126,7 +136,8 @@ class Sync:
             await self._points.remove([m.id for m in gone])
             kept = [m for m in marks if m.is_active and m.server in configured]
             if await self._points.count() != len(kept):
-                await self._index_marks(None, kept, progress)
+                work = _Work(await self._points.held(None), await self._skills())
+                await self._index_marks(kept, work, progress)
             await self._points.take_over({m.id: m.digest for m in kept})
             await self._follow(None, await self._skills())
 
@@ -156,7 +167,8 @@ class Sync:
             if added or changed or vanished:
                 self._on_change()
                 stored = {m.id: m for m in await self._catalog.marks(servers)}
-            done = await self._index_marks(servers, list(stored.values()), progress)
+            work = _Work(await self._points.held(servers), await self._skills())
+            done = await self._index_marks(list(stored.values()), work, progress)
         report = SyncReport(
             len(added), len(changed), len(vanished), done.written, done.removed, done.embedded, done.classified
         )
@@ -168,35 +180,53 @@ class Sync:
         return await self.reclassify((), progress=progress)
 
     async def reclassify(
-        self, item_ids: Collection[str] | None, *, force: bool = False, progress: Progress | None = None
+        self,
+        item_ids: Collection[str] | None,
+        *,
+        force: bool = False,
+        over_model: bool = False,
+        progress: Progress | None = None,
     ) -> Indexed:
-        """Sorts these items (all, for None) anew and makes the index follow the catalogue. What a person has decided
-        stays, unless forced."""
+        """Sorts these items (all, for None) anew and makes the index follow the catalogue. What the refiner has said of
+        an item as it is now stays, unless it is to be asked again (`over_model`); what a person has decided stays,
+        unless forced."""
         async with self._turn:
             self._followed = None
             marks = await self._catalog.marks()
             self._points.configured = self._points.configured or frozenset(m.server for m in marks)
             again = {m.id for m in marks} if item_ids is None else set(item_ids)
-            return await self._index_marks(None, marks, progress, again=again, over_people=force)
+            held = await self._points.held(None)
+            work = _Work(held, await self._skills(), again, over_people=force, over_model=over_model or force)
+            return await self._index_marks(marks, work, progress)
+
+    async def follow(self, item_ids: Collection[str]) -> Indexed:
+        """Makes the index follow what the store says of these items, and sorts those of them that are not sorted."""
+        async with self._turn:
+            marks = await self._catalog.marks(item_ids=item_ids)
+            work = _Work(await self._points.held_of(item_ids), await self._skills())
+            # How surely they belong may be all that is new, which their own points do not tell.
+            work.touched.update(a.skill_id for m in marks for a in m.assignments)
+            return await self._index_marks(marks, work, None)
 
     async def refine(self, item_ids: Collection[str] | None = None, *, progress: Progress | None = None) -> int:
         """Has the refiner look at every item (at these once more) that only the classifier has sorted, and returns for
-        how many it knew better or agreed. What it cannot say stays as it is, and is asked again another time."""
+        how many it knew better or agreed. What it has nothing usable to say of stays as it is, and is not asked again;
+        what it could not be asked is, another time."""
         if self._refiner is None:
             return 0
         async with self._refining:
-            skills = await self._skills()
-            marks = [m for m in await self._catalog.marks() if m.is_active and not _by_people(m)]
-            waiting = [m for m in marks if m.id in (item_ids or ()) or not _is_sorted(m, skills, by=Origin.LLM)]
+            skills, again = await self._skills(), frozenset(item_ids or ())
+            marks = [m for m in await self._catalog.marks() if m.is_active and not by_people(m)]
+            waiting = [m for m in marks if m.id in again or not stamps.is_refined(m, skills)]
             done = 0
-            for start in range(0, len(waiting), BATCH):
-                decided = await self._refine_some(waiting[start : start + BATCH], skills)
-                if not decided:
-                    break  # it is not there, or not of use: no more time for it now
+            for start in range(0, len(waiting), REFINED_TOGETHER):
+                decided = await self._refine_some(waiting[start : start + REFINED_TOGETHER], skills)
+                if decided is None:
+                    break  # it is not there: no more time for it now
                 done += decided
                 self.refined += decided
                 if progress:
-                    progress(min(start + BATCH, len(waiting)), len(waiting))
+                    progress(min(start + REFINED_TOGETHER, len(waiting)), len(waiting))
         return done
 
     def refine_soon(self) -> None:
@@ -215,21 +245,30 @@ class Sync:
                 await self._background
 
     async def _refine_quietly(self) -> None:
+        now = asyncio.get_running_loop().time
         try:
             while self._asked_to_refine:
-                self._asked_to_refine = False
+                await asyncio.sleep(self._may_refine_at - now())
+                self._asked_to_refine, self._may_refine_at = False, now() + self._refine_every
                 await self.refine()
         except Exception:  # whatever it is, the classifier's word stands
             log.exception("refining_failed")
 
-    async def _refine_some(self, marks: Sequence[ItemMark], skills: _Skills) -> int:
+    async def _refine_some(self, marks: Sequence[ItemMark], skills: SkillSet) -> int | None:
+        """For how many of the items the refiner knew better or agreed; None when it could not be asked."""
         async with self._turn:
             stored = await self._catalog.items([m.id for m in marks])
-            vectors = await self._points.vectors(stored, await self._points.held({m.server for m in marks}), {})
+            vectors = await self._points.vectors(stored, await self._points.held_of([m.id for m in marks]), {})
         asked = {s.item.id: s.item for s in stored}
-        said = await self._second_opinion([(item, vectors[item.id]) for item in asked.values()], skills)
-        decisions = _decisions(asked, dict(zip(asked, said, strict=True)), Origin.LLM, skills)
+        answers = await self._second_opinion([(item, vectors[item.id]) for item in asked.values()], skills)
+        said = dict(zip(asked, answers, strict=True))
+        if not any(said.values()):
+            return None if said else 0
+        unclear = [m for m in marks if (each := said.get(m.id)) and not each.is_clear and stamps.is_sorted(m, skills)]
+        decisions = stamps.decisions(asked, said, Origin.LLM, skills)
         async with self._turn:
+            if unclear:
+                await self._catalog.stamp({m.id: stamps.asked_in_vain(m) for m in unclear})
             before = await self._unchanged(decisions, asked)
             if before:
                 is_followed, self._followed = self._followed == skills.digest, None
@@ -246,10 +285,10 @@ class Sync:
         there = {skill.id for skill in await self._catalog.skills()}
         fitting = [d.item_id for d in decisions if all(a.skill_id in there for a in d.assignments)]
         now = await self._catalog.items(fitting)
-        return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest and not _by_people(s)}
+        return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest and not by_people(s)}
 
     async def _second_opinion(
-        self, items: Sequence[tuple[Item, Vector]], skills: _Skills
+        self, items: Sequence[tuple[Item, Vector]], skills: SkillSet
     ) -> Sequence[Classification | None]:
         try:
             return await self._refiner.classify(items, skills.all) if self._refiner else ()
@@ -257,23 +296,14 @@ class Sync:
             log.exception("refiner_failed", extra={"items": len(items)})
             return [None] * len(items)
 
-    async def _index_marks(
-        self,
-        servers: Collection[str] | None,
-        marks: Sequence[ItemMark],
-        progress: Progress | None,
-        *,
-        again: Collection[str] = (),
-        over_people: bool = False,
-    ) -> Indexed:
-        """Makes the points of those servers (of all) those of the active ones among the marks, sorted into skills."""
+    async def _index_marks(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> Indexed:
+        """Makes the points that are held those of the active ones among the marks, sorted into skills."""
         active = {m.id: m for m in marks if m.is_active}
-        work = _Work(await self._points.held(servers), again, over_people, await self._skills())
         behind = [m for m in active.values() if self._is_behind(m, work)]
         before = self._points.embedded
         gone = [i for i in work.held if i not in active]
         is_followed = self._followed == work.skills.digest
-        if behind or gone or not is_followed:
+        if behind or gone or work.touched or not is_followed:
             self._followed = None
             if behind:
                 await self._write(behind, work, progress)
@@ -307,15 +337,25 @@ class Sync:
         self, marks: Sequence[ItemMark], items: list[StoredItem], vectors: Mapping[str, Vector], work: _Work
     ) -> list[StoredItem]:
         """Sorts those of the items that need it, and returns all as they then are."""
-        asked = {m.id for m in marks if self._needs_sorting(m, work)}
+        asked = {m.id: m for m in marks if self._needs_sorting(m, work)}
         unsorted = {s.item.id: s.item for s in items if s.item.id in asked and s.item.id in vectors}
         if self._classifier is None or not unsorted:
             return items
-        said = await self._classifier.classify([(i, vectors[i.id]) for i in unsorted.values()], work.skills.all)
-        decisions = _decisions(unsorted, dict(zip(unsorted, said, strict=True)), Origin.EMBEDDING, work.skills)
+        answers = await self._classifier.classify([(i, vectors[i.id]) for i in unsorted.values()], work.skills.all)
+        said = dict(zip(unsorted, answers, strict=True))
+        named = await self._named([asked[i] for i in unsorted], work)
+        decisions = stamps.decisions(unsorted, said, Origin.EMBEDDING, work.skills, named)
         await self._catalog.classify(decisions, over_people=work.over_people)
         work.classified += len(decisions)
         return await self._catalog.items([s.item.id for s in items])
+
+    async def _named(self, marks: Sequence[ItemMark], work: _Work) -> dict[str, Suggestion]:
+        """What is suggested for those of these items that are as they were then: the refiner has better names than the
+        classifier, and people may be about to decide on them."""
+        named = {m.id for m in marks if stamps.fits_nowhere(m)}
+        if named and work.pending is None:
+            work.pending = await self._catalog.suggestions(SuggestionStatus.PENDING)
+        return {s.source_item_id: s for s in work.pending or () if s.source_item_id in named}
 
     def _is_behind(self, mark: ItemMark, work: _Work) -> bool:
         held = work.held.get(mark.id)
@@ -325,18 +365,18 @@ class Sync:
     def _needs_sorting(self, mark: ItemMark, work: _Work) -> bool:
         if self._classifier is None:
             return False
-        if _by_people(mark):
+        if by_people(mark):
             return work.over_people and mark.id in work.again
-        return mark.id in work.again or not _is_sorted(mark, work.skills)
+        if not stamps.is_sorted(mark, work.skills):
+            return True
+        return mark.id in work.again and (work.over_model or not stamps.by_model(mark))
 
-    async def _skills(self) -> _Skills:
-        if self._classifier is None:
-            return _Skills()
-        skills = await self._catalog.skills()
-        said = json.dumps([astuple(s) for s in skills])
-        return _Skills(skills, hashlib.sha256(said.encode()).hexdigest()[:16])
+    async def _skills(self) -> SkillSet:
+        if self._classifier is not None:
+            self._skill_set = self._skill_set.now(await self._catalog.skills())
+        return self._skill_set
 
-    async def _follow(self, skill_ids: Collection[str] | None, skills: _Skills) -> None:
+    async def _follow(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
         """Brings the points of those skills (of all) along, and tells whoever keeps something of the index."""
         if self._skill_points and (skill_ids is None or skill_ids):
             await self._skill_points.refresh(skill_ids)
@@ -346,29 +386,3 @@ class Sync:
 
 def _differs(mark: ItemMark, item: Item) -> bool:
     return not mark.is_active or mark.digest != item.digest
-
-
-def _by_people(item: ItemMark | StoredItem) -> bool:
-    return any(a.origin is Origin.HUMAN for a in item.assignments)
-
-
-def _is_sorted(mark: ItemMark, skills: _Skills, *, by: Origin | None = None) -> bool:
-    """Whether the item as it is now has been sorted (by whom it matters). What was found to fit nowhere is sorted only
-    as long as the skills are the same."""
-    origin, _, what = mark.classified.partition(":")
-    if by is not None and origin != by:
-        return False
-    return what == (mark.digest if mark.assignments else f"{mark.digest}:{skills.digest}")
-
-
-def _decisions(
-    items: Mapping[str, Item], said: Mapping[str, Classification | None], by: Origin, skills: _Skills
-) -> list[Decision]:
-    """What to record of what a classifier has said; nothing where it could not say."""
-    decided = []
-    for item_id, each in said.items():
-        if each is not None:
-            what = items[item_id].digest if each.assignments else f"{items[item_id].digest}:{skills.digest}"
-            missing = None if each.assignments else each.missing
-            decided.append(Decision(item_id, f"{by}:{what}", each.assignments, missing))
-    return decided

@@ -27,6 +27,7 @@ TOOL_FIELDS = {
     "skill_ids": FieldType.KEYWORD,
     "is_active": FieldType.BOOL,
 }
+HELD_FIELDS = ("fingerprint", "vector_of", "skill_ids")
 # Raised when points are built differently, so that the next sync builds them anew.
 RECIPE = 3
 TEXT_RECIPE = 2
@@ -62,15 +63,13 @@ class ToolPoints:
     async def held(self, servers: Collection[str] | None) -> dict[str, Held]:
         """The points of those servers (of all)."""
         where = EVERYTHING if servers is None else Filter(must=(Condition("server", Op.IN, sorted(servers)),))
-        found = await self._index.scroll(TOOLS, where=where, fields=["fingerprint", "vector_of", "skill_ids"])
-        return {
-            c.id: Held(
-                c.payload.get("fingerprint", ""),
-                c.payload.get("vector_of", ""),
-                tuple(c.payload.get("skill_ids") or ()),
-            )
-            for c in found
-        }
+        found = await self._index.scroll(TOOLS, where=where, fields=HELD_FIELDS)
+        return {c.id: _held(c.payload) for c in found}
+
+    async def held_of(self, item_ids: Collection[str]) -> dict[str, Held]:
+        """The points of these items."""
+        found = await self._index.payloads(TOOLS, sorted(item_ids), HELD_FIELDS)
+        return {item_id: _held(payload) for item_id, payload in found.items()}
 
     def fingerprint(self, number: int, digest: str, assignments: Sequence[Assignment]) -> str:
         """What a point of that item must carry to be current."""
@@ -138,6 +137,11 @@ class ToolPoints:
             "vector_of": vector_of(self._model, digest),
         }
         return Point(item.id, vector, document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH), payload)
+
+
+def _held(payload: Mapping[str, Any]) -> Held:
+    skill_ids = tuple(payload.get("skill_ids") or ())
+    return Held(payload.get("fingerprint", ""), payload.get("vector_of", ""), skill_ids)
 
 
 def vector_of(model: str, digest: str) -> str:

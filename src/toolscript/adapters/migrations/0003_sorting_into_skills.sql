@@ -3,8 +3,13 @@
 -- Which digest of an item was last sorted, and by whom; '' is not at all.
 ALTER TABLE ${mcp}tools ADD COLUMN classified TEXT NOT NULL DEFAULT '';
 
--- Skills that came with the last seed go with the next one that no longer has them.
+-- Skills that came with a seed and that no person has changed since: they go with the next one that lacks them.
 ALTER TABLE ${mcp}skill_categories ADD COLUMN is_seeded BOOLEAN NOT NULL DEFAULT FALSE;
+-- Every skill that a seed has named so far; what a person has removed of them, no seed brings back.
+CREATE TABLE ${mcp}seeded_skills (
+    id VARCHAR(64) PRIMARY KEY,
+    is_removed BOOLEAN NOT NULL DEFAULT FALSE
+);
 CREATE TABLE ${mcp}skill_seeds (
     digest TEXT NOT NULL,
     seeded_at $time NOT NULL DEFAULT CURRENT_TIMESTAMP

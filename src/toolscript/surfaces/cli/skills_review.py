@@ -33,7 +33,7 @@ reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides
     type=click.Choice([*(status.value for status in SuggestionStatus), ALL]),
     default=SuggestionStatus.PENDING.value,
     show_default=True,
-    help="Only those that stand so.",
+    help="Only those that stand so, or all.",
 )
 @places
 def suggestions(status: str, as_json: bool, **flags: Any) -> None:
@@ -52,7 +52,7 @@ def suggestions(status: str, as_json: bool, **flags: Any) -> None:
 
         return suggestions_answer(await app.skills.suggestions(wanted))
 
-    answer = answered(flags, here, SUGGESTIONS, status=wanted.value if wanted else None)
+    answer = answered(flags, here, SUGGESTIONS, status=status)
     tell(answer, as_json, lambda told: _show_suggestions(told, status))
 
 

@@ -37,6 +37,8 @@ STATUSES: dict[type[ToolscriptError], int] = {
     TimedOut: 504,
 }
 
+WRONG = 400
+
 log = logging.getLogger(__name__)
 
 
@@ -72,6 +74,8 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
 
 async def _not_there(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
+    if isinstance(error, HTTPException) and status == WRONG:
+        return JSONResponse(Invalid(f"the request cannot be read: {error.detail}").envelope(), status_code=status)
     told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
     return JSONResponse(told.envelope(), status_code=status)
 

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolscript.domain.errors import Forbidden, ToolscriptError, Unauthorized
+from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError, Unauthorized
 from toolscript.surfaces.http.errors import error_response
 
 OPEN_PATHS = frozenset({"/health"})
+LARGEST_BODY = 16 * 2**20
 
 
 def is_loopback(host: str) -> bool:
@@ -62,6 +63,11 @@ class Guard:
             return Unauthorized(
                 "this gateway asks for a key: send it as `Authorization: Bearer KEY`",
                 details={"field": "Authorization"},
+            )
+        size = headers.get(b"content-length", b"0")
+        if size.isdigit() and int(size) > LARGEST_BODY:
+            return InvalidArguments(
+                f"the body is larger than {LARGEST_BODY // 2**20} MiB", details={"field": "Content-Length"}
             )
         return None
 

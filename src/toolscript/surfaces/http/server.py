@@ -28,12 +28,11 @@ from toolscript.surfaces.answers import (
     tools_answer,
 )
 from toolscript.surfaces.http.errors import answer_errors
-from toolscript.surfaces.http.guard import Guard
+from toolscript.surfaces.http.guard import LARGEST_BODY, Guard
 from toolscript.surfaces.http.hierarchical import add_hierarchical
 from toolscript.surfaces.http.skills import add_skills
 from toolscript.surfaces.mcp import McpEndpoint, serve_over_http
 
-LARGEST_BODY = 16 * 2**20
 PATIENCE_SECONDS = 30.0
 
 Filter = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -170,10 +170,11 @@ def _add_suggestions(http: FastAPI, serving: Serving) -> None:
     @http.get(f"{SKILLS}/suggestions", summary="The skills that tools were found to need")
     async def suggestions(
         status: Annotated[
-            SuggestionStatus | None, Query(description="Only those of this status; without it, all.")
-        ] = None,
+            SuggestionStatus | Literal["all"], Query(description="Only those of this status, or `all` of them.")
+        ] = SuggestionStatus.PENDING,
     ) -> dict[str, Any]:
-        return suggestions_answer(await serving.app.skills.suggestions(status))
+        wanted = None if status == "all" else status
+        return suggestions_answer(await serving.app.skills.suggestions(wanted))
 
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/approve",
