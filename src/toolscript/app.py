@@ -152,9 +152,13 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest)
     sizes = AnswerCache[None, int](oldest=oldest)
 
-    def indexed() -> None:
-        for each in (finder, answers, schemas, sizes):
+    def written() -> None:
+        for each in (answers, schemas, sizes):
             each.changed()
+
+    def indexed() -> None:
+        finder.changed()
+        written()
 
     sync = Sync(
         catalog,
@@ -164,6 +168,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         classifier=EmbeddingClassifier(embedder) if embedder else None,
         refiner=LlmClassifier(outside.language_model) if outside.language_model else None,
         on_change=tool_search.catalogue_changed,
+        on_written=written,
         on_indexed=indexed,
     )
     stack.push_async_callback(sync.close)

@@ -179,6 +179,9 @@ class CatalogStore(Protocol):
     async def size_of_definitions(self) -> int:
         """How many characters the names, descriptions and schemas of all active items have."""
 
+    async def add_skill(self, skill: Skill) -> None:
+        """Adds a skill. Raises Conflict when there is one of that id."""
+
     async def save_skills(self, skills: Sequence[Skill]) -> None:
         """Adds or replaces skills by a person's word: none of them is a seed's any more. The items of those that are
         not active count as not classified."""

@@ -74,7 +74,7 @@ class OnnxEmbedder:
 
     @property
     def at_once(self) -> int:
-        return self._threads if self._batch == 1 else 1
+        return 2 * self._threads if self._batch == 1 else 1
 
     async def embed_query(self, text: str) -> Vector:
         return (await self._single.embed([self._card.prefix + text], batch=1))[0]

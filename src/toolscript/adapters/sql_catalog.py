@@ -91,6 +91,9 @@ class SqlCatalog:
         statement = f"SELECT COALESCE(SUM({size}), 0) AS size FROM tools WHERE is_active"
         return await self._database.read(lambda session: int(session.rows(statement)[0]["size"]))
 
+    async def add_skill(self, skill: Skill) -> None:
+        await self._write(lambda session: sql_skills.add_skill(session, skill))
+
     async def save_skills(self, skills: Sequence[Skill]) -> None:
         await self._write(lambda session: sql_skills.save_skills(session, skills))
 

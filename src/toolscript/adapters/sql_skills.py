@@ -203,7 +203,7 @@ def review(
             details={"suggestion": number, "status": found[0].status.value},
         )
     if isinstance(into, Skill):
-        _add_skill(session, into)
+        add_skill(session, into)
         into = into.id
     if into is not None:
         _require_skills(session, {into})
@@ -320,10 +320,11 @@ def _no_skill(unknown: Collection[str]) -> NotFound:
     )
 
 
-def _add_skill(session: Session, skill: Skill) -> None:
+def add_skill(session: Session, skill: Skill) -> None:
+    """Adds a skill of an id that no other has."""
     if session.rows("SELECT id FROM skill_categories WHERE id = :id", id=skill.id):
         raise Conflict(
-            f"there is a skill {skill.id!r} already: give another id, or merge the suggestion into that skill",
+            f"there is a skill {skill.id!r} already: give another id, or use that skill",
             details={"skill_id": skill.id},
         )
     save_skills(session, [skill])

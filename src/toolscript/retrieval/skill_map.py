@@ -68,5 +68,6 @@ class SkillMap:
         if not self.skills:
             return []
         estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) - self._less
-        best = np.argsort(-estimates, kind="stable")[:limit]
-        return [(self.skills[n], float(estimates[n])) for n in best if estimates[n] >= floor]
+        told = estimates.tolist()
+        best = sorted(range(len(told)), key=lambda n: (-told[n], n))[:limit]
+        return [(self.skills[n], told[n]) for n in best if told[n] >= floor]

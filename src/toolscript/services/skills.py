@@ -68,13 +68,7 @@ class Skills:
         """Adds a skill and sorts the waiting items anew. Raises Invalid, naming the field, or Conflict when there is
         a skill of that id."""
         skill = checked(skill)
-        async with self._turn:
-            if any(known.id == skill.id for known in await self._catalog.skills(active_only=False)):
-                raise Conflict(
-                    f"there is a skill {skill.id!r} already: give another id, or replace that skill",
-                    details={"skill_id": skill.id},
-                )
-            await self._catalog.save_skills([skill])
+        await self._catalog.add_skill(skill)
         await self._follow(await self._waiting())
         return await self.get(skill.id)
 

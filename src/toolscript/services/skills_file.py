@@ -13,6 +13,7 @@ from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid
 from toolscript.services.skills import checked
 
+MOST_SKILLS = 1000
 TEXTS = ("id", "name", "description", "parent_domain")
 LISTS = ("keywords", "examples")
 
@@ -36,6 +37,8 @@ def load_skills(file: Path | None = None) -> list[Skill]:
     if not isinstance(rows, list):
         raise _wrong(file, "skill", "is a list of tables: write [[skill]]")
     own = [_skill(row, str(file), n) for n, row in enumerate(rows)]
+    if len(own) > MOST_SKILLS:
+        raise _wrong(file, "skill", f"is there {len(own)} times: {MOST_SKILLS} skills at most can be told apart")
     for skill in own:
         if sum(s.id == skill.id for s in own) > 1:
             raise _wrong(file, f"skill {skill.id}", "is there twice")

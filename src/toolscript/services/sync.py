@@ -93,11 +93,12 @@ class Sync:
         refiner: Classifier | None = None,
         refine_every: float = REFINE_EVERY_SECONDS,
         on_change: Callable[[], None] = lambda: None,
+        on_written: Callable[[], None] = lambda: None,
         on_indexed: Callable[[], None] = lambda: None,
     ) -> None:
         """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
         anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called whenever the
-        catalogue has changed, `on_indexed` when the index has."""
+        catalogue has changed, `on_written` when some points have, `on_indexed` when skills and all have."""
         self._catalog = catalog
         self._points = ToolPoints(index, embedder, cache)
         self._skill_points = SkillPoints(catalog, index, embedder) if embedder and classifier else None
@@ -105,6 +106,7 @@ class Sync:
         self._refiner = refiner if self._classifier else None
         self._refine_every = refine_every
         self._on_change = on_change
+        self._on_written = on_written
         self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
         self._followed: str | None = None
@@ -125,7 +127,8 @@ class Sync:
 
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> None:
         """Says which servers there are: what the catalogue holds of others is retired, vectors that other
-        configurations left behind are taken over, and an index that has lost its points gets them back."""
+        configurations left behind are taken over, what was never sorted into skills is, and an index that has lost its
+        points gets them back."""
         async with self._turn:
             configured = self._points.configured = frozenset(servers)
             marks = await self._catalog.marks()
@@ -135,11 +138,12 @@ class Sync:
                 self._on_change()
             await self._points.remove([m.id for m in gone])
             kept = [m for m in marks if m.is_active and m.server in configured]
-            if await self._points.count() != len(kept):
-                work = _Work(await self._points.held(None), await self._skills())
-                await self._index_marks(kept, work, progress)
+            skills = await self._skills()
+            nothing_held = _Work({}, skills)
+            if await self._points.count() != len(kept) or any(self._needs_sorting(m, nothing_held) for m in kept):
+                await self._index_marks(kept, _Work(await self._points.held(None), skills), progress)
             await self._points.take_over({m.id: m.digest for m in kept})
-            await self._follow(None, await self._skills())
+            await self._follow(None, skills)
 
     async def run(
         self,
@@ -305,11 +309,15 @@ class Sync:
         is_followed = self._followed == work.skills.digest
         if behind or gone or work.touched or not is_followed:
             self._followed = None
-            if behind:
-                await self._write(behind, work, progress)
-            await self._points.remove(gone)
-            work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
-            await self._follow(work.touched if is_followed else None, work.skills)
+            try:
+                if behind:
+                    await self._write(behind, work, progress)
+                await self._points.remove(gone)
+                work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
+                await self._follow(work.touched if is_followed else None, work.skills)
+            except BaseException:
+                self._on_indexed()  # a part of it may be there
+                raise
         return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
 
     async def _write(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> None:
@@ -330,6 +338,7 @@ class Sync:
                 work.made[item.id] = item.digest, vectors[item.id]
         items = await self._sort(marks, items, vectors, work)
         await self._points.write(items, vectors)
+        self._on_written()
         work.touched.update(skill for m in marks if m.id in work.held for skill in work.held[m.id].skill_ids)
         work.touched.update(a.skill_id for s in items for a in s.assignments)
 
