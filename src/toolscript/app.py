@@ -49,6 +49,8 @@ from toolscript.settings import DEFAULT_MODEL, Settings
 
 # How old what is kept of an index or a store may be where other processes write to it too.
 OTHERS_MAY_WRITE_SECONDS = 2.0
+# Skills change seldom, and looking at all of them takes a while.
+SKILLS_LOOKED_AT_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +149,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     capabilities = load_capabilities(settings.search_capabilities)
     tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
-    finder = SkillFinder(index, retriever.similarity, oldest=oldest)
+    finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
     stack.push_async_callback(finder.close)
     answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest)
     sizes = AnswerCache[None, int](oldest=oldest)

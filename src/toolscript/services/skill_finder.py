@@ -10,6 +10,8 @@ from toolscript.ports import Similarity, VectorIndex
 from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.skill_points import SKILLS
 
+FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
+
 
 class SkillFinder:
     """The map of the skills' collection. What this process has changed is on it at once; what others may have changed
@@ -70,7 +72,7 @@ class SkillFinder:
         drawn is good for once."""
         changes, at = self._changes, self._clock()
         async with asyncio.timeout(self._within):
-            points = [p for p in await self._index.scroll(SKILLS) if p.payload["is_active"]]
+            points = [p for p in await self._index.scroll(SKILLS, fields=FIELDS) if p.payload["is_active"]]
             vectors = await self._index.vectors(SKILLS, [p.id for p in points])
         drawn = SkillMap(points, vectors, self._similarity)
         if len(vectors) == len(points):
