@@ -158,10 +158,6 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         for each in (answers, schemas, sizes):
             each.changed()
 
-    def indexed() -> None:
-        finder.changed()
-        written()
-
     sync = Sync(
         catalog,
         index,
@@ -171,7 +167,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         refiner=LlmClassifier(outside.language_model) if outside.language_model else None,
         on_change=tool_search.catalogue_changed,
         on_written=written,
-        on_indexed=indexed,
+        on_indexed=finder.changed,
     )
     stack.push_async_callback(sync.close)
     gateway = Gateway(_Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))

@@ -25,7 +25,7 @@ from toolscript.retrieval.calibration import calibrated, cosine_at
 from toolscript.retrieval.retriever import Prepared, Retriever, stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.words import sayable
-from toolscript.services.answer_cache import AnswerCache
+from toolscript.services.answer_cache import AnswerCache, Moment
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.tool_points import TOOLS
 
@@ -134,6 +134,7 @@ class HierarchicalSearch:
         self._answers = answers
         self._schemas = schemas
         self._patience = patience or Patience()
+        self._under_way: dict[tuple[Ask, int], asyncio.Task[Found]] = {}
 
     async def search(self, ask: Ask) -> Found:
         """The best tools, most similar first.
@@ -145,15 +146,30 @@ class HierarchicalSearch:
         report = Report()
         async with stage(report, "total"):
             known = self._answers.find(ask)
-            if known is not None:
-                found = replace(known, report=report)
-            else:
-                at = self._answers.now()
-                found = await self._searched(ask, report)
-                if not report.degraded:
-                    self._answers.keep(ask, found, at)
+            if known is None:
+                known = await self._joined(ask)
+                report.timings_ms.update(known.report.timings_ms)
+                report.degraded += known.report.degraded
+            found = replace(known, report=report)
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
+        return found
+
+    async def _joined(self, ask: Ask) -> Found:
+        """The answer that somebody else is waiting for already, or else a new one: asked by many at once, it is looked
+        for once."""
+        at = self._answers.now()
+        question = ask, at[0]
+        if question not in self._under_way:
+            work = self._under_way[question] = asyncio.create_task(self._fresh(ask, at))
+            work.add_done_callback(lambda _: self._under_way.pop(question))
+        return await asyncio.shield(self._under_way[question])
+
+    async def _fresh(self, ask: Ask, at: Moment) -> Found:
+        report = Report()
+        found = await self._searched(ask, report)
+        if not report.degraded:
+            self._answers.keep(ask, found, at)
         return found
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:

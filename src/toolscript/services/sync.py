@@ -55,7 +55,7 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What making the index current took: points written and removed, texts embedded, items sorted into skills."""
+    """What making the index current took."""
 
     written: int = 0
     removed: int = 0
@@ -98,7 +98,7 @@ class Sync:
     ) -> None:
         """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
         anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called whenever the
-        catalogue has changed, `on_written` when some points have, `on_indexed` when skills and all have."""
+        catalogue has changed, `on_written` when tools' points have, `on_indexed` when skills', too."""
         self._catalog = catalog
         self._points = ToolPoints(index, embedder, cache)
         self._skill_points = SkillPoints(catalog, index, embedder) if embedder and classifier else None
@@ -316,6 +316,7 @@ class Sync:
                 work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
                 await self._follow(work.touched if is_followed else None, work.skills)
             except BaseException:
+                self._on_written()
                 self._on_indexed()  # a part of it may be there
                 raise
         return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
@@ -390,6 +391,7 @@ class Sync:
         if self._skill_points and (skill_ids is None or skill_ids):
             await self._skill_points.refresh(skill_ids)
         self._followed = skills.digest
+        self._on_written()
         self._on_indexed()
 
 
