@@ -29,8 +29,9 @@ STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "tota
 NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
     "own, 40 skills. New queries: one client on one connection, beside embedding the same queries and nothing else; "
-    f"then {CLIENTS} clients at once, beside the embedder's own rate with as many callers. Repeated: {CLIENTS} clients, "
-    "50 queries over and over. All of it on the same two cores, clients included; the two sides take turns."
+    f"then {CLIENTS} clients at once, beside the embedder's own rate with as many callers. "
+    f"Repeated: {CLIENTS} clients, 50 queries over and over. "
+    "All of it on the same two cores, clients included; the two sides take turns."
 )
 
 
