@@ -269,6 +269,7 @@ async def test_no_more_prompts_are_asked_at_once_than_allowed() -> None:
 
 
 async def test_what_answers_cost_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="toolscript")
     caplog.set_level(logging.DEBUG)
     odd = Reply(json.dumps(BLUE), usage={"prompt_tokens": "many", "completion_tokens": -4})
     with chat_api(says("blue"), says(BLUE), Reply(json.dumps(BLUE), usage=None), odd) as api:
