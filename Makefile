@@ -8,7 +8,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PORT ?= 3780
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench eval lock docs clean
+.PHONY: help run test coverage check format bench eval lock docs clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -43,6 +43,9 @@ run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), an
 	$(BIN)/toolscript gateway start --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them
+	$(BIN)/pytest
+
+coverage: $(VENV)/.dev $(VENV)/.servers  ## The same, and count what they reach (it takes a quarter longer)
 	$(BIN)/pytest --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
