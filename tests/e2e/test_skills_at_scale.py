@@ -29,7 +29,7 @@ from toolscript.surfaces.answers_hierarchical import found_answer
 
 CHANGED = 1000
 # Of sets with many queries, so many, spread over the set: more would take minutes and say the same.
-QUERIES = 80
+QUERIES = 150
 SETS = (
     "azure_mcp",
     "ironclaw_toolsearch",
