@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,3 +192,9 @@ def test_sets_of_one_name_are_told_apart(toolscript: Toolscript, tmp_path: Path)
     told = json.loads(toolscript("eval", *folders, "--pipeline", "keyword", "--json").stdout)["sets"]
     assert list(told) == folders
     assert [row["ndcg@10"] for row in told.values()] == [1.0, 1.0]
+
+
+def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m toolscript skills show email --data-dir {tmp_path} | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert "ipe" not in done.stderr

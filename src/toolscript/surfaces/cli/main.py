@@ -57,8 +57,8 @@ class _Toolscript(click.Group):
             sys.exit(_say(error))
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click knows what to do, also when whoever reads has seen enough
         except Exception as error:  # the last resort: a fault of ours, told without a stack trace
             log.debug("unexpected", exc_info=error)
             told = f"{type(error).__name__}: {error}. This is a fault of ours; TOOLSCRIPT_LOG_LEVEL=debug tells more"
