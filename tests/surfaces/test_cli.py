@@ -195,6 +195,6 @@ def test_sets_of_one_name_are_told_apart(toolscript: Toolscript, tmp_path: Path)
 
 
 def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m toolscript skills show email --data-dir {tmp_path} | true"
+    command = f"{sys.executable} -m toolscript skills export --data-dir {tmp_path} | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert "ipe" not in done.stderr
