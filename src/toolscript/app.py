@@ -151,7 +151,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
     stack.push_async_callback(finder.close)
-    answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest)
+    answers, schemas = AnswerCache[Ask, Found](oldest=oldest), AnswerCache[str, Schemas](oldest=oldest, room=8192)
     sizes = AnswerCache[None, int](oldest=oldest)
 
     def written() -> None:

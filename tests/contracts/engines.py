@@ -13,7 +13,14 @@ from toolscript.adapters.qdrant_server import QdrantServerIndex
 from toolscript.ports import VectorIndex
 
 SERVER_URL = os.environ.get("TOOLSCRIPT_TEST_QDRANT_URL")
-INDEXES = ["memory", "qdrant-edge", "qdrant-client-local", "pgvector", *(["qdrant-server"] if SERVER_URL else [])]
+INDEXES = [
+    "memory",
+    "qdrant-edge",
+    "qdrant-edge-copied",
+    "qdrant-client-local",
+    "pgvector",
+    *(["qdrant-server"] if SERVER_URL else []),
+]
 
 
 def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> VectorIndex:
@@ -27,6 +34,8 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
             return MemoryIndex()
         case "qdrant-edge":
             return QdrantEdgeIndex(folder / "index")
+        case "qdrant-edge-copied":
+            return QdrantEdgeIndex(folder / "index", searches_before_copy=0)
         case "qdrant-client-local":
             from qdrant_client import AsyncQdrantClient
 

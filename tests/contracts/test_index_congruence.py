@@ -145,6 +145,10 @@ async def _compare(
         await index.dense(NAME, query, where=where, limit=limit),
         await oracle.dense(NAME, query, where=where, limit=limit),
     )
+    near, counted = await index.nearest(NAME, query, where=where, limit=limit, floor=-0.25, count_to=12)
+    nearer, recounted = await oracle.nearest(NAME, query, where=where, limit=limit, floor=-0.25, count_to=12)
+    same_ranking(near, nearer)
+    assert counted == recounted
     same_ranking(
         await index.lexical(NAME, asked, where=where, limit=limit),
         await oracle.lexical(NAME, asked, where=where, limit=limit),

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from toolscript.adapters import qdrant_copy
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 
 NAME = "things"
@@ -178,4 +180,59 @@ async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_ga
         assert nearest.score == pytest.approx(1.0, abs=1e-3)
     await index.upsert(NAME, [point(n, 99) for n in range(500)])
     assert {c.payload["v"] for c in await index.scroll(NAME)} == {99}
+    await index.close()
+
+
+async def test_a_collection_that_is_searched_often_is_searched_in_memory_and_found_the_same(tmp_path: Path) -> None:
+    index = await filled(tmp_path, 600)
+    first = Filter(must=(Condition("group", Op.IN, ["g1", "g2"]),))
+    asked = [(n, limit) for n in (3, 40, 599) for limit in (1, 7)]
+    by_engine = [
+        await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
+    ]
+    await index.dense(NAME, vector(0), limit=1)
+    await index.settled()
+    in_memory = [
+        await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
+    ]
+    for (engine, counted), (copy, recounted) in zip(by_engine, in_memory, strict=True):
+        assert counted == recounted
+        assert [(c.id, c.payload) for c in copy] == [(c.id, c.payload) for c in engine]
+        assert [c.score for c in copy] == pytest.approx([c.score for c in engine], abs=1e-5)
+    await index.close()
+
+
+async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_path: Path) -> None:
+    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
+    await index.open(THINGS)
+    await index.upsert(NAME, [point(n) for n in range(500)])
+    await index.dense(NAME, vector(1), limit=1)  # begins the copy
+    await asyncio.sleep(0)
+    await index.upsert(NAME, [point(n, version=1) for n in (0, 250, 499)])
+    await index.delete(NAME, ["p000010", "p000490"])
+    await index.settled()
+    for n in (0, 250, 499):
+        (best,) = await index.dense(NAME, vector(n + 100_000), limit=1)
+        assert (best.id, best.payload["v"]) == (f"p{n:06d}", 1)
+    found = {c.id for c in await index.dense(NAME, vector(10), limit=500)}
+    assert len(found) == 498
+    assert not found & {"p000010", "p000490"}
+    await index.close()
+
+
+async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 100)
+    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
+    await index.open(THINGS)
+    await index.upsert(NAME, [point(n) for n in range(100)])
+    await index.dense(NAME, vector(1), limit=1)
+    await index.settled()
+    await index.upsert(NAME, [point(n) for n in range(100, 130)])
+    assert [(await index.dense(NAME, vector(n), limit=1))[0].id for n in (5, 120, 129)] == [
+        "p000005",
+        "p000120",
+        "p000129",
+    ]
     await index.close()

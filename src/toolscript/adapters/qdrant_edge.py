@@ -6,26 +6,34 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import qdrant_edge as qe
 from filelock import FileLock, Timeout
 
-from toolscript.adapters.qdrant_language import DENSE, TERMS, point_id
-from toolscript.adapters.qdrant_shard import Shard, read_manifest
+from toolscript.adapters.qdrant_language import point_id
+from toolscript.adapters.qdrant_manifest import read_manifest
+from toolscript.adapters.qdrant_shard import Shard
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same
 
 # From here on a search over points without a graph takes longer than one with it.
 WORTH_OPTIMISING = 50_000
+# A process that searches more often than this is worth a copy of the collection in memory.
+SEARCHES_BEFORE_COPY = 3
 
 
 class QdrantEdgeIndex:
     """A vector index in a folder. One process at a time holds the folder; a second is told so."""
 
-    def __init__(self, root: Path, *, worth_optimising: int = WORTH_OPTIMISING) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        worth_optimising: int = WORTH_OPTIMISING,
+        searches_before_copy: int = SEARCHES_BEFORE_COPY,
+    ) -> None:
         """Raises Unavailable when another process has the folder."""
         self._root = root
-        self._worth_optimising = worth_optimising
+        self._effort = worth_optimising, searches_before_copy
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
         self._lock = FileLock(root / ".lock")
@@ -72,7 +80,7 @@ class QdrantEdgeIndex:
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
         if ids:
-            await self._shard(name).delete([point_id(i) for i in ids])
+            await self._shard(name).delete(ids)
 
     async def dense(
         self,
@@ -84,8 +92,7 @@ class QdrantEdgeIndex:
         floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
-        query = qe.Query.Nearest(vector.tolist(), using=DENSE)
-        return await self._shard(name).search(query, where, limit, floor, fields)
+        return await self._shard(name).dense(vector, where, limit, floor, fields)
 
     async def nearest(
         self,
@@ -98,16 +105,12 @@ class QdrantEdgeIndex:
         count_to: int,
         fields: Sequence[str] | None = None,
     ) -> tuple[list[Candidate], int]:
-        query = qe.Query.Nearest(vector.tolist(), using=DENSE)
-        return await self._shard(name).nearest(query, where, limit, floor, count_to, fields)
+        return await self._shard(name).nearest(vector, where, limit, floor, count_to, fields)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
-        if not terms.ids:
-            return []
-        query = qe.Query.Nearest(qe.SparseVector(list(terms.ids), list(terms.weights)), using=TERMS)
-        return [c for c in await self._shard(name).search(query, where, limit, None, fields) if c.score > 0]
+        return await self._shard(name).lexical(terms, where, limit, fields) if terms.ids else []
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return self._shard(name).count(where)
@@ -134,7 +137,7 @@ class QdrantEdgeIndex:
             self._lock.release()
 
     async def settled(self) -> None:
-        """Waits until no optimisation is under way (benchmarks and tests want to know when)."""
+        """Waits until no optimising or copying is under way (benchmarks and tests want to know when)."""
         for held in self._shards.values():
             await held.settled()
 
@@ -144,5 +147,5 @@ class QdrantEdgeIndex:
             if name not in self._open:
                 raise NotFound(f"collection {name!r} is not open", details={"collection": name})
             # Loading takes a tenth of a second: only for the collections that are used.
-            held = self._shards[name] = Shard(self._root / name, self._open[name], self._worth_optimising)
+            held = self._shards[name] = Shard(self._root / name, self._open[name], *self._effort)
         return held

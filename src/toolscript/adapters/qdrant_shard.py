@@ -8,24 +8,30 @@ the shard, which then takes the original's place. See docs/decisions/0005.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import qdrant_edge as qe
 
+from toolscript.adapters.qdrant_copy import Copied, Copy, CopyKeeper
 from toolscript.adapters.qdrant_edge_points import FLAGS_FIELD, WORDS, candidate, edge_point
-from toolscript.adapters.qdrant_language import DENSE, TERMS, key, payload_of, translated, with_ties
-from toolscript.domain.errors import Unavailable
+from toolscript.adapters.qdrant_language import DENSE, TERMS, key, payload_of, point_id, translated, with_ties
+from toolscript.adapters.qdrant_manifest import (
+    Manifest,
+    damaged,
+    generation_folder,
+    read_manifest,
+    sweep,
+    write_manifest,
+)
 from toolscript.domain.filters import Filter, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector, in_order
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms, Vector, in_order
 
 UPSERT_BATCH = 128
 # A filter that keeps less than this much (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms:
@@ -34,6 +40,7 @@ FULL_SCAN_KILOBYTES = 30_000
 GRAPH_CANDIDATES = 128
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 128
+COPY_PAGE = 64
 
 _OPTIMISE = """
 import os, sys
@@ -49,16 +56,6 @@ shard.close()
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a collection is, which generation of its folder counts, and how many points were there when that one was
-    optimised."""
-
-    collection: Collection
-    generation: int
-    optimised: int
-
-
 class Shard:
     """One collection: a manifest that names the current generation, and that generation's folder.
 
@@ -66,7 +63,7 @@ class Shard:
     generations are leftovers.
     """
 
-    def __init__(self, folder: Path, collection: Collection, worth_optimising: int) -> None:
+    def __init__(self, folder: Path, collection: Collection, worth_optimising: int, searches_before_copy: int) -> None:
         self._folder = folder
         self._worth_optimising = worth_optimising
         self._writing = asyncio.Lock()
@@ -77,32 +74,72 @@ class Shard:
         self._child: asyncio.subprocess.Process | None = None
         written = read_manifest(folder)
         self._manifest = written or Manifest(collection, generation=1, optimised=0)
-        _sweep(folder, keep=self._place if written else None)
+        self._copy = CopyKeeper(self._manifest.collection, searches_before_copy)
+        sweep(folder, keep=self._place if written else None)
         if written:
             self._shard = _load(self._place)
         else:
             self._place.mkdir(parents=True)
             self._shard = _create(self._place, collection)
-            _write_manifest(folder, self._manifest)
+            write_manifest(folder, self._manifest)
 
     async def upsert(self, points: Sequence[Point]) -> None:
         for start in range(0, len(points), UPSERT_BATCH):
-            batch = [edge_point(p) for p in points[start : start + UPSERT_BATCH]]
+            page = points[start : start + UPSERT_BATCH]
+            batch = [edge_point(p) for p in page]
             async with self._writing:
                 self._shard.update(qe.UpdateOperation.upsert_points(batch))
+                self._copy.put([(p.id, p.vector, _as_read(p.payload)) for p in page])
                 self._written += len(batch)
                 if self._changed is not None:
                     self._changed.update(str(p.id) for p in batch)
             await asyncio.sleep(0)
         self._optimise_if_it_pays()
 
-    async def delete(self, point_ids: Sequence[str]) -> None:
+    async def delete(self, ids: Sequence[str]) -> None:
+        point_ids: list[Any] = [point_id(i) for i in ids]
         async with self._writing:
-            self._shard.update(qe.UpdateOperation.delete_points([*point_ids]))
+            self._shard.update(qe.UpdateOperation.delete_points(point_ids))
+            self._copy.drop(ids)
             if self._changed is not None:
                 self._changed.update(point_ids)
 
-    async def search(
+    async def dense(
+        self, vector: Vector, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
+    ) -> list[Candidate]:
+        copy = self._copied(where)
+        if copy is None:
+            return await self._search(_nearest_to(vector), where, limit, floor, fields)
+        return _telling(copy.nearest(vector, where, limit, floor, limit)[0], fields)
+
+    async def nearest(
+        self, vector: Vector, where: Filter, limit: int, floor: float, count_to: int, fields: Sequence[str] | None
+    ) -> tuple[list[Candidate], int]:
+        """Counts hits without looking at them, and reads the payloads of the best alone: most of what a hit costs."""
+        copy = self._copied(where)
+        if copy is not None:
+            best, count = copy.nearest(vector, where, limit, floor, count_to)
+            return _telling(best, fields), count
+        query = _nearest_to(vector)
+        found = self._shard.query(self._request(query, where, floor)(count_to + 1, False))
+        if len(found) <= limit:
+            head = found
+        else:
+            head = [p for p in found if p.score >= found[limit - 1].score]
+            if len(head) > count_to:  # all are equally good: which of them are first is a matter of their ids
+                ranked = await self._search(query, where, count_to, floor, fields)
+                return ranked[:limit], len(ranked)
+        scores = {str(p.id): p.score for p in head}
+        ids: list[Any] = [*scores]
+        records = self._shard.retrieve(ids, with_payload=payload_of(fields), with_vector=False) if ids else []
+        told = [candidate(r.payload, scores[str(r.id)]) for r in records]
+        return in_order(told)[:limit], min(len(found), count_to)
+
+    async def lexical(self, terms: Terms, where: Filter, limit: int, fields: Sequence[str] | None) -> list[Candidate]:
+        query = qe.Query.Nearest(qe.SparseVector(list(terms.ids), list(terms.weights)), using=TERMS)
+        return [c for c in await self._search(query, where, limit, None, fields) if c.score > 0]
+
+    async def _search(
         self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
     ) -> list[Candidate]:
         request = self._request(query, where, floor)
@@ -113,23 +150,20 @@ class Shard:
 
         return await with_ties(fetch, limit)
 
-    async def nearest(
-        self, query: Any, where: Filter, limit: int, floor: float, count_to: int, fields: Sequence[str] | None
-    ) -> tuple[list[Candidate], int]:
-        """Counts hits without looking at them, and reads the payloads of the best alone: most of what a hit costs."""
-        found = self._shard.query(self._request(query, where, floor)(count_to + 1, False))
-        if len(found) <= limit:
-            head = found
-        else:
-            head = [p for p in found if p.score >= found[limit - 1].score]
-            if len(head) > count_to:  # all are equally good: which of them are first is a matter of their ids
-                ranked = await self.search(query, where, count_to, floor, fields)
-                return ranked[:limit], len(ranked)
-        scores = {str(p.id): p.score for p in head}
-        ids: list[Any] = [*scores]
-        records = self._shard.retrieve(ids, with_payload=payload_of(fields), with_vector=False) if ids else []
-        told = [candidate(r.payload, scores[str(r.id)]) for r in records]
-        return in_order(told)[:limit], min(len(found), count_to)
+    def _copied(self, where: Filter) -> Copy | None:
+        return self._copy.find(where, lambda: self._shard.info().points_count, self._pages)
+
+    async def _pages(self) -> AsyncIterator[list[Copied]]:
+        offset = None
+        while True:
+            page, offset = self._shard.scroll(
+                qe.ScrollRequest(offset=offset, limit=COPY_PAGE, with_payload=True, with_vector=True)
+            )
+            told = [(candidate(r.payload, 0.0), _dense(r)) for r in page]
+            yield [(c.id, vector, c.payload) for c, vector in told]
+            if offset is None:
+                return
+            await asyncio.sleep(0)
 
     def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
         translated_filter = self._translated(where)
@@ -173,13 +207,14 @@ class Shard:
         for start in range(0, len(point_ids), VECTORS_PAGE):
             page: list[Any] = [*point_ids[start : start + VECTORS_PAGE]]
             for record in self._shard.retrieve(page, with_payload=False, with_vector=True):
-                held: Any = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+                held = _dense(record)
                 if held is not None:
-                    found.append((str(record.id), np.fromiter(held, np.float32, len(held))))
+                    found.append((str(record.id), held))
             await asyncio.sleep(0)
         return found
 
     async def settled(self) -> None:
+        await self._copy.settled()
         if self._task:
             await self._task
 
@@ -187,7 +222,9 @@ class Shard:
         self._leave_as_it_is = True
         if self._child and self._child.returncode is None:
             self._child.kill()
-        await self.settled()
+        await self._copy.close()
+        if self._task:
+            await self._task
         self._shard.flush()
         self._shard.close()
 
@@ -196,7 +233,7 @@ class Shard:
 
     @property
     def _place(self) -> Path:
-        return _generation(self._folder, self._manifest.generation)
+        return generation_folder(self._folder, self._manifest.generation)
 
     def _optimise_if_it_pays(self) -> None:
         if self._pays() and (self._task is None or self._task.done()):
@@ -218,14 +255,14 @@ class Shard:
             self._leave_as_it_is = True
         finally:
             self._changed = None
-            _sweep(self._folder, keep=self._place)
+            sweep(self._folder, keep=self._place)
 
     async def _optimise(self) -> None:
         """Copies the shard, optimises the copy elsewhere, repeats on it what changed since, and swaps."""
         async with self._writing:
             optimised, self._written = self._shard.info().points_count, 0
             after = replace(self._manifest, generation=self._manifest.generation + 1, optimised=optimised)
-            copy = _generation(self._folder, after.generation)
+            copy = generation_folder(self._folder, after.generation)
             await asyncio.to_thread(shutil.copytree, self._place, copy)
             self._changed = set()
         await self._run_child(copy)
@@ -237,7 +274,7 @@ class Shard:
             async with self._writing:
                 await self._repeat_changes(fresh)
                 fresh.flush()
-                _write_manifest(self._folder, after)
+                write_manifest(self._folder, after)
                 fresh, self._shard, self._manifest = self._shard, fresh, after
         finally:
             fresh.close()
@@ -267,6 +304,27 @@ class Shard:
                 points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
                 fresh.update(qe.UpdateOperation.upsert_points(points))
             await asyncio.sleep(0)
+
+
+def _nearest_to(vector: Vector) -> qe.Query:
+    return qe.Query.Nearest(vector.tolist(), using=DENSE)
+
+
+def _dense(record: Any) -> Vector | None:
+    held: Any = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
+    return None if held is None else np.fromiter(held, np.float32, len(held))
+
+
+def _as_read(payload: Payload) -> Payload:
+    """What reading it back would tell."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in payload.items()}
+
+
+def _telling(found: Sequence[Candidate], fields: Sequence[str] | None) -> list[Candidate]:
+    """The same points, with all of their payload or the named fields of it."""
+    if fields is None:
+        return [replace(c, payload=dict(c.payload)) for c in found]
+    return [Candidate(c.id, c.score, {f: c.payload[f] for f in fields if f in c.payload}) for c in found]
 
 
 # A BOOL field needs none: see FLAGS_FIELD.
@@ -302,45 +360,4 @@ def _load(place: Path) -> qe.EdgeShard:
     try:
         return qe.EdgeShard.load(str(place))
     except Exception as error:
-        raise _damaged(place.parent, error) from error
-
-
-def _damaged(folder: Path, error: Exception) -> Unavailable:
-    return Unavailable(
-        f"the index in {folder} is damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
-        "run `toolscript index rebuild`, nothing is lost",
-        details={"folder": str(folder)},
-    )
-
-
-def _generation(folder: Path, number: int) -> Path:
-    return folder / f"generation-{number}"
-
-
-def read_manifest(folder: Path) -> Manifest | None:
-    try:
-        written = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
-        told = written["collection"]
-        fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
-        collection = Collection(told["name"], told["model"], told["dimensions"], fields)
-        return Manifest(collection, written["generation"], written["optimised"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder, error) from error
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    draft = folder / "collection.json.new"
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(asdict(manifest), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / "collection.json")
-
-
-def _sweep(folder: Path, keep: Path | None) -> None:
-    """Removes the generations that the manifest does not name."""
-    for leftover in folder.glob("generation-*"):
-        if leftover != keep:
-            shutil.rmtree(leftover, ignore_errors=True)
+        raise damaged(place.parent, error) from error

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.errors import ToolscriptError
@@ -87,7 +87,7 @@ class Retriever:
             if prepared.terms.terms.ids
             else None
         )
-        async with stage(report, "rank"):
+        with stage(report, "rank"):
             if by_meaning and by_word:
                 return Legs(*await asyncio.gather(by_meaning, by_word))
             return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
@@ -114,7 +114,7 @@ class Retriever:
         if self._embedder is None:
             report.degraded.append("embedder")
             return None
-        async with stage(report, "embed"):
+        with stage(report, "embed"):
             try:
                 return await self._embedder.embed_query(text)
             except ToolscriptError as error:
@@ -127,8 +127,8 @@ class Retriever:
         return query_terms(frequencies, await count_terms(list(frequencies)))
 
 
-@asynccontextmanager
-async def stage(report: Report, name: str) -> AsyncIterator[None]:
+@contextmanager
+def stage(report: Report, name: str) -> Iterator[None]:
     """Times a stage into the report."""
     started = time.perf_counter()
     try:

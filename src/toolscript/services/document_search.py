@@ -67,7 +67,7 @@ class DocumentSearch:
         _check(text, top_k, fusion)
         text = sayable(text)
         report = Report()
-        async with stage(report, "total"):
+        with stage(report, "total"):
             prepared = await self._retriever.prepare(
                 text,
                 report,

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +44,8 @@ EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search
 
 # What is read last: the schemas of arguments and of the answer, and the annotations.
 Schemas = tuple[Schema | None, Schema | None, Schema | None]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,9 @@ class Found:
     report: Report = field(default_factory=Report)
 
 
+NOTHING: tuple[list[FoundTool], int] = [], 0
+
+
 class HierarchicalSearch:
     """Finds tools, prompts and resources through the skills that they belong to."""
 
@@ -144,7 +148,7 @@ class HierarchicalSearch:
         _check(ask)
         ask = replace(ask, query=sayable(ask.query))
         report = Report()
-        async with stage(report, "total"):
+        with stage(report, "total"):
             known = self._answers.find(ask)
             if known is None:
                 known = await self._joined(ask)
@@ -178,9 +182,7 @@ class HierarchicalSearch:
         _check(ask, most_skills=50)
         report = Report()
         prepared = await self._prepared(sayable(query), report)
-        hits: list[SkillHit] = []
-        async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
-            hits = await self._near(prepared, ask)
+        hits = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
         _require(report, "skills")
         return hits
 
@@ -189,9 +191,8 @@ class HierarchicalSearch:
         _check(ask)
         report = Report()
         prepared = await self._prepared(sayable(ask.query), report)
-        tools: list[FoundTool] = []
-        async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
-            tools, _ = await self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
+        work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
+        tools, _ = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
         if not tools:
             _require(report, "tools")
         return tools
@@ -202,24 +203,26 @@ class HierarchicalSearch:
             return Found(ask.query, ask.strategy, report=report)
         skills: list[SkillHit] = []
         if ask.strategy is not Strategy.DIRECT:
-            async with self._bounded(report, SKILLS_STAGE, self._patience.skills):
-                skills = await self._near(prepared, ask)
+            skills = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
-        ranked: tuple[list[FoundTool], int] = [], 0
-        async with self._bounded(report, TOOLS_STAGE, self._patience.tools):
-            ranked = await self._ranked(prepared, ask, ids, report)
-        tools, candidates = ranked
+        work = self._ranked(prepared, ask, ids, report)
+        tools, candidates = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
         if ask.include_schemas and tools:
-            async with self._bounded(report, SCHEMAS_STAGE, self._patience.schemas):
-                tools = await self._enriched(tools, report)
+            enriched = self._enriched(tools, report)
+            tools = await _bounded(report, SCHEMAS_STAGE, self._patience.schemas, enriched, tools)
         return Found(ask.query, ask.strategy, tools, skills, ids, candidates, report)
 
     async def _prepared(self, query: str, report: Report) -> Prepared:
-        prepared = Prepared(query)
-        async with self._bounded(report, EMBEDDING, self._patience.embedding):
-            prepared = _sensible(await self._retriever.prepare(query, Report()))
+        work = self._embedded(query)
+        prepared = await _bounded(report, EMBEDDING, self._patience.embedding, work, Prepared(query))
         if prepared.vector is None and EMBEDDING not in report.degraded:
             report.degraded.append(EMBEDDING)
+        return prepared
+
+    async def _embedded(self, query: str) -> Prepared:
+        prepared = await self._retriever.prepare(query, Report())
+        if prepared.vector is not None and not np.isfinite(prepared.vector).all():
+            raise Unavailable("the model's answer is no vector: it holds what is no number")
         return prepared
 
     async def _near(self, prepared: Prepared, ask: Ask) -> list[SkillHit]:
@@ -297,32 +300,26 @@ class HierarchicalSearch:
             _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
         return [FoundTool(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
 
-    @asynccontextmanager
-    async def _bounded(self, report: Report, name: str, seconds: float) -> AsyncIterator[None]:
-        """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
-        async with stage(report, name):
-            try:
-                async with asyncio.timeout(seconds):
-                    yield
-            except TimeoutError:
-                _done_without(report, name, f"no answer within {seconds:g} s")
-            except ToolscriptError as error:
-                _done_without(report, name, error.message)
-            except Exception as error:  # an adapter that returns garbage must not fail a search
-                log.debug("stage_fault", exc_info=error)
-                _done_without(report, name, f"{type(error).__name__}: {error}")
+
+async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+    """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
+    with stage(report, name):
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError:
+            _done_without(report, name, f"no answer within {seconds:g} s")
+        except ToolscriptError as error:
+            _done_without(report, name, error.message)
+        except Exception as error:  # an adapter that returns garbage must not fail a search
+            log.debug("stage_fault", exc_info=error)
+            _done_without(report, name, f"{type(error).__name__}: {error}")
+    return otherwise
 
 
 def _done_without(report: Report, name: str, reason: str) -> None:
     report.degraded.append(name)
     log.warning("stage_failed", extra={"stage": name, "reason": reason})
-
-
-def _sensible(prepared: Prepared) -> Prepared:
-    """The query, unless the model answered what is no vector. Raises Unavailable."""
-    if prepared.vector is not None and not np.isfinite(prepared.vector).all():
-        raise Unavailable("the model's answer is no vector: it holds what is no number")
-    return prepared
 
 
 def _require(report: Report, what: str) -> None:

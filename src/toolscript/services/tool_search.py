@@ -106,7 +106,7 @@ class ToolSearch:
         _check(text, limit, threshold)
         text = sayable(text)
         report = Report()
-        async with stage(report, "total"):
+        with stage(report, "total"):
             catalogue = await self._catalogue()
             meant = catalogue.spelling.corrected(text) if blend is Blend.HYBRID else text
             prepared = await self._retriever.prepare(

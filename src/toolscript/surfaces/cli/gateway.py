@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,16 @@ def start(**flags: Any) -> None:
     write_logs(settings.log_level)
     from rich.console import Console
 
-    asyncio.run(_until_told(Run(settings, Console(highlight=False, soft_wrap=True))))
+    with asyncio.Runner(loop_factory=_quick_loop()) as runner:
+        runner.run(_until_told(Run(settings, Console(highlight=False, soft_wrap=True))))
+
+
+def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        return None
+    return uvloop.new_event_loop
 
 
 async def _until_told(run: Run) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -86,6 +87,7 @@ class Guard:
         return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._key or b"")
 
 
+@lru_cache(maxsize=256)
 def _name(url: str) -> str:
     """The host that a URL names; nothing where it names none."""
     try:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.responses import JSONResponse
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.routing import request_response
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.hierarchical_search import Ask, Strategy
@@ -70,18 +73,18 @@ _TOLD = SearchRequest.model_json_schema()
 SCHEMA = _whole(_TOLD, _TOLD.get("$defs", {}))
 
 
+class _BareRoute(APIRoute):
+    """A route that reads and answers itself: the framework describes it, and stays out of its way."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.app = request_response(self.endpoint)
+
+
 def add_hierarchical(http: FastAPI, serving: Serving) -> None:
     """Adds the routes of hierarchical search."""
 
-    @http.post(
-        SEARCH,
-        summary="Find tools through skills: skill, tool, schema",
-        description="`metadata.stage2_candidate_count` is the number of tools found before the limit, counted up to "
-        "100; `metadata.degraded` names what had to be done without.",
-        tags=["hierarchical search"],
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
-    )
-    async def search(request: Request) -> JSONResponse:
+    async def search(request: Request) -> Response:
         asked = _asked(await request.body())
         given = {name: getattr(asked, name) for name in SearchRequest.model_fields if name != "count_tokens"}
         app = serving.app
@@ -89,7 +92,19 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         if asked.count_tokens:
             cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
             answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
-        return JSONResponse(answer)
+        return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
+
+    http.router.add_api_route(
+        SEARCH,
+        search,
+        methods=["POST"],
+        summary="Find tools through skills: skill, tool, schema",
+        description="`metadata.stage2_candidate_count` is the number of tools found before the limit, counted up to "
+        "100; `metadata.degraded` names what had to be done without.",
+        tags=["hierarchical search"],
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
+        route_class_override=_BareRoute,
+    )
 
     @http.get(f"{SEARCH}/skills", summary="Find skills alone", tags=["hierarchical search"])
     async def skills(

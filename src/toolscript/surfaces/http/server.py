@@ -97,9 +97,9 @@ def create_http(serving: Serving) -> FastAPI:
     settings = serving.settings
     http.add_middleware(Guard, bound_to=settings.host, allowed=settings.allowed_hosts, key=settings.api_key)
     answer_errors(http)
+    add_hierarchical(http, serving)  # first, because routes are tried in this order
     _add_states(http, serving)
     _add_search(http, serving)
-    add_hierarchical(http, serving)
     add_skills(http, serving)
     _add_tools(http, serving)
     _add_clients(http, serving)
