@@ -105,7 +105,11 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
         route_class_override=_BareRoute,
     )
+    _add_stages(http, serving)
+    _add_sync(http, serving)
 
+
+def _add_stages(http: FastAPI, serving: Serving) -> None:
     @http.get(f"{SEARCH}/skills", summary="Find skills alone", tags=["hierarchical search"])
     async def skills(
         query: Text,
@@ -128,6 +132,8 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         found = await serving.app.hierarchical_search.find_tools(ask, named or None)
         return [tool_hit(tool, with_schemas=False) for tool in found]
 
+
+def _add_sync(http: FastAPI, serving: Serving) -> None:
     @http.post("/api/v1/sync", summary="Bring catalogue, skills and index up to date now", tags=["skills"])
     async def sync(asked: SyncRequest | None = None) -> dict[str, Any]:
         asked = asked or SyncRequest()
