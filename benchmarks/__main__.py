@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import embedding, fusion, gateway, hierarchical, index, page, searches
+from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, page, searches
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -20,6 +20,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "search": ("Search", searches.run),
     "gateway": ("Gateway", gateway.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
+    "documents": ("Documents", documents.run),
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

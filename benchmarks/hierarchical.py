@@ -168,7 +168,7 @@ class Client:
 
     async def fetch(self, query: str) -> bytes:
         """What the gateway answers, as it comes."""
-        body = json.dumps({"query": query}).encode()
+        body = json.dumps(self._body(query)).encode()
         self._writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         assert head.startswith(b"http/1.1 200"), head
@@ -178,6 +178,9 @@ class Client:
     async def search(self, query: str) -> Any:
         """What the gateway answers."""
         return json.loads(await self.fetch(query))
+
+    def _body(self, query: str) -> dict[str, Any]:
+        return {"query": query}
 
     def close(self) -> None:
         """Ends the connection."""

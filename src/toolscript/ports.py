@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from toolscript.domain.access import Principal
 from toolscript.domain.catalog import (
     Assignment,
     Classification,
@@ -245,12 +246,20 @@ class CatalogStore(Protocol):
 
 
 class DocumentStore(Protocol):
-    """The truth about documents, one tenant at a time. Every write is one transaction."""
+    """The truth about documents, one tenant at a time. Every write is one transaction, and leaves the documents that
+    it touched waiting until the index is told to be up to date: what a crash interrupts can be found and finished."""
 
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None: ...
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents and their terms from the tenant's counts; returns how many there were."""
+
+    async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+        """The index holds these documents as they were with these digests (None: no longer). Those that have not
+        changed since then no longer wait."""
+
+    async def waiting(self) -> dict[str, list[str]]:
+        """The ids that wait for the index, saved or deleted, by tenant."""
 
     async def tenants(self) -> list[str]:
         """Every tenant that has documents."""
@@ -258,10 +267,49 @@ class DocumentStore(Protocol):
     async def documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
         """Documents by id order: those named, or all."""
 
+    async def listing(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
+        """Documents by id order (of code points), from the first one after that id."""
+
+    async def count(self, tenant: str) -> int: ...
+
     async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         """The digests of the named documents that exist, by id."""
 
     async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+
+    async def ping(self) -> None:
+        """Raises Unavailable when the store does not answer."""
+
+
+class TokenVerifier(Protocol):
+    """Knows whom to believe."""
+
+    async def verify(self, token: str) -> Principal:
+        """Who a bearer token speaks for. Raises Unauthorized, and Unavailable when the keys cannot be had."""
+
+    async def close(self) -> None: ...
+
+
+class Reranker(Protocol):
+    """Reads query and passage together, which is slower and sees more than comparing vectors."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """How well each passage answers the query, in order; more is better. Raises Unavailable or UpstreamFailed."""
+
+    async def close(self) -> None: ...
+
+
+class EventSink(Protocol):
+    """Takes what happened, for analysis. It may be down: nobody waits for it, and nothing fails because of it."""
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Takes one event: `type`, `time`, `request_id`, and whatever belongs to that type. Never raises or waits."""
+
+    async def close(self) -> None:
+        """Gives what is left a moment to be written."""
 
 
 class Classifier(Protocol):

@@ -123,7 +123,58 @@ class Settings:
     )
     call_timeout: float = _setting(60.0, "Seconds that a tool call may take.", read=float, least=1, most=3600)
     api_key: str | None = _setting(
-        None, "Key that every request must bring (`Authorization: Bearer KEY`). Needed off loopback.", secret=True
+        None,
+        "Key that every request must bring (`X-API-Key: KEY` or `Authorization: Bearer KEY`); those for documents "
+        "bring a token instead. Needed off loopback.",
+        secret=True,
+    )
+    environment: str = _setting(
+        "development",
+        "Where this runs. In production nothing that is meant for trials can be switched on.",
+        allowed=("development", "production"),
+    )
+    tenant: str = _setting(
+        "default",
+        "Whose documents the command line and the MCP server on stdio work with; also those of requests that bypass "
+        "authentication.",
+    )
+    jwt_secret: str | None = _setting(
+        None, "Secret of the tokens (HS256) that requests for documents bring. At least 32 characters.", secret=True
+    )
+    jwt_jwks: str | None = _setting(
+        None, "URL or file of the public keys (JWKS) of such tokens (RS256, ES256). Also beside a secret."
+    )
+    jwt_issuer: str | None = _setting(None, "Who must have issued a token (`iss`). Empty: anybody with the key.")
+    jwt_audience: str | None = _setting(None, "Whom a token must be meant for (`aud`). Empty: not asked for.")
+    jwt_tenant_claim: str = _setting("tenant_id", "The claim of a token that names the tenant.")
+    jwt_plan_claim: str = _setting("plan", "The claim of a token that names the tenant's plan.")
+    debug_bypass_auth: bool = _setting(
+        False,
+        "Requests for documents that send `X-Debug-Bypass-Auth: 1` need no token: for trials, never in production.",
+        read=_truth,
+        allowed=("true", "false"),
+    )
+    plans: Path | None = _setting(  # noqa: RUF009
+        None, "A TOML or JSON file with the plans of tenants: most results, fields, requests a minute.", read=Path
+    )
+    page_secret: str | None = _setting(
+        None,
+        "Secret that page tokens are signed with, the same for all gateways of one service. Empty: made anew at every "
+        "start, so that tokens of before are refused.",
+        secret=True,
+    )
+    reranker: str | None = _setting(
+        None,
+        "What puts the best documents in a better order when a search asks for it: a folder with an ONNX "
+        "cross-encoder, a hub repository, or the http(s) URL of a rerank service.",
+    )
+    reranker_key: str | None = _setting(None, "API key of the rerank service.", secret=True)
+    reranker_model: str | None = _setting(None, "Model of the rerank service, where it has several.")
+    events: str | None = _setting(
+        None, "Where searches are logged for analysis: a .jsonl file, or an http(s) URL that takes JSON.", secret=True
+    )
+    otlp_endpoint: str | None = _setting(
+        None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) that gets the spans of searches."
     )
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further names, separated by commas, by which browsers and clients may call the gateway.", read=_names

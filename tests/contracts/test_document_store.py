@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from toolscript.adapters.sql_database import Database
+from tests.ingesting import Ingest, sentences
+from toolscript.adapters import sql_database
+from toolscript.adapters.sql_database import Database, migrations
 from toolscript.adapters.sql_documents import SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
-from toolscript.ports import DocumentStore
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.ports import DocumentStore, VectorIndex
+from toolscript.services.document_points import DOCUMENTS, doc_of, first_parts, metadata_field, of_tenant
 
 pytestmark = pytest.mark.req("X-02", "H-15")
 
 ONE = Document("one", "Some text", "A title", {"tags": ["x", "y"], "year": 2024, "open": True, "note": "ü"})
 TWO = Document("two", "Other text")
+NEW_TWO = Document("two", "Newer text")
 
 
 def stored(document: Document, *terms: int) -> StoredDocument:
@@ -74,3 +82,107 @@ async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -
     counts = await store.term_counts("acme", list(range(20)))
     assert counts.documents == len(now)
     assert counts.holding == Counter(t for terms in now.values() for t in terms)
+
+
+@pytest.mark.req("D-09")
+async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: DocumentStore) -> None:
+    ids = ["B", "a", "b", "a b", "ab", "Ä", "ä", "z", "é", "\U0001f600", "\uffee", "10", "9", "_"]
+    await store.save_documents("acme", [stored(Document(i, "text")) for i in ids])
+    await store.save_documents("other", [stored(Document("aa", "text"))])
+    assert [d.id for d in await store.listing("acme", limit=100)] == sorted(ids)
+    found: list[str] = []
+    while page := await store.listing("acme", after=found[-1] if found else None, limit=3):
+        found += [d.id for d in page]
+    assert found == sorted(ids)
+    assert await store.listing("acme", after="a", limit=1) == [Document("a b", "text")]
+    assert (await store.count("acme"), await store.count("other"), await store.count("none")) == (len(ids), 1, 0)
+
+
+@pytest.mark.req("D-09")
+async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: DocumentStore) -> None:
+    await store.save_documents("acme", [stored(ONE), stored(TWO)])
+    await store.save_documents("other", [stored(TWO)])
+    assert await store.waiting() == {"acme": ["one", "two"], "other": ["two"]}
+    await store.settle("acme", {"one": ONE.digest, "two": TWO.digest, "unknown": None})
+    assert await store.waiting() == {"other": ["two"]}
+    await store.delete_documents("acme", ["two", "unknown"])
+    assert await store.waiting() == {"acme": ["two"], "other": ["two"]}
+    assert await store.documents("acme") == [ONE]
+    assert await store.digests("acme", ["two"]) == {}
+    assert (await store.listing("acme", limit=9), await store.count("acme")) == ([ONE], 1)
+    await store.settle("acme", {"two": None})
+    await store.settle("other", {"two": TWO.digest})
+    assert await store.waiting() == {}
+
+
+@pytest.mark.req("D-09")
+async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: DocumentStore) -> None:
+    await store.save_documents("acme", [stored(ONE), stored(TWO)])
+    await store.save_documents("acme", [stored(NEW_TWO)])
+    await store.delete_documents("acme", ["one"])
+    await store.settle("acme", {"one": ONE.digest, "two": TWO.digest})
+    await store.settle("acme", {"two": None})
+    assert await store.waiting() == {"acme": ["one", "two"]}
+    await store.save_documents("acme", [stored(ONE)])
+    await store.settle("acme", {"one": None, "two": NEW_TWO.digest})
+    assert await store.waiting() == {"acme": ["one"]}
+
+
+@pytest.mark.req("D-09")
+async def test_settling_never_forgets_what_is_saved_at_the_same_time(store: DocumentStore) -> None:
+    for step in range(20):
+        await store.save_documents("acme", [stored(TWO)])
+        newer = Document("two", f"text {step}")
+        await asyncio.gather(store.settle("acme", {"two": TWO.digest}), store.save_documents("acme", [stored(newer)]))
+        assert await store.documents("acme") == [newer]
+        assert await store.waiting() == {"acme": ["two"]}
+
+
+@pytest.mark.req("D-09")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_documents_of_an_earlier_version_wait_to_be_indexed_anew(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}" if kind == "sqlite" else str(request.getfixturevalue("postgres"))
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda: migrations()[:3])
+        earlier = Database(url)
+        row = "INSERT INTO documents (tenant, id, title, text, metadata, digest, terms) VALUES "
+        await earlier.write(lambda s: s.run(row + "('acme', 'old', '', 'text', '{}', 'd', :terms)", terms=b""))
+        await earlier.close()
+    database = Database(url)
+    store = SqlDocuments(database)
+    assert await store.waiting() == {"acme": ["old"]}
+    assert await store.documents("acme") == [Document("old", "text")]
+    await database.close()
+
+
+@pytest.mark.req("D-06")
+async def test_a_store_that_is_closed_does_not_answer_a_ping(database: Database) -> None:
+    store = SqlDocuments(database)
+    await store.ping()
+    await database.close()
+    with pytest.raises(Unavailable):
+        await store.ping()
+
+
+@pytest.mark.req("D-09", "H-16")
+async def test_with_every_index_documents_come_in_change_and_go_and_both_agree(
+    store: DocumentStore, index: VectorIndex
+) -> None:
+    await index.drop(DOCUMENTS)
+    ingest = await Ingest(store, index).opened()
+    odd = Document("ü/ 1", sentences(1, 2, 3), "Odd \U0001f600", {"my field.x[0]": ["ä", 1, 0.5, True], "none": []})
+    await ingest.service.put("acme", [ONE, TWO, odd])
+    await ingest.service.put('o"ther', [odd])
+    await ingest.assert_whole()
+    await ingest.service.put("acme", [NEW_TWO, Document("ü/ 1", sentences(3), metadata={"n": -1.5})])
+    await ingest.service.delete("acme", ["one"])
+    await ingest.assert_whole()
+    assert {doc_of(c.id)[0] for c in await index.scroll(DOCUMENTS, where=Filter((of_tenant("acme"),)))} == {
+        "two",
+        "ü/ 1",
+    }
+    where = Filter((of_tenant('o"ther'), first_parts(), Condition(metadata_field("my field.x[0]"), Op.EQ, 0.5)))
+    assert await index.count(DOCUMENTS, where) == 1
+    await index.drop(DOCUMENTS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, SERVER_URL, open_index
+from toolscript.adapters import pgvector_points, qdrant_shard
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.domain.filters import Condition, Filter, Op, matches
+from toolscript.adapters.pgvector import PgVectorIndex
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, matches
 from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms
 from toolscript.ports import VectorIndex
 
@@ -155,6 +159,62 @@ async def _compare(
     )
 
 
-def _unit(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    vector = np.random.default_rng(seed).standard_normal(4).astype(np.float32)
+def _unit(seed: int, dimensions: int = 4) -> np.ndarray[Any, np.dtype[np.float32]]:
+    vector = np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+TENANTS = [f"t{n}" for n in range(4)]
+EXACT = Collection("exact", "random", 32, {"tenant": FieldType.TENANT}, exact=True)
+
+
+def _eager_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> VectorIndex:
+    """An index that takes to approximate search as soon as it can."""
+    match kind:
+        case "qdrant-edge":
+            return QdrantEdgeIndex(folder, worth_optimising=500, searches_before_copy=0)
+        case "pgvector":
+            return PgVectorIndex(request.getfixturevalue("postgres_server"), worth_a_graph=500, exact_up_to=0)
+        case _:
+            return open_index(kind, folder, request)
+
+
+async def _settled(index: VectorIndex) -> None:
+    if isinstance(index, QdrantEdgeIndex | PgVectorIndex):
+        await index.settled()
+
+
+@pytest.mark.req("D-04", "X-02")
+@pytest.mark.filterwarnings("ignore:Local mode performs exact")
+@pytest.mark.parametrize("kind", [k for k in INDEXES if k not in {"memory", "qdrant-edge-copied"}])
+@pytest.mark.parametrize("had_a_graph", [False, True])
+async def test_an_exact_collection_misses_nothing_however_large_it_is(
+    kind: str, had_a_graph: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for effort in ("FULL_SCAN_KILOBYTES", "GRAPH_FROM_KILOBYTES", "GRAPH_CANDIDATES"):
+        monkeypatch.setattr(qdrant_shard, effort, 1)
+    monkeypatch.setattr(pgvector_points, "GRAPH_CANDIDATES", 1)
+    points = [
+        Point(f"p{n:04d}", _unit(n, 32), Terms((n % 9,), (1.0,)), {"tenant": TENANTS[n % 4]}) for n in range(3_000)
+    ]
+    engine, oracle = _eager_index(kind, tmp_path, request), MemoryIndex()
+    await engine.drop(EXACT.name)
+    for index in (engine, oracle):
+        await index.open(replace(EXACT, exact=not had_a_graph))
+        await index.upsert(EXACT.name, points)
+        await _settled(index)
+    if kind != "qdrant-client-local":  # which would forget everything
+        await engine.close()
+        engine = _eager_index(kind, tmp_path, request)
+    await engine.open(EXACT)
+    for where in (EVERYTHING, *(Filter(must=(Condition("tenant", Op.EQ, t),)) for t in TENANTS)):
+        for seed in (9_001, 9_002, 9_003):
+            query = _unit(seed, 32)
+            expected = await oracle.dense(EXACT.name, query, where=where, limit=200)
+            for limit in (3, 200):
+                found = await engine.dense(EXACT.name, query, where=where, limit=limit)
+                same_ranking(found, expected[:limit])
+            found, _ = await engine.nearest(EXACT.name, query, where=where, limit=5, floor=-1, count_to=20)
+            same_ranking(found, expected[:5])
+    await engine.drop(EXACT.name)
+    await engine.close()

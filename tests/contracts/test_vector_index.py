@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -160,8 +162,22 @@ async def test_a_collection_made_by_another_model_is_refused_naming_the_remedy(t
 async def test_a_collection_says_what_it_was_made_with(things: VectorIndex) -> None:
     held = await things.describe(NAME)
     assert held is not None
-    assert (held.model, held.dimensions) == ("model-a", 3)
+    assert (held.model, held.dimensions, held.exact) == ("model-a", 3, False)
     assert await things.describe("nothing") is None
+
+
+@pytest.mark.req("D-04")
+@pytest.mark.filterwarnings("ignore:Local mode performs exact")
+async def test_a_collection_is_as_exact_as_it_was_last_asked_to_be(things: VectorIndex) -> None:
+    for exact in (True, True, False):
+        await things.open(replace(THINGS, exact=exact))
+        assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=3)] == ["a", "b", "c"]
+    await things.drop(NAME)
+    await things.open(replace(THINGS, exact=True))
+    held = await things.describe(NAME)
+    assert held is not None
+    assert held.exact
+    assert await things.count(NAME) == 0
 
 
 async def test_opening_again_keeps_the_points(things: VectorIndex) -> None:

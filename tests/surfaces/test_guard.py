@@ -48,10 +48,12 @@ ADDRESSES = ["192.168.1.7", "192.168.1.7:3780", "8.8.8.8", "[2001:db8::1]:3780",
 MALFORMED = ["[::1", "[", "::1]", "[evil]", "\u2100", "a b", "\xff\xfe"]
 
 
-async def answer(guard: Guard, headers: Mapping[str, str], path: str = "/search") -> tuple[int, dict[str, Any]]:
+async def answer(
+    guard: Guard, headers: Mapping[str, str], path: str = "/search", method: str = "GET"
+) -> tuple[int, dict[str, Any]]:
     """What a request gets: the status, and the details of the refusal where it is one."""
     raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    scope: Scope = {"type": "http", "method": "GET", "path": path, "headers": raw, "query_string": b""}
+    scope: Scope = {"type": "http", "method": method, "path": path, "headers": raw, "query_string": b""}
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -219,12 +221,49 @@ async def test_a_key_opens_no_door_to_a_strange_name_or_page() -> None:
     assert (await answer(guard(key=KEY), headers | {"Origin": "https://evil.example"}))[0] == 403
 
 
-@pytest.mark.req("X-04", "G-04")
-async def test_only_liveness_needs_no_key() -> None:
-    assert await answer(guard(key=KEY), {"Host": "localhost"}, "/health") == (200, {})
-    assert (await answer(guard(key=KEY), {"Host": "evil.example"}, "/health"))[0] == 403
-    for path in ("/", "/ready", "/servers", "/mcp", "/openapi.json", "/health/", "/health/x", "//health", "/HEALTH"):
+@pytest.mark.req("X-04", "G-04", "D-06")
+async def test_only_the_states_that_machines_watch_need_no_key() -> None:
+    for path in ("/health", "/search/health"):
+        assert await answer(guard(key=KEY), {"Host": "localhost"}, path) == (200, {})
+        assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path))[0] == 403
+    closed = ("/", "/ready", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
+    for path in (*closed, "/health/", "/health/x", "//health", "/HEALTH", "/search/health/", "//documents"):
         assert (await answer(guard(key=KEY), {"Host": "localhost"}, path))[0] == 401, path
+
+
+@pytest.mark.req("X-04", "D-05")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/search"),
+        ("GET", "/documents"),
+        ("POST", "/documents"),
+        ("PUT", "/documents/x"),
+        ("GET", "/documents/"),
+    ],
+)
+async def test_documents_are_shown_for_a_token_so_the_key_is_not_asked_for(method: str, path: str) -> None:
+    assert await answer(guard(key=KEY), {"Host": "localhost"}, path, method) == (200, {})
+    assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path, method))[0] == 403
+    strange = {"Host": "localhost", "Origin": "https://evil.example"}
+    assert (await answer(guard(key=KEY), strange, path, method))[0] == 403
+
+
+@pytest.mark.req("X-04", "D-05")
+@pytest.mark.parametrize("authorization", [None, "Bearer a.token.of-a-tenant", f"Bearer {KEY}"])
+async def test_the_key_may_come_beside_a_token(authorization: str | None) -> None:
+    headers = {"Host": "localhost", "X-API-Key": KEY}
+    headers |= {} if authorization is None else {"Authorization": authorization}
+    assert await answer(guard(key=KEY), headers, "/mcp", "POST") == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("sent", ["", KEY[:-1], f"{KEY}x", f"Bearer {KEY}", KEY.upper(), "\xe9"])
+async def test_a_wrong_key_beside_a_token_lets_nobody_in(sent: str) -> None:
+    headers = {"Host": "localhost", "X-API-Key": sent, "Authorization": "Bearer a.token.of-a-tenant"}
+    status, error = await answer(guard(key=KEY), headers, "/mcp", "POST")
+    assert (status, error["code"]) == (401, "UNAUTHORIZED")
+    assert "X-API-Key: KEY" in error["message"]
 
 
 # --- all of it on the real application ---

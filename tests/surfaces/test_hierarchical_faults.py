@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
 SEARCH = "/api/v1/search"
 ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 # Short enough for a test, long enough for every part that works.
-SHORT = Patience(embedding=0.4, skills=0.4, tools=0.4, schemas=0.4)
+SHORT = Patience(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
 LONGEST_SECONDS = 5.0
 
 Fault = Callable[[Awaitable[Any]], Awaitable[Any]]

@@ -80,8 +80,9 @@ async def test_the_api_describes_itself(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("D-11")
 async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) -> None:
-    missing, wrong = await http.get("/nothing"), await http.post("/search")
+    missing, wrong = await http.get("/nothing"), await http.patch("/search")
     assert (missing.status_code, wrong.status_code) == (404, 405)
+    assert wrong.headers["allow"]
     for answer in (missing, wrong):
         assert answer.json()["error"]["code"] == "NOT_FOUND"
 

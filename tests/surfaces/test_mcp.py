@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
+import jwt
 import psutil
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
@@ -28,7 +32,9 @@ from tests.servers import scripted_spec
 from toolscript.adapters.mcp_reading import read_items
 from toolscript.app import App, open_app
 from toolscript.configuration import load_configuration
+from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item
+from toolscript.domain.documents import Document
 from toolscript.evaluation.datasets import demo_folder
 from toolscript.services.demo import demo_items
 from toolscript.services.skill_points import SKILLS
@@ -40,7 +46,7 @@ from toolscript.surfaces.mcp import answer_call, mcp_server
 PATIENCE = 40.0
 MODEL = "all-MiniLM-L6-v2"
 MOST_TOKENS = 600
-NAMES = ["search_tools", "search_skills", "describe_tool", "call_tool"]
+NAMES = ["search_tools", "search_skills", "describe_tool", "call_tool", "search_documents"]
 
 # A server with blocks of every kind in its answers, some of which no protocol knows, and numbers that no JSON knows.
 BLOCKS = """
@@ -180,7 +186,7 @@ async def agent(
 
 
 @pytest.mark.req("G-08")
-async def test_an_agent_sees_exactly_four_tools_that_explain_themselves(agent: Agent) -> None:
+async def test_an_agent_sees_exactly_five_tools_that_explain_themselves(agent: Agent) -> None:
     tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
     assert list(tools) == NAMES
     for tool in tools.values():
@@ -196,14 +202,15 @@ async def test_an_agent_sees_exactly_four_tools_that_explain_themselves(agent: A
     assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
     assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments"}
+    assert list(tools["search_documents"].input_schema["properties"]) == ["query", "limit", "search_type", "filters"]
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
-    assert hints == {"search_tools": True, "search_skills": True, "describe_tool": True, "call_tool": None}
+    assert hints == {name: None if name == "call_tool" else True for name in NAMES}
 
 
 @pytest.mark.req("G-08")
-async def test_the_four_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
+async def test_the_five_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
     tools = (await agent.client.list_tools()).tools
-    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 1200
+    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 1400
     assert all(name in (agent.client.instructions or "") for name in NAMES)
     assert agent.client.server_info is not None
     assert agent.client.server_info.name == "toolscript"
@@ -613,7 +620,10 @@ async def app_among(items: Sequence[Item], folder: Path, **settings: Any) -> Asy
 
 
 def server_of(app: App) -> Server[Any]:
-    return mcp_server(lambda params: answer_call(app, params))
+    async def caller() -> Principal:
+        return Principal(app.settings.tenant)
+
+    return mcp_server(lambda params, _: answer_call(app, params, caller))
 
 
 @asynccontextmanager
@@ -771,3 +781,148 @@ async def test_a_bad_configuration_is_told_to_the_agent_with_file_key_and_line(t
     async with Client(stdio(file, tmp_path / "data")) as client:
         told = await Agent(client).refusal("search_tools", query="anything")
     assert "servers.json, line 2: mcpServers.good needs a command" in told
+
+
+# --- documents ---
+
+SECRET = "a secret that is long enough for anybody"
+KEYS = Document(
+    "keys.md", "Keys are rotated every ninety days.\n\nBy hand.", "Rotating keys", {"year": 2024, "tags": ["a"]}
+)
+LEASE = Document("lease", "The notice period is three months.", "Lease", {"year": 2019, "team": "legal"})
+
+
+def bearer(tenant: str, **claims: Any) -> dict[str, str]:
+    told = {"tenant_id": tenant, "exp": time.time() + 600} | claims
+    return {"Authorization": f"Bearer {jwt.encode(told, SECRET, algorithm='HS256')}"}
+
+
+@asynccontextmanager
+async def reader(app: App) -> AsyncIterator[Agent]:
+    """An agent in the same process, which reads the documents of the settings' tenant."""
+    async with Client(server_of(app)) as client:
+        yield Agent(client)
+
+
+@pytest.fixture
+async def documents(tmp_path: Path) -> AsyncIterator[App]:
+    """An application in which two tenants have documents."""
+    async with app_among([], tmp_path, jwt_secret=SECRET, port=0) as app:
+        await app.ingest_documents.put("default", [KEYS, LEASE])
+        await app.ingest_documents.put("acme", [Document("plans", "Rotated keys of acme.")])
+        yield app
+
+
+@pytest.mark.req("D-01", "G-08")
+async def test_a_document_is_told_in_two_short_lines(documents: App) -> None:
+    async with reader(documents) as agent:
+        told = await agent.text("search_documents", query="rotated keys", search_type="keyword")
+    first, second = told.splitlines()
+    assert re.fullmatch(r"keys\.md  \d+\.\d\d\d  Rotating keys", first)
+    assert second == "  Keys are rotated every ninety days. By hand."
+
+
+@pytest.mark.req("D-01")
+async def test_every_type_of_search_finds_and_nothing_found_is_an_answer(documents: App) -> None:
+    async with reader(documents) as agent:
+        for search_type in ("semantic", "keyword", "hybrid", None):
+            told = await agent.text("search_documents", query="notice period", search_type=search_type, limit=1)
+            assert told.startswith("lease  ")
+        told = await agent.text("search_documents", query="zzyzx", search_type="keyword")
+    assert told.startswith("No documents found for 'zzyzx'.")
+
+
+@pytest.mark.req("D-03")
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (None, ["keys.md", "lease"]),
+        ({}, ["keys.md", "lease"]),
+        ({"team": "legal"}, ["lease"]),
+        ({"tags": ["a", "b"]}, ["keys.md"]),
+        ({"year": {"gte": 2020}}, ["keys.md"]),
+        ({"year": {"gt": 2000, "lt": 2020}}, ["lease"]),
+        ('{"team": "legal"}', ["lease"]),
+        ({"must_not": [{"field": "team", "op": "exists", "value": True}]}, ["keys.md"]),
+        ({"must": "have"}, []),
+    ],
+    ids=str,
+)
+async def test_filters_name_fields_with_values_lists_or_operators(
+    documents: App, filters: Any, found: list[str]
+) -> None:
+    async with reader(documents) as agent:
+        told = await agent.text("search_documents", query="keys", search_type="semantic", filters=filters)
+    assert sorted(re.findall(r"^(\S+)  -?\d\.\d\d\d", told, re.MULTILINE)) == found
+
+
+@pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "query: give a text"),
+        ({"query": " "}, "query: give a text"),
+        ({"query": "x" * 1001}, "the query has 1001 characters"),
+        ({"query": "x", "limit": 21}, "limit: give a whole number from 1 to 20"),
+        ({"query": "x", "search_type": "psychic"}, "search_type: give one of semantic, keyword, hybrid"),
+        ({"query": "x", "filters": "team"}, "filters: give an object like"),
+        ({"query": "x", "filters": ["team"]}, "filters: give an object like"),
+        ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is none of eq, ne"),
+        ({"query": "x", "filters": {"year": {"lt": "soon"}}}, "the value must be a number or an ISO 8601 date"),
+        ({"query": "x", "filters": {"": 1}}, "is not usable"),
+        ({"query": "x", "filters": {"a": list(range(1001))}}, "more than 1000 values"),
+        ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: give at most 100"),
+    ],
+)
+async def test_a_wrong_search_of_documents_says_what_is_wrong(
+    documents: App, arguments: dict[str, Any], told: str
+) -> None:
+    async with reader(documents) as agent:
+        assert told in await agent.refusal("search_documents", **arguments)
+
+
+@pytest.mark.req("D-04", "D-05")
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_none(documents: App, mode: str) -> None:
+    async def found(url: str, headers: dict[str, str]) -> CallToolResult:
+        async with httpx2.AsyncClient(headers=headers) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(transport, mode=mode) as client:
+                assert len((await client.list_tools()).tools) == len(NAMES)
+                other = await Agent(client).text("search_tools", query="read a file")
+                assert other.startswith("No tools found")
+                return await Agent(client).call("search_documents", query="rotated keys", search_type="keyword")
+
+    async with serving(documents) as url:
+        mine, theirs = await found(url, bearer("default")), await found(url, bearer("acme"))
+        assert text_of(mine).startswith("keys.md  ")
+        assert text_of(theirs).startswith("plans  ")
+        for headers in ({}, bearer("default", exp=1), {"Authorization": "Bearer nonsense"}):
+            refused = await found(url, headers)
+            assert refused.is_error
+            assert "token" in text_of(refused)
+            assert "Traceback" not in text_of(refused)
+
+
+@pytest.mark.req("D-04", "G-08")
+async def test_over_stdio_documents_are_those_of_the_settings_also_through_another_gateway(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
+    settings = load_settings(environment={}, data_dir=tmp_path / "data", search_model="hashed-64")
+    async with open_app(settings) as app:
+        await app.ingest_documents.put("default", [KEYS])
+        await app.ingest_documents.put("acme", [LEASE])
+    start = partial(stdio, tmp_path / "servers.json", tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
+    async with Client(start()) as first, Client(start(TOOLSCRIPT_TENANT="acme")) as second:
+        for client, doc_id in ((first, "keys.md"), (second, "lease")):
+            told = await Agent(client).text("search_documents", query="the")
+            assert re.findall(r"^(\S+)  ", told, re.MULTILINE) == [doc_id]
+
+
+@pytest.mark.req("G-08", "D-01")
+async def test_twenty_documents_are_the_most_and_cost_less_than_2500_tokens(tmp_path: Path) -> None:
+    long = [Document(f"d{n:02}", "keys and locks " * 500, "A title " * 50) for n in range(30)]
+    async with app_among([], tmp_path) as app, reader(app) as agent:
+        await app.ingest_documents.put("default", long)
+        told = await agent.text("search_documents", query="keys", limit=20)
+    assert len(told.splitlines()) == 40
+    assert tokens(told) < 2500

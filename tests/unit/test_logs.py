@@ -9,19 +9,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolscript.surfaces.logs import PlainLines, write_logs
+from toolscript.domain.requests import request_id
+from toolscript.surfaces.logs import JsonLines, PlainLines, without_secrets, write_logs
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
 
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     written = io.StringIO()
-    ours = logging.getLogger("toolscript")
-    before = (ours.handlers, ours.propagate, ours.level)
+    touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
+    before = [(each.handlers, each.propagate, each.level) for each in touched]
     monkeypatch.setattr("sys.stderr", written)
     write_logs("info")
     yield written
-    ours.handlers, ours.propagate = before[0], before[1]
-    ours.setLevel(before[2])
+    for each, (handlers, propagate, level) in zip(touched, before, strict=True):
+        each.handlers, each.propagate = handlers, propagate
+        each.setLevel(level)
 
 
 @pytest.mark.req("D-10")
@@ -47,3 +51,88 @@ def test_an_exception_stays_on_its_line(lines: io.StringIO) -> None:
 def test_on_a_terminal_a_line_reads_like_a_sentence() -> None:
     record = logging.makeLogRecord({"msg": "model_fallback", "levelname": "WARNING", "used": "small"})
     assert PlainLines().format(record) == "warning: model fallback  used: small"
+
+
+@pytest.mark.req("D-10")
+def test_a_line_names_the_request_that_it_belongs_to(lines: io.StringIO) -> None:
+    log = logging.getLogger("toolscript.somewhere")
+    token = request_id.set("one-of-many")
+    log.warning("during")
+    request_id.reset(token)
+    log.warning("after")
+    during, after = map(json.loads, lines.getvalue().splitlines())
+    assert (during["request_id"], "request_id" in after) == ("one-of-many", False)
+
+
+@pytest.mark.req("D-10")
+@pytest.mark.parametrize(
+    ("told", "secret"),
+    [
+        ("Authorization: Bearer s3cr3t.of-us", "s3cr3t"),
+        ("authorization:Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("{'Authorization': 'Bearer s3cr3t'}", "s3cr3t"),
+        ('{"api_key": "two words"}', "words"),
+        ("refused Bearer s3cr3t for reasons", "s3cr3t"),
+        ("X-Api-Key: s3cr3t", "s3cr3t"),
+        ("Set-Cookie: session=s3cr3t", "s3cr3t"),
+        ("postgresql://me:p@ss:w0rd@db.example/name is down", "w0rd"),
+        ("https://s3cr3t@example.org/", "s3cr3t"),
+        ("GET https://example.org/in?x=1&token=s3cr3t&y=2 failed", "s3cr3t"),
+        ("https://example.org/in?api_key=s3cr3t#part", "s3cr3t"),
+        ("https://example.org/in?X-Amz-Signature=s3cr3t", "s3cr3t"),
+        ("password=s3cr3t", "s3cr3t"),
+        ("TOOLSCRIPT_LLM_KEY='s3cr3t too'", "s3cr3t"),
+        (f"the token {TOKEN} has expired", "eyJ"),
+        ("key sk-abcdefghijklmnop1234 is revoked", "sk-abc"),
+        ("hf_abcdefghijklmnop1234", "hf_abc"),
+    ],
+)
+def test_a_secret_is_told_nowhere(lines: io.StringIO, told: str, secret: str) -> None:
+    log = logging.getLogger("toolscript.somewhere")
+    log.warning(told)
+    log.warning("said %s", told)
+    log.warning("event", extra={"reason": told, "deep": {"er": [told, (told,)]}, "odd": ValueError(told)})
+    log.error("failed", exc_info=ValueError(told))
+    assert secret not in lines.getvalue()
+    assert lines.getvalue().count("[redacted]") >= 5
+    record = logging.makeLogRecord({"msg": told, "levelname": "WARNING", "reason": told})
+    assert secret not in PlainLines().format(record)
+
+
+@pytest.mark.req("D-10")
+@pytest.mark.parametrize("name", ["authorization", "Authorization", "api_key", "llm_key", "password", "jwt_secret"])
+def test_what_is_named_for_a_secret_is_one(lines: io.StringIO, name: str) -> None:
+    logging.getLogger("toolscript.somewhere").warning("event", extra={name: "xyz", "deep": {name: ["xyz"]}})
+    told = json.loads(lines.getvalue())
+    assert (told[name], told["deep"][name]) == ("[redacted]", "[redacted]")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "the bearer token has expired",
+        "check TOOLSCRIPT_RERANKER_KEY: it is refused",
+        "TOOLSCRIPT_LLM_URL is set and TOOLSCRIPT_LLM_MODEL is not",
+        "http://127.0.0.1:6333/collections?limit=10 is down",
+        "prompt_tokens: 12, keyword: fish",
+        "basic search by words only",
+        "mail to someone@example.org",
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(told: str) -> None:
+    assert without_secrets(told) == told
+
+
+def test_numbers_stay_numbers() -> None:
+    record = logging.makeLogRecord({"msg": "spent", "prompt_tokens": 12, "token": 3, "ok": True, "none": None})
+    told = json.loads(JsonLines().format(record))
+    assert (told["prompt_tokens"], told["token"], told["ok"], told["none"]) == (12, 3, True, None)
+
+
+@pytest.mark.req("D-10")
+def test_what_the_exporter_of_spans_has_to_say_is_a_line_of_ours(lines: io.StringIO) -> None:
+    theirs = logging.getLogger("opentelemetry.exporter")
+    theirs.info("all is well")
+    theirs.error("Failed to export spans to https://me:s3cr3t@collector/")
+    (line,) = lines.getvalue().splitlines()
+    assert json.loads(line)["event"] == "Failed to export spans to https://[redacted]@collector/"

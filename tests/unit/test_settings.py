@@ -21,8 +21,15 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "call_timeout": (1, 3600, 0.5),
     "port": (0, 65_535, 1),
 }
-CHOICES = {"search_device": ["auto", "cpu", "gpu"], "log_level": ["debug", "info", "warning", "error"]}
-SECRETS = {"api_key", "index", "index_key", "embeddings_key", "hub_token", "llm_key", "store"}
+CHOICES = {
+    "environment": ["development", "production"],
+    "search_device": ["auto", "cpu", "gpu"],
+    "log_level": ["debug", "info", "warning", "error"],
+}
+SECRETS = {
+    *("api_key", "index", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
+    *("events", "jwt_secret", "page_secret", "reranker_key"),
+}
 
 
 def flag_of(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,8 +29,9 @@ class MemoryIndex:
         held = self._collections.get(collection.name)
         if held:
             require_same(held[0], collection)
-        else:
-            self._collections[collection.name] = (collection, {})
+        self._collections[collection.name] = (
+            (replace(held[0], exact=collection.exact), held[1]) if held else (collection, {})
+        )
 
     async def drop(self, name: str) -> None:
         self._collections.pop(name, None)

@@ -45,7 +45,7 @@ class OnnxEmbedder:
         self._card = folder.card
         self._device = device
         self._threads = min(os.cpu_count() or 1, MOST_THREADS)
-        self._batch = 1 if _is_dynamically_quantised(folder.onnx) else BATCH
+        self._batch = 1 if is_dynamically_quantised(folder.onnx) else BATCH
         self._queries_under_way = 0
         self._single = _Lane(folder, device, threads=self._threads, workers=1)
         self._check()
@@ -118,7 +118,7 @@ class _Lane:
     def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int) -> None:
         from tokenizers import Tokenizer  # imports take half a second: only where a model is used
 
-        self._session = _session(folder.onnx, device, threads)
+        self._session = open_session(folder.onnx, device, threads)
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._pooling = folder.card.pooling
         try:
@@ -174,7 +174,7 @@ class _Lane:
         return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def _session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSession:
+def open_session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSession:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -223,5 +223,5 @@ def _no_gpu(found: Sequence[str]) -> Unavailable:
     )
 
 
-def _is_dynamically_quantised(onnx: Path) -> bool:
+def is_dynamically_quantised(onnx: Path) -> bool:
     return b"DynamicQuantizeLinear" in onnx.read_bytes()

@@ -180,14 +180,17 @@ class PgVectorIndex:
         limit: int,
         fields: Sequence[str] | None,
     ) -> list[Candidate]:
-        if held.has_graph and held_points.count(connection, held, where, self._exact_up_to + 1) > self._exact_up_to:
-            return held_points.nearest_by_graph(connection, held, vector, where, limit, fields)
-        return held_points.nearest(connection, held, vector, where, limit, fields)
+        if held.collection.exact or not held.has_graph or self._keeps_few(connection, held, where):
+            return held_points.nearest(connection, held, vector, where, limit, fields)
+        return held_points.nearest_by_graph(connection, held, vector, where, limit, fields)
+
+    def _keeps_few(self, connection: Connection, held: Held, where: Filter) -> bool:
+        return held_points.count(connection, held, where, self._exact_up_to + 1) <= self._exact_up_to
 
     async def _look_after(self, name: str, known: _Known) -> None:
         """Lets the planner know what was written, and starts a graph when it pays."""
         points = await self._on(name, held_points.analyse)
-        if points >= self._worth_a_graph and not known.held.has_graph:
+        if points >= self._worth_a_graph and not known.held.has_graph and not known.held.collection.exact:
             self._graphs.start(known.held, lambda: self._look_again(name))
 
     def _look_again(self, name: str) -> None:

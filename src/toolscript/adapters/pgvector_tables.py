@@ -4,7 +4,7 @@ its points, a row each. Why one row holds everything: docs/decisions/0010."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg.sql import Literal
@@ -44,22 +44,24 @@ def find(connection: Connection, name: str) -> Held | None:
         return None
     found = rows(
         connection,
-        f"SELECT number, model, dimensions, fields, coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = "
-        f"to_regclass('{SCHEMA}.graph_' || number)), false) FROM {SCHEMA}.collections WHERE name = %s",
+        # As JSON, because the table of an earlier version has no such column.
+        f"SELECT number, model, dimensions, fields, coalesce((to_jsonb(c) ->> 'exact')::boolean, false), "
+        "coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = "
+        f"to_regclass('{SCHEMA}.graph_' || number)), false) FROM {SCHEMA}.collections c WHERE name = %s",
         [name],
     )
     if not found:
         return None
-    number, model, dimensions, fields, has_graph = found[0]
+    number, model, dimensions, fields, exact, has_graph = found[0]
     kinds = {field: FieldType(kind) for field, kind in fields.items()}
-    return Held(Collection(name, model, dimensions, kinds), number, has_graph)
+    return Held(Collection(name, model, dimensions, kinds, exact), number, has_graph)
 
 
 def create(connection: Connection, wanted: Collection) -> Held:
     """The collection, made unless it exists; processes that come at once take turns. Raises Invalid when it was made
     with another model."""
     found = find(connection, wanted.name)
-    if found is None or wanted.fields.items() - found.collection.fields.items():
+    if found is None or _differ(found.collection, wanted):
         with connection.transaction():
             _take_turns(connection)
             found = find(connection, wanted.name)
@@ -67,9 +69,13 @@ def create(connection: Connection, wanted: Collection) -> Held:
                 _prepare_database(connection)
                 found = _create(connection, wanted)
             require_same(found.collection, wanted)
-            _declare(connection, found, wanted)
+            found = _declare(connection, found, wanted)
     require_same(found.collection, wanted)
     return found
+
+
+def _differ(held: Collection, wanted: Collection) -> bool:
+    return held.exact != wanted.exact or bool(wanted.fields.items() - held.fields.items())
 
 
 def drop(connection: Connection, name: str) -> None:
@@ -95,7 +101,8 @@ def _prepare_database(connection: Connection) -> None:
     rows(
         connection,
         f"CREATE TABLE IF NOT EXISTS {SCHEMA}.collections (name text PRIMARY KEY, number integer GENERATED ALWAYS "
-        "AS IDENTITY, model text NOT NULL, dimensions integer NOT NULL, fields jsonb NOT NULL)",
+        "AS IDENTITY, model text NOT NULL, dimensions integer NOT NULL, fields jsonb NOT NULL, "
+        "exact boolean NOT NULL DEFAULT false)",
     )
 
 
@@ -136,18 +143,20 @@ def _create(connection: Connection, wanted: Collection) -> Held:
     return made
 
 
-def _declare(connection: Connection, held: Held, wanted: Collection) -> None:
-    """Makes indexes for the fields that are new, and remembers them."""
+def _declare(connection: Connection, held: Held, wanted: Collection) -> Held:
+    """Makes indexes for the fields that are new, and remembers them, and whether searches must be exact."""
     for field, kind in wanted.fields.items():
         if kind in _INDEXED and field not in held.collection.fields:
             named = Literal(field).as_string(connection).replace("%", "%%")
             rows(connection, f"CREATE INDEX ON {held.table} USING gin ((payload -> {named})) WITH (fastupdate = off)")
     fields = {**held.collection.fields, **wanted.fields}
+    rows(connection, f"ALTER TABLE {SCHEMA}.collections ADD COLUMN IF NOT EXISTS exact boolean NOT NULL DEFAULT false")
     rows(
         connection,
-        f"UPDATE {SCHEMA}.collections SET fields = %s::jsonb WHERE number = %s",
-        [json.dumps(fields), held.number],
+        f"UPDATE {SCHEMA}.collections SET fields = %s::jsonb, exact = %s WHERE number = %s",
+        [json.dumps(fields), wanted.exact, held.number],
     )
+    return replace(held, collection=replace(held.collection, fields=fields, exact=wanted.exact))
 
 
 def _unusable(problem: str) -> Unavailable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -62,7 +63,7 @@ class QdrantEdgeIndex:
         held = await self.describe(collection.name)
         if held:
             require_same(held, collection)
-        self._open[collection.name] = held or collection
+        self._open[collection.name] = replace(held, exact=collection.exact) if held else collection
 
     async def drop(self, name: str) -> None:
         self._open.pop(name, None)

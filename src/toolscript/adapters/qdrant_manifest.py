@@ -42,7 +42,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         written = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
         told = written["collection"]
         fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
-        collection = Collection(told["name"], told["model"], told["dimensions"], fields)
+        collection = Collection(told["name"], told["model"], told["dimensions"], fields, told.get("exact", False))
         return Manifest(collection, written["generation"], written["optimised"])
     except FileNotFoundError:
         return None

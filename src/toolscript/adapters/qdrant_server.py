@@ -36,6 +36,7 @@ class QdrantServerIndex:
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
         self._fields: dict[str, Mapping[str, FieldType]] = {}
+        self._exact: set[str] = set()
 
     @classmethod
     def at(cls, url: str, api_key: str | None = None, *, timeout_seconds: int = 10) -> QdrantServerIndex:
@@ -55,10 +56,12 @@ class QdrantServerIndex:
             config = (await self._client.get_collection(name)).config
         vectors = config.params.vectors
         size = vectors[DENSE].size if isinstance(vectors, dict) else 0
-        return Collection(name, str((config.metadata or {}).get("model", "unknown")), size)
+        told = config.metadata or {}
+        return Collection(name, str(told.get("model", "unknown")), size, exact=bool(told.get("exact", False)))
 
     async def open(self, collection: Collection) -> None:
         self._fields[collection.name] = collection.fields
+        (self._exact.add if collection.exact else self._exact.discard)(collection.name)
         held = await self.describe(collection.name)
         if not held:
             await self._create(collection)
@@ -76,7 +79,8 @@ class QdrantServerIndex:
                     collection.name,
                     vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
                     sparse_vectors_config={TERMS: qm.SparseVectorParams()},
-                    metadata={"model": collection.model},
+                    hnsw_config=qm.HnswConfigDiff(m=0, payload_m=0) if collection.exact else None,
+                    metadata={"model": collection.model, "exact": collection.exact},
                 )
             except UnexpectedResponse as error:
                 if error.status_code != httpx.codes.CONFLICT:
@@ -192,6 +196,7 @@ class QdrantServerIndex:
         fields: Sequence[str] | None,
     ) -> list[Candidate]:
         asked, payload = self._translated(name, where), payload_of(fields)
+        params = qm.SearchParams(exact=True) if using == DENSE and name in self._exact else None
 
         async def fetch(wanted: int) -> list[Candidate]:
             found = await self._client.query_points(
@@ -199,6 +204,7 @@ class QdrantServerIndex:
                 query,
                 using=using,
                 query_filter=asked,
+                search_params=params,
                 limit=wanted,
                 score_threshold=floor,
                 with_payload=payload,

@@ -38,6 +38,8 @@ UPSERT_BATCH = 128
 # through the graph it would be faster, and lose points.
 FULL_SCAN_KILOBYTES = 30_000
 GRAPH_CANDIDATES = 128
+GRAPH_LINKS = 16
+GRAPH_FROM_KILOBYTES = 10_000
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 128
 COPY_PAGE = 64
@@ -73,7 +75,11 @@ class Shard:
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.subprocess.Process | None = None
         written = read_manifest(folder)
-        self._manifest = written or Manifest(collection, generation=1, optimised=0)
+        self._manifest = (
+            replace(written, collection=replace(written.collection, exact=collection.exact))
+            if written
+            else Manifest(collection, generation=1, optimised=0)
+        )
         self._copy = CopyKeeper(self._manifest.collection, searches_before_copy)
         sweep(folder, keep=self._place if written else None)
         if written:
@@ -151,6 +157,8 @@ class Shard:
         return await with_ties(fetch, limit)
 
     def _copied(self, where: Filter) -> Copy | None:
+        if self._manifest.collection.exact:
+            return None  # its last digits are not the engine's, and how many points there are must not show
         return self._copy.find(where, lambda: self._shard.info().points_count, self._pages)
 
     async def _pages(self) -> AsyncIterator[list[Copied]]:
@@ -167,13 +175,15 @@ class Shard:
 
     def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
         translated_filter = self._translated(where)
+        is_exact = self._manifest.collection.exact
+        params = qe.SearchParams(exact=True) if is_exact else qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES)
         return lambda wanted, payload: qe.QueryRequest(
             limit=wanted,
             query=query,
             filter=translated_filter,
             with_payload=payload,
             score_threshold=floor,
-            params=qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
+            params=params,
         )
 
     def count(self, where: Filter) -> int:
@@ -338,15 +348,16 @@ _FIELD_INDEXES: dict[FieldType, Any] = {
 
 
 def _create(place: Path, collection: Collection) -> qe.EdgeShard:
+    links = 0 if collection.exact else GRAPH_LINKS
     shard = qe.EdgeShard.create(
         str(place),
         qe.EdgeConfig(
             vectors={DENSE: qe.EdgeVectorParams(size=collection.dimensions, distance=qe.Distance.Cosine)},
             sparse_vectors={TERMS: qe.EdgeSparseVectorParams()},
             hnsw_config=qe.HnswIndexConfig(
-                m=16, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=16
+                m=links, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=links
             ),
-            optimizers=qe.EdgeOptimizersConfig(default_segment_number=1),
+            optimizers=qe.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=GRAPH_FROM_KILOBYTES),
             payload_memory=qe.Memory.Cached,
         ),
     )

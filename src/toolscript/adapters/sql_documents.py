@@ -1,11 +1,12 @@
-"""Documents in SQL, one tenant at a time; a tenant's term counts change in the transaction that changes a text."""
+"""Documents in SQL, one tenant at a time; a tenant's term counts change in the transaction that changes a text, and so
+does the note that the index is behind on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from toolscript.adapters.sql_database import Database, upsert
-from toolscript.adapters.sql_session import Session
+from toolscript.adapters.sql_session import Row, Session
 from toolscript.adapters.sql_terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.ports import TermCounts
@@ -34,6 +35,7 @@ class SqlDocuments:
                 for d in documents
             ]
             upsert(session, "documents", rows, keys=["tenant", "id"])
+            _wait(session, tenant, [d.document.id for d in documents])
             change_counts(session, _scope(tenant), removed=old, added=(d.terms for d in documents))
 
         await self._database.write(work)
@@ -41,12 +43,37 @@ class SqlDocuments:
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         def work(session: Session) -> int:
             take_turns(session, _scope(tenant))
-            old = _terms(session, tenant, ids)
+            statement = f"SELECT id, terms FROM documents WHERE {_named(session)}"
+            old = session.rows(statement, tenant=tenant, ids=list(ids))
             session.run(f"DELETE FROM documents WHERE {_named(session)}", tenant=tenant, ids=list(ids))
-            change_counts(session, _scope(tenant), removed=old)
+            _wait(session, tenant, [row["id"] for row in old])
+            change_counts(session, _scope(tenant), removed=[unpacked(row["terms"]) for row in old])
             return len(old)
 
         return await self._database.write(work)
+
+    async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+        def work(session: Session) -> None:
+            # A writer of these documents that has not ended yet would be taken for one that has not begun.
+            take_turns(session, _scope(tenant))
+            rows = [{"tenant": tenant, "id": i, "digest": digest} for i, digest in digests.items()]
+            kept = "EXISTS (SELECT 1 FROM documents WHERE tenant = :tenant AND id = :id"
+            settled = "DELETE FROM documents_waiting WHERE tenant = :tenant AND id = :id"
+            session.run_many(
+                f"{settled} AND {kept} AND digest = :digest)", [r for r in rows if r["digest"] is not None]
+            )
+            session.run_many(
+                f"{settled} AND NOT {kept})", [{"tenant": tenant, "id": r["id"]} for r in rows if r["digest"] is None]
+            )
+
+        await self._database.write(work)
+
+    async def waiting(self) -> dict[str, list[str]]:
+        statement = "SELECT tenant, id FROM documents_waiting"
+        found: dict[str, list[str]] = {}
+        for row in await self._database.read(lambda session: session.rows(statement)):
+            found.setdefault(row["tenant"], []).append(row["id"])
+        return {tenant: sorted(ids) for tenant, ids in sorted(found.items())}
 
     async def tenants(self) -> list[str]:
         statement = "SELECT DISTINCT tenant FROM documents"
@@ -60,10 +87,23 @@ class SqlDocuments:
             else:
                 statement = f"SELECT * FROM documents WHERE {_named(session)}"
                 rows = session.rows(statement, tenant=tenant, ids=list(ids))
-            found = (Document(r["id"], r["text"], r["title"], r["metadata"]) for r in rows)
-            return sorted(found, key=lambda d: d.id)
+            return sorted(map(_document, rows), key=lambda d: d.id)
 
         return await self._database.read(work)
+
+    async def listing(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
+        def work(session: Session) -> list[Document]:
+            own_id = f"id {session.words['by_code_point']}"
+            statement = (
+                f"SELECT * FROM documents WHERE tenant = :tenant AND {own_id} > :after ORDER BY {own_id} LIMIT :most"
+            )
+            return [*map(_document, session.rows(statement, tenant=tenant, after=after or "", most=limit))]
+
+        return await self._database.read(work)
+
+    async def count(self, tenant: str) -> int:
+        statement = "SELECT count(*) AS n FROM documents WHERE tenant = :tenant"
+        return int((await self._database.read(lambda session: session.rows(statement, tenant=tenant)))[0]["n"])
 
     async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         def work(session: Session) -> dict[str, str]:
@@ -74,6 +114,20 @@ class SqlDocuments:
 
     async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, _scope(tenant), terms))
+
+    async def ping(self) -> None:
+        await self._database.read(lambda session: session.rows("SELECT 1 AS one"))
+
+
+def _document(row: Row) -> Document:
+    return Document(row["id"], row["text"], row["title"], row["metadata"])
+
+
+def _wait(session: Session, tenant: str, ids: Sequence[str]) -> None:
+    session.run_many(
+        "INSERT INTO documents_waiting (tenant, id) VALUES (:tenant, :id) ON CONFLICT (tenant, id) DO NOTHING",
+        [{"tenant": tenant, "id": i} for i in ids],
+    )
 
 
 def _scope(tenant: str) -> str:

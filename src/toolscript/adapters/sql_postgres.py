@@ -30,6 +30,7 @@ class PostgresSession:
         "bytes": "BYTEA",
         "texts": "TEXT[]",
         "time": "TIMESTAMPTZ",
+        "by_code_point": 'COLLATE "C"',
     }
     schemas = ("CREATE SCHEMA IF NOT EXISTS mcp", "CREATE SCHEMA IF NOT EXISTS documents")
     faults = (psycopg.OperationalError, psycopg.InterfaceError)

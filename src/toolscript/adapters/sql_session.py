@@ -13,7 +13,7 @@ class Session(Protocol):
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What the `$words` of a migration are called here."""
+        """What the `$words` of a migration are called here; some of them statements need, too."""
 
     @property
     def schemas(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class SqliteSession:
         "bytes": "BLOB",
         "texts": "TEXTS",
         "time": "TIMESTAMP_TEXT",
+        "by_code_point": "COLLATE BINARY",
     }
     schemas = ()
     faults = (sqlite3.DatabaseError,)

@@ -1,12 +1,28 @@
-"""A tenant's documents."""
+"""A tenant's documents, and what one may be made of."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from toolscript.domain.errors import Invalid
+from toolscript.domain.filters import LARGEST_EXACT_NUMBER, is_number
+
+LONGEST_ID = 512
+LONGEST_TITLE = 1_000
+LONGEST_TEXT = 10_000_000
+MOST_FIELDS = 100
+LONGEST_FIELD_NAME = 128
+LONGEST_VALUE = 10_000
+LONGEST_LIST = 1_000
+
+# What the engines' languages for the paths of fields have no way to say.
+_UNSAYABLE_IN_NAMES = frozenset('"\\')
+_VALUES = "text, a number, true or false, or a list of these"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +47,118 @@ class StoredDocument:
 
     document: Document
     terms: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a document's text: a stretch of characters that fits a model's window."""
+
+    part: int
+    start: int
+    end: int
+
+
+def check(document: Document) -> None:
+    """Raises Invalid for a document that cannot be kept, naming it, the field and what is allowed."""
+    problem = _problem(document)
+    if problem:
+        where, wrong, allowed = problem
+        named = f"document {document.id[:LONGEST_ID]!r}" if where != "id" else "a document"
+        raise Invalid(
+            f"{named} cannot be kept: {where} {wrong}; give {allowed}",
+            details={"document_id": _shown(document.id[:LONGEST_ID]), "field": where, "allowed": allowed},
+        )
+
+
+_Problem = tuple[str, str, str]
+"""The field, what is wrong with it, what is allowed."""
+
+
+def _problem(document: Document) -> _Problem | None:
+    return (
+        _id_problem(document.id)
+        or _text_problem("title", document.title, 0, LONGEST_TITLE)
+        or _text_problem("text", document.text, 1, LONGEST_TEXT)
+        or _metadata_problem(document.metadata)
+    )
+
+
+def _id_problem(own_id: str) -> _Problem | None:
+    allowed = f"1 to {LONGEST_ID} characters without control characters"
+    if not 1 <= len(own_id) <= LONGEST_ID:
+        return "id", f"has {len(own_id):,} characters", allowed
+    if _has_controls(own_id):
+        return "id", "holds a control character", allowed
+    return ("id", "holds half a surrogate pair", allowed) if _is_unsayable(own_id) else None
+
+
+def _text_problem(where: str, text: str, least: int, most: int) -> _Problem | None:
+    allowed = f"{least:,} to {most:,} characters of text without null characters"
+    if len(text) > most:
+        return where, f"has {len(text):,} characters", allowed
+    if least and not text.strip():
+        return where, "is blank", allowed
+    if "\0" in text:
+        return where, "holds a null character", allowed
+    return (where, "holds half a surrogate pair", allowed) if _is_unsayable(text) else None
+
+
+def _metadata_problem(metadata: Mapping[str, Any]) -> _Problem | None:
+    if len(metadata) > MOST_FIELDS:
+        return "metadata", f"has {len(metadata):,} fields", f"at most {MOST_FIELDS}"
+    return next(
+        (p for name, value in metadata.items() if (p := _name_problem(name) or _field_problem(name, value))), None
+    )
+
+
+def _name_problem(name: str) -> _Problem | None:
+    allowed = f"names of 1 to {LONGEST_FIELD_NAME} characters without double quotes, backslashes or control characters"
+    if not 1 <= len(name) <= LONGEST_FIELD_NAME:
+        return "metadata", f"has a field whose name has {len(name):,} characters", allowed
+    if _has_controls(name) or _is_unsayable(name) or not _UNSAYABLE_IN_NAMES.isdisjoint(name):
+        return "metadata", f"has a field named {name!r}", allowed
+    return None
+
+
+def _field_problem(name: str, value: Any) -> _Problem | None:
+    where = f"metadata.{name}"
+    if not isinstance(value, list | tuple):
+        return _value_problem(where, value)
+    if len(value) > LONGEST_LIST:
+        return where, f"is a list of {len(value):,}", f"at most {LONGEST_LIST:,} values"
+    return next((p for each in value if (p := _value_problem(where, each))), None)
+
+
+def _value_problem(where: str, value: Any) -> _Problem | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _text_problem(where, value, 0, LONGEST_VALUE)
+    if not is_number(value):
+        return where, f"holds {_kind(value)}", f"{_VALUES}, or leave the field out"
+    if not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
+        return where, "holds a number that is out of range", "numbers of at most 2^53 either side of zero"
+    return None
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return "a list inside a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
+
+
+def _has_controls(text: str) -> bool:
+    return any(unicodedata.category(c) == "Cc" for c in text)
+
+
+def _is_unsayable(text: str) -> bool:
+    """Whether it cannot be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _shown(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -51,10 +51,10 @@ class Condition:
     value: Any
 
     def __post_init__(self) -> None:
-        if not self.field or '"' in self.field:
+        if not self.field or '"' in self.field or "\\" in self.field:
             raise Invalid(
-                f"filter field {self.field!r} is not usable: give a name without double quotes",
-                details={"field": "filters", "allowed": "a non-empty name without double quotes"},
+                f"filter field {self.field!r} is not usable: give a name without double quotes or backslashes",
+                details={"field": "filters", "allowed": "a non-empty name without double quotes or backslashes"},
             )
         problem = _value_problem(self.op, self.value)
         if problem:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -34,6 +35,8 @@ class Collection:
     model: str
     dimensions: int
     fields: Mapping[str, FieldType] = field(default_factory=dict)
+    exact: bool = False
+    """Whether every point is compared, however many there are: what one tenant finds must not depend on another's."""
 
 
 def require_same(held: Collection, wanted: Collection) -> None:
@@ -83,6 +86,11 @@ def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: (-c.score, c.id))
 
 
+def no_span(_: str) -> AbstractContextManager[object]:
+    """Nobody follows."""
+    return nullcontext()
+
+
 @dataclass(slots=True)
 class Report:
     """How a search went: milliseconds per stage, counts, and the name of whatever had to be done without."""
@@ -90,3 +98,5 @@ class Report:
     timings_ms: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     degraded: list[str] = field(default_factory=list)
+    span: Callable[[str], AbstractContextManager[object]] = no_span
+    """What to enter for as long as a stage of that name lasts, for those who follow a request from outside."""

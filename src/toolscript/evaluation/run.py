@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, Member
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
 from toolscript.evaluation.metrics import Scores, by_group, graded
-from toolscript.services.document_search import DocumentSearch, SearchType
+from toolscript.services.document_ask import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
+from toolscript.services.document_search import DocumentAsk, DocumentSearch, SearchType
 from toolscript.services.hierarchical_search import LONGEST_QUERY, Ask, HierarchicalSearch, Strategy
 from toolscript.services.ingest_documents import IngestDocuments
 from toolscript.services.sync import Sync
@@ -85,7 +87,8 @@ class Evaluation:
         """Brings the set in, in place of the last one's tools, and scores every query. Raises Invalid for a pipeline
         that the kind of set lacks."""
         if isinstance(data, DocumentSet):
-            await self._ingest.put(_tenant(data), data.documents)
+            # Collections have empty documents too; nobody can find those.
+            await self._ingest.put(_tenant(data), [d for d in data.documents if d.text.strip()])
             return await self._run_documents(data, pipeline)
         if pipeline in THROUGH_SKILLS:
             return await self._run_through_skills(data, THROUGH_SKILLS[pipeline])
@@ -132,13 +135,14 @@ class Evaluation:
         )
 
     async def _run_documents(self, data: DocumentSet, pipeline: str) -> Outcome:
-        fusion = pipeline if pipeline in {"rrf", "zscore"} else "rrf"
+        fusion = pipeline if pipeline in {"rrf", "zscore"} else None
         kind = SearchType(pipeline) if pipeline in {"semantic", "keyword"} else SearchType.HYBRID
+        asker = Principal(_tenant(data))
 
         async def one(judged: Judged) -> Scores:
-            found = await self._document_search.search(
-                _tenant(data), judged.text, top_k=DEPTH, search_type=kind, fusion=fusion
-            )
+            text = judged.text[:LONGEST_DOCUMENT_QUERY]
+            ask = DocumentAsk(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
+            found = await self._document_search.search(asker, ask)
             return graded(judged, [h.doc_id for h in found.hits])
 
         return Outcome(await _together(one, data.queries))

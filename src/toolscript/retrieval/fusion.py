@@ -6,15 +6,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-
-from toolscript.domain.search import Ranking
+from typing import Protocol
 
 RRF_K = 60
 
 Scores = dict[str, float]
 
 
-def rrf(rankings: Sequence[Ranking], k: int = RRF_K) -> Scores:
+class Scored(Protocol):
+    """What a ranking says of one thing: a candidate, or less than that."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def score(self) -> float: ...
+
+
+def rrf(rankings: Sequence[Sequence[Scored]], k: int = RRF_K) -> Scores:
     """Reciprocal rank fusion as in the paper: the sum of 1 / (k + rank), rank from 1; absent counts 0."""
     parts: dict[str, list[float]] = {}
     for ranking in rankings:
@@ -23,7 +32,7 @@ def rrf(rankings: Sequence[Ranking], k: int = RRF_K) -> Scores:
     return {i: math.fsum(of) for i, of in parts.items()}
 
 
-def zscore(rankings: Sequence[Ranking]) -> Scores:
+def zscore(rankings: Sequence[Sequence[Scored]]) -> Scores:
     """The sum of standard scores (population deviation) per ranking; absent counts the ranking's minimum.
 
     A ranking whose scores are all equal says nothing and gives 0 to everyone in it.
@@ -40,7 +49,7 @@ def weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
     return {i: math.fsum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
 
 
-FUSIONS: Mapping[str, Callable[[Sequence[Ranking]], Scores]] = {"rrf": rrf, "zscore": zscore}
+FUSIONS: Mapping[str, Callable[[Sequence[Sequence[Scored]]], Scores]] = {"rrf": rrf, "zscore": zscore}
 
 
 def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:

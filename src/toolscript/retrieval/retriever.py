@@ -132,7 +132,8 @@ def stage(report: Report, name: str) -> Iterator[None]:
     """Times a stage into the report."""
     started = time.perf_counter()
     try:
-        yield
+        with report.span(name):
+            yield
     finally:
         report.timings_ms[name] = (time.perf_counter() - started) * 1000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from toolscript.domain.catalog import Item, Skill
-from toolscript.domain.documents import Document
+from toolscript.domain.documents import Document, Passage
 from toolscript.retrieval.words import split_identifier, term_frequencies, words
 
 ITEM_AVERAGE_LENGTH = 40.0
@@ -47,9 +47,19 @@ def skill_text(skill: Skill) -> str:
 
 def document_text(document: Document) -> str:
     """Title, then text; a text that opens with its title does not say it twice."""
-    if not document.title or document.text.casefold().startswith(document.title.casefold()):
-        return document.text
-    return f"{document.title}. {document.text}"
+    return titled(document.title, document.text)
+
+
+def passage_text(document: Document, passage: Passage) -> str:
+    """Title, then passage: what a passage says is often only clear from what the document is about."""
+    return titled(document.title, document.text[passage.start : passage.end].strip())
+
+
+def titled(title: str, text: str) -> str:
+    """A text under its title, which is not said twice."""
+    if not title or text[: 2 * len(title)].casefold().startswith(title.casefold()):
+        return text
+    return f"{title}. {text}"
 
 
 def document_frequencies(document: Document) -> Counter[int]:

@@ -1,108 +1,326 @@
-"""The write path of documents: compare digests, store (the truth), embed what changed, index."""
+"""The write path of documents: compare digests, store (the truth), embed what changed, index.
+
+Embedding takes the longest by far, so a few batches are under way at once: while one is embedded, the one before is
+indexed and the next one stored. Whatever is stored waits, in the store, until the index has it: what a crash
+interrupts is finished by `repair`.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from typing import Any
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeVar
 
-from toolscript.domain.documents import Document, StoredDocument
-from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Collection, FieldType, Point
+from toolscript.domain.documents import Document, StoredDocument, check
+from toolscript.domain.errors import NotFound
+from toolscript.domain.filters import Filter
+from toolscript.domain.search import Vector
 from toolscript.ports import DocumentStore, Embedder, VectorIndex
-from toolscript.retrieval.bm25 import document_terms
-from toolscript.retrieval.texts import DOCUMENT_AVERAGE_LENGTH, document_frequencies, document_text
+from toolscript.retrieval.chunking import PASSAGE_SIZE
+from toolscript.retrieval.texts import document_frequencies
+from toolscript.services.document_points import (
+    DOCUMENTS,
+    DraftedDocument,
+    drafted,
+    first_parts,
+    of_documents,
+    of_tenant,
+)
+from toolscript.services.turns import Turns
 
-DOCUMENTS = "documents"
-DOCUMENT_FIELDS = {"tenant": FieldType.TENANT, "doc_id": FieldType.KEYWORD}
-BATCH = 64
+PASSAGES_IN_A_BATCH = 128
+DOCUMENTS_IN_A_BATCH = 64
+BATCHES_AT_ONCE = 3
 
 Progress = Callable[[int, int], None]
+Frequencies = dict[str, Counter[int]]
+T = TypeVar("T")
 
 
-def documents_collection(model: str, dimensions: int) -> Collection:
-    """The collection of every tenant's documents."""
-    return Collection(DOCUMENTS, model, dimensions, DOCUMENT_FIELDS)
+@dataclass(frozen=True, slots=True)
+class PutReport:
+    """What became of the documents that were put."""
 
-
-def of_tenant(tenant: str) -> Condition:
-    """What keeps a search inside one tenant."""
-    return Condition("tenant", Op.EQ, tenant)
-
-
-def metadata_field(name: str) -> str:
-    """The payload field of a document's metadata field: apart from our own fields, whatever it is called."""
-    return f"meta.{name}"
+    added: int
+    changed: int
+    unchanged: int
 
 
 class IngestDocuments:
-    """Brings a tenant's documents in. Unchanged ones are left alone, in the store and in the index."""
+    """Brings documents in and out, one tenant at a time. Unchanged ones are left alone, in the store and in the
+    index; of changed ones only the passages that changed are embedded."""
 
     def __init__(self, store: DocumentStore, index: VectorIndex, embedder: Embedder | None) -> None:
         self._store = store
         self._index = index
         self._embedder = embedder
+        self._turns = Turns()
+        self._embedding = asyncio.Semaphore(1)
 
-    async def put(self, tenant: str, documents: Sequence[Document]) -> int:
-        """Adds or replaces documents (of equal ids the last counts); returns how many were new or different."""
+    async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
+        """Adds or replaces documents; of equal ids the last counts. `progress` is told how many are done, of how many.
+
+        Raises Invalid for a document that cannot be kept, before anything is written; Unavailable when the model or
+        a store fails, and what was stored by then waits for `repair`, or to be put again.
+        """
         given = list({d.id: d for d in documents}.values())
-        put = 0
-        for start in range(0, len(given), BATCH):
-            batch = given[start : start + BATCH]
-            stored = await self._store.digests(tenant, [d.id for d in batch])
-            fresh = [d for d in batch if stored.get(d.id) != d.digest]
-            await self._store.save_documents(
-                tenant, [StoredDocument(d, frozenset(document_frequencies(d))) for d in fresh]
-            )
-            put += await self._index_stale(tenant, batch)
-        return put
+        for document in given:
+            check(document)
+        tally = _Tally(len(given), progress)
+
+        async def put_batch(batch: Sequence[Document]) -> None:
+            async with self._turns.of((tenant, d.id) for d in batch):
+                tally.add(await self._put_batch(tenant, batch))
+
+        await _a_few_at_once(_all(_batches(given)), put_batch)
+        return tally.report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents; returns how many there were."""
-        gone = await self._store.delete_documents(tenant, ids)
-        await self._index.delete(DOCUMENTS, [_point_id(tenant, i) for i in ids])
+        gone = 0
+        for page in _pages(list(dict.fromkeys(ids))):
+            async with self._turns.of((tenant, i) for i in page):
+                gone += await self._store.delete_documents(tenant, page)
+                await self._catch_up(tenant, page)
         return gone
 
+    async def get(self, tenant: str, doc_id: str) -> Document:
+        """The document of that id. Raises NotFound."""
+        found = await self._store.documents(tenant, [doc_id])
+        if not found:
+            raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
+        return found[0]
+
+    async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
+        """Documents by id order (of code points), from the first one after that id."""
+        return await self._store.listing(tenant, after=after, limit=limit)
+
     async def index_all(self, progress: Progress | None = None) -> int:
-        """Makes the index hold exactly the stored documents; returns how many it lacked."""
+        """Makes the index hold exactly the stored documents; returns how many it lacked or had differently."""
+        held = await self._index.scroll(DOCUMENTS, fields=["tenant", "doc_id"])
+        orphans: dict[str, set[str]] = {}
+        strangers = []
+        for point in held:
+            match point.payload:
+                case {"tenant": str(tenant), "doc_id": str(doc_id)}:
+                    orphans.setdefault(tenant, set()).add(doc_id)
+                case _:
+                    strangers.append(point.id)
+        await self._index.delete(DOCUMENTS, strangers)
         tenants = await self._store.tenants()
-        orphans = {c.id for c in await self._index.scroll(DOCUMENTS, fields=[])}
-        written = 0
-        for done, tenant in enumerate(tenants, start=1):
-            documents = await self._store.documents(tenant)
-            orphans -= {_point_id(tenant, d.id) for d in documents}
-            for start in range(0, len(documents), BATCH):
-                written += await self._index_stale(tenant, documents[start : start + BATCH])
-            if progress:
-                progress(done, len(tenants))
-        await self._index.delete(DOCUMENTS, sorted(orphans))
+        tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
+        await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
+        written = tally.written
+        await self._catch_up_all(_all(_pages_by_tenant(orphans)), _Tally(0, None))
         return written
 
-    async def _index_stale(self, tenant: str, documents: Sequence[Document]) -> int:
-        ids = [d.id for d in documents]
-        where = Filter(must=(of_tenant(tenant), Condition("doc_id", Op.IN, ids)))
-        found = await self._index.scroll(DOCUMENTS, where=where, fields=["doc_id", "digest"])
-        held = {c.payload["doc_id"]: c.payload["digest"] for c in found}
-        stale = [d for d in documents if held.get(d.id) != d.digest]
-        texts = [document_text(d) for d in stale]
-        vectors = await self._embedder.embed_documents(texts) if self._embedder else [None] * len(texts)
-        points = [
-            Point(
-                id=_point_id(tenant, d.id),
-                vector=vector,
-                terms=document_terms(document_frequencies(d), DOCUMENT_AVERAGE_LENGTH),
-                payload=_payload(tenant, d),
-            )
-            for d, vector in zip(stale, vectors, strict=True)
+    async def repair(self) -> int:
+        """Finishes whatever waits for the index, because a crash or a failure came between, and fills an index that
+        holds fewer or more of a tenant's documents than the store, because it is another one than before; returns how
+        many documents waited or were written."""
+        waiting = await self._store.waiting()
+        await self._catch_up_all(_all(_pages_by_tenant(waiting)), _Tally(0, None))
+        tally = _Tally(0, None)
+        for tenant in await self._store.tenants():
+            held = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
+            if held != await self._store.count(tenant):
+                await self._catch_up_all(self._stored_pages([tenant], {}), tally)
+        return sum(map(len, waiting.values())) + tally.written
+
+    async def _stored_pages(
+        self, tenants: Sequence[str], orphans: Mapping[str, set[str]]
+    ) -> AsyncIterator[tuple[str, list[str]]]:
+        """The ids of all stored documents; they are no orphans."""
+        for tenant in tenants:
+            after = None
+            while page := await self._store.listing(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
+                ids = [d.id for d in page]
+                orphans.get(tenant, set()).difference_update(ids)
+                yield tenant, ids
+                after = ids[-1]
+
+    async def _catch_up_all(self, pages: AsyncIterator[tuple[str, list[str]]], tally: _Tally) -> None:
+        async def work(page: tuple[str, list[str]]) -> None:
+            tenant, ids = page
+            async with self._turns.of((tenant, i) for i in ids):
+                tally.tell(len(ids), written=await self._catch_up(tenant, ids))
+
+        await _a_few_at_once(pages, work)
+
+    async def _put_batch(self, tenant: str, batch: Sequence[Document]) -> PutReport:
+        known = await self._store.digests(tenant, [d.id for d in batch])
+        made, frequencies = await asyncio.to_thread(_prepared, tenant, batch, known)
+        fresh = [
+            StoredDocument(m.document, frozenset(frequencies[m.document.id]))
+            for m in made
+            if m.document.id in frequencies
         ]
+        await self._store.save_documents(tenant, fresh)
+        await self._index_drafts(tenant, made, frequencies)
+        await self._settle(tenant, {m.document.id: m.digest for m in made})
+        changed = sum(d.document.id in known for d in fresh)
+        return PutReport(len(fresh) - changed, changed, len(batch) - len(fresh))
+
+    async def _catch_up(self, tenant: str, ids: list[str]) -> int:
+        """Brings the index up to what the store holds of these documents; returns how many it had to write."""
+        documents = await self._store.documents(tenant, ids)
+        made = await asyncio.to_thread(lambda: [drafted(tenant, d) for d in documents])
+        written = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
+        now: dict[str, str | None] = dict.fromkeys(ids)
+        await self._settle(tenant, now | {m.document.id: m.digest for m in made})
+        return written
+
+    async def _settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+        """Tells the store what the index holds. What another process has changed meanwhile is indexed again: of two
+        that wrote the same document, the one that comes later to this point sees what the other stored."""
+        now = await self._store.digests(tenant, [*digests])
+        overtaken = [i for i, digest in digests.items() if now.get(i) != digest]
+        await self._store.settle(tenant, digests)
+        if overtaken:
+            await self._catch_up(tenant, overtaken)
+
+    async def _index_drafts(
+        self,
+        tenant: str,
+        made: Sequence[DraftedDocument],
+        frequencies: Frequencies,
+        gone: AbstractSet[str] = frozenset(),
+    ) -> int:
+        """Makes the index hold these documents and not those that are gone; returns how many it held differently."""
+        ids = [*(m.document.id for m in made), *gone]
+        found = await self._index.scroll(
+            DOCUMENTS, where=of_documents(tenant, ids), fields=["doc_id", "digest", "text_digest"]
+        )
+        held: dict[str, dict[str, tuple[str, str]]] = {}
+        for c in found:
+            state = (c.payload.get("digest", ""), c.payload.get("text_digest", ""))
+            held.setdefault(c.payload["doc_id"], {})[c.id] = state
+        stale = [m for m in made if not self._is_current(m, held.get(m.document.id, {}))]
+        vectors = await self._vectors(stale, {i: text for each in held.values() for i, (_, text) in each.items()})
+        lacking = [m.document for m in stale if m.document.id not in frequencies]
+        counted = frequencies | await asyncio.to_thread(_counted, lacking)
+        points = [p for m in stale for p in m.points(tenant, vectors, counted[m.document.id])]
         await self._index.upsert(DOCUMENTS, points)
+        kept = {d.id for m in made for d in m.drafts}
+        await self._index.delete(DOCUMENTS, sorted({c.id for c in found} - kept))
         return len(stale)
 
+    def _is_current(self, made: DraftedDocument, held: Mapping[str, tuple[str, str]]) -> bool:
+        """Whether the index holds exactly these points; those that were made without a model, only without one."""
+        wanted = {d.id: (made.digest, d.text_digest) for d in made.drafts}
+        return held == wanted or (
+            self._embedder is None
+            and held.keys() == wanted.keys()
+            and all(digest == made.digest for digest, _ in held.values())
+        )
 
-def _point_id(tenant: str, doc_id: str) -> str:
-    return json.dumps([tenant, doc_id], ensure_ascii=False)
+    async def _vectors(self, stale: Sequence[DraftedDocument], held: Mapping[str, str]) -> dict[str, Vector]:
+        """Vectors by the digests of their texts: from the index, where some point of these documents was made of the
+        same text, else from the model."""
+        texts = {d.text_digest: d.text for m in stale for d in m.drafts}
+        sources = {text_digest: i for i, text_digest in held.items() if text_digest in texts}
+        found = await self._index.vectors(DOCUMENTS, [*sources.values()]) if sources else {}
+        vectors = {text_digest: found[i] for text_digest, i in sources.items() if i in found}
+        missing = [d for d in texts if d not in vectors]
+        if self._embedder is None:
+            return vectors
+        for start in range(0, len(missing), PASSAGES_IN_A_BATCH):
+            some = missing[start : start + PASSAGES_IN_A_BATCH]
+            # One call at a time, in the order of asking: a long document lets short ones in between.
+            async with self._embedding:
+                made = await self._embedder.embed_documents([texts[d] for d in some])
+            vectors.update(zip(some, made, strict=True))
+        return vectors
 
 
-def _payload(tenant: str, document: Document) -> dict[str, Any]:
-    told = {metadata_field(name): value for name, value in document.metadata.items()}
-    return {**told, "tenant": tenant, "doc_id": document.id, "digest": document.digest}
+class _Tally:
+    """Counts documents as they are done, and tells whoever wants to know."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self.written = 0
+        self.report = PutReport(0, 0, 0)
+
+    def add(self, some: PutReport) -> None:
+        """Takes what became of a batch."""
+        so_far = self.report
+        self.report = PutReport(
+            so_far.added + some.added, so_far.changed + some.changed, so_far.unchanged + some.unchanged
+        )
+        self.tell(some.added + some.changed + some.unchanged)
+
+    def tell(self, done: int, *, written: int = 0) -> None:
+        """So many more are done."""
+        self._done += done
+        self.written += written
+        if self._progress:
+            self._progress(min(self._done, self._total), self._total)
+
+
+async def _a_few_at_once(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Works on a few batches at a time. When one fails no other is begun; those under way end, and the failure is
+    told."""
+    under_way: set[asyncio.Task[None]] = set()
+    try:
+        async for batch in batches:
+            under_way.add(asyncio.ensure_future(work(batch)))
+            if len(under_way) == BATCHES_AT_ONCE:
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        for task in list(under_way):
+            await task
+    except asyncio.CancelledError:
+        for task in under_way:
+            task.cancel()
+        raise
+    finally:
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _all(things: Iterable[T]) -> AsyncIterator[T]:
+    for thing in things:
+        yield thing
+
+
+def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
+    """Documents by the number of passages that they will be: a long one is a batch of its own."""
+    batch: list[Document] = []
+    weight = 0
+    for document in documents:
+        more = 1 + len(document.text) // PASSAGE_SIZE
+        if batch and weight + more > PASSAGES_IN_A_BATCH:
+            yield batch
+            batch, weight = [], 0
+        batch.append(document)
+        weight += more
+    if batch:
+        yield batch
+
+
+def _pages(ids: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(ids), DOCUMENTS_IN_A_BATCH):
+        yield list(ids[start : start + DOCUMENTS_IN_A_BATCH])
+
+
+def _pages_by_tenant(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, list[str]]]:
+    for tenant, each in ids.items():
+        for page in _pages(sorted(each)):
+            yield tenant, page
+
+
+def _prepared(
+    tenant: str, documents: Sequence[Document], known: Mapping[str, str]
+) -> tuple[list[DraftedDocument], Frequencies]:
+    """The documents in passages, and the terms of those that the store knows differently or not at all."""
+    made = [drafted(tenant, d) for d in documents]
+    return made, _counted([m.document for m in made if known.get(m.document.id) != m.digest])
+
+
+def _counted(documents: Sequence[Document]) -> Frequencies:
+    return {d.id: document_frequencies(d) for d in documents}

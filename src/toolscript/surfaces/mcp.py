@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -18,6 +19,7 @@ from mcp_types import (
     TextContent,
 )
 from pydantic import ValidationError
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from toolscript import __version__
@@ -26,22 +28,26 @@ from toolscript.codegen.signatures import signature
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
 from toolscript.domain.servers import CallResult
 from toolscript.surfaces.answers import tool_answer
+from toolscript.surfaces.http.credentials import principal_from
+from toolscript.surfaces.mcp_documents import Caller, search_documents
 from toolscript.surfaces.mcp_search import search_skills, search_tools, wanted
 from toolscript.surfaces.mcp_tools import INSTRUCTIONS, TOOLS
 
 Opened = Callable[[], Awaitable[App]]
-Answering = Callable[[CallToolRequestParams], Awaitable[CallToolResult]]
+Headers = Mapping[str, str]
+Answering = Callable[[CallToolRequestParams, Headers], Awaitable[CallToolResult]]
 
 
 def mcp_server(answer: Answering) -> Server[Any]:
-    """The MCP server, its calls answered by whoever has the application."""
+    """The MCP server, its calls answered by whoever has the application; they are told the headers that a call came
+    with, where it came over HTTP."""
 
     async def list_tools(_: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=TOOLS)
 
-    async def call(_: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def call(context: ServerRequestContext[Any, Request], params: CallToolRequestParams) -> CallToolResult:
         try:
-            return await answer(params)
+            return await answer(params, context.request.headers if context.request else {})
         except ToolscriptError as error:
             return _text(error.message, is_error=True)
 
@@ -80,14 +86,16 @@ class McpEndpoint:
 def serve_over_http(opened: Opened) -> McpEndpoint:
     """The endpoint for `/mcp`. Calls wait for the application to be ready."""
 
-    async def answer(params: CallToolRequestParams) -> CallToolResult:
-        return await answer_call(await opened(), params)
+    async def answer(params: CallToolRequestParams, headers: Headers) -> CallToolResult:
+        app = await opened()
+        return await answer_call(app, params, lambda: principal_from(app, headers))
 
     return McpEndpoint(mcp_server(answer))
 
 
-async def answer_call(app: App, params: CallToolRequestParams) -> CallToolResult:
-    """What a call of one of our tools answers. Raises what the services raise."""
+async def answer_call(app: App, params: CallToolRequestParams, caller: Caller) -> CallToolResult:
+    """What a call of one of our tools answers; who is calling is asked only where it matters. Raises what the services
+    raise."""
     arguments = params.arguments or {}
     match params.name:
         case "search_tools":
@@ -100,6 +108,8 @@ async def answer_call(app: App, params: CallToolRequestParams) -> CallToolResult
             return _text(json.dumps(told, ensure_ascii=False))
         case "call_tool":
             return await _pass_on(app, wanted(arguments, "tool_id"), arguments.get("arguments"))
+        case "search_documents":
+            return _text(await search_documents(app, arguments, caller))
         case _:
             known = ", ".join(tool.name for tool in TOOLS)
             raise Invalid(

@@ -1,4 +1,4 @@
-"""The two searches of the MCP surface: arguments read, one service asked, the answer told in a few short lines.
+"""The searches for tools of the MCP surface: arguments read, one service asked, the answer told in a few short lines.
 
 Answers are kept short on purpose: every line of them is paid for in the agent's context.
 """
@@ -62,10 +62,10 @@ class _Hit:
 
 async def search_tools(app: App, arguments: Mapping[str, Any]) -> str:
     """What `search_tools` answers. Raises InvalidArguments, naming the argument, and what the services raise."""
-    query, limit = wanted(arguments, "query"), _limit(arguments)
-    kind = _one_of(arguments, "type", TYPES)
+    query, limit = wanted(arguments, "query"), limit_of(arguments)
+    kind = one_of(arguments, "type", TYPES)
     item_type = None if kind is None else ItemType(kind)
-    strategy = _one_of(arguments, "strategy", STRATEGIES) or STANDARD
+    strategy = one_of(arguments, "strategy", STRATEGIES) or STANDARD
     skill_ids = _skill_ids(arguments, strategy)
     if skill_ids:
         return await _inside(app, Ask(query, item_type=item_type, limit=limit), skill_ids)
@@ -76,7 +76,7 @@ async def search_tools(app: App, arguments: Mapping[str, Any]) -> str:
 
 async def search_skills(app: App, arguments: Mapping[str, Any]) -> str:
     """What `search_skills` answers. Raises InvalidArguments, naming the argument, and what the service raises."""
-    query, limit = wanted(arguments, "query"), _limit(arguments)
+    query, limit = wanted(arguments, "query"), limit_of(arguments)
     if app.model.embedder is None:
         return _NO_MODEL
     hits = await app.hierarchical_search.find_skills(query, limit=limit)
@@ -147,9 +147,9 @@ async def _told(app: App, lines: Sequence[str], hits: Sequence[_Hit]) -> str:
     for hit in hits:
         told.append(f"{hit.id}  {hit.score:.2f}  {hit.why}")
         if hit.id in items:
-            told.append(f"  {_short(signature(items[hit.id]), LONGEST_SIGNATURE)}")
+            told.append(f"  {short(signature(items[hit.id]), LONGEST_SIGNATURE)}")
         if hit.description:
-            told.append(f"  {_short(hit.description, LONGEST_DESCRIPTION)}")
+            told.append(f"  {short(hit.description, LONGEST_DESCRIPTION)}")
     return "\n".join(told)
 
 
@@ -182,8 +182,8 @@ def _nothing(query: str, item_type: ItemType | None) -> str:
 def _skill_lines(hit: SkillHit) -> list[str]:
     skill = hit.skill
     count = "1 tool" if skill.tool_count == 1 else f"{skill.tool_count} tools"
-    head = f"{skill.id}  {hit.score:.2f}  {count}  {_short(skill.name, LONGEST_DESCRIPTION)}"
-    return [head, f"  {_short(skill.description, LONGEST_DESCRIPTION)}"] if skill.description else [head]
+    head = f"{skill.id}  {hit.score:.2f}  {count}  {short(skill.name, LONGEST_DESCRIPTION)}"
+    return [head, f"  {short(skill.description, LONGEST_DESCRIPTION)}"] if skill.description else [head]
 
 
 def _next(hits: Sequence[SkillHit]) -> str:
@@ -193,14 +193,16 @@ def _next(hits: Sequence[SkillHit]) -> str:
     return f'Next: search_tools with the ids that fit, as in skill_ids=["{filled}"].'
 
 
-def _limit(arguments: Mapping[str, Any]) -> int:
+def limit_of(arguments: Mapping[str, Any]) -> int:
+    """How many results are wanted at most. Raises InvalidArguments."""
     limit = arguments.get("limit", DEFAULT_RESULTS)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RESULTS:
         raise InvalidArguments(f"limit: give a whole number from 1 to {MOST_RESULTS}", details={"field": "limit"})
     return limit
 
 
-def _one_of(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str | None:
+def one_of(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str | None:
+    """One of those words, or None where it is left out. Raises InvalidArguments."""
     value = arguments.get(name)
     if value is not None and value not in allowed:
         raise InvalidArguments(
@@ -228,6 +230,7 @@ def _skill_ids(arguments: Mapping[str, Any], strategy: str) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _short(text: str, most: int) -> str:
+def short(text: str, most: int) -> str:
+    """The text in one line, cut where it is too long."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"

@@ -11,6 +11,7 @@ from typing import Any
 from mcp_types import Tool, ToolAnnotations
 
 from toolscript.domain.catalog import ItemType
+from toolscript.services.document_search import SearchType
 from toolscript.services.hierarchical_search import Strategy
 
 MOST_RESULTS = 20
@@ -20,12 +21,13 @@ MOST_SKILL_IDS = 10
 STANDARD = "standard"
 STRATEGIES = (STANDARD, *(strategy.value for strategy in Strategy))
 TYPES = tuple(kind.value for kind in ItemType)
+SEARCH_TYPES = tuple(kind.value for kind in SearchType)
 
 INSTRUCTIONS = (
     "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
     "do; then call_tool with the id and arguments of the best result. When a result's signature does not tell "
     "enough, describe_tool gives the whole schema. When the results are of the wrong kind, search_skills tells which "
-    "areas of work there are, for search_tools to look inside."
+    "areas of work there are, for search_tools to look inside. search_documents looks into the user's own documents."
 )
 
 TOOL_ID = {"type": "string", "description": "An id from search_tools: server__tool."}
@@ -123,5 +125,31 @@ TOOLS = [
             "required": ["tool_id"],
         },
         annotations=ToolAnnotations(title="Call a tool"),
+    ),
+    Tool(
+        name="search_documents",
+        description=(
+            "Find passages in the user's own documents. Each result has the document's id, a score, its title and the "
+            "passage that fits best."
+        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for."},
+                "limit": _limit("documents"),
+                "search_type": {
+                    "type": "string",
+                    "enum": list(SEARCH_TYPES),
+                    "default": SearchType.HYBRID.value,
+                    "description": "By meaning, by words, or both.",
+                },
+                "filters": {
+                    "type": "object",
+                    "description": 'Metadata it must have: {"team": "sales", "year": {"gte": 2024}}.',
+                },
+            },
+            "required": ["query"],
+        },
+        annotations=ToolAnnotations(title="Search documents", read_only_hint=True, open_world_hint=False),
     ),
 ]

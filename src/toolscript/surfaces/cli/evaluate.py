@@ -94,7 +94,7 @@ def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
-        yield replace(usual, data_dir=Path(folder), index="", store="")
+        yield replace(usual, data_dir=Path(folder), index="", store="", plans=None, events=None)
 
 
 async def _measure(

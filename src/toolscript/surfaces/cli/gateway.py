@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.configuration import Configuration
-from toolscript.domain.errors import Invalid
+from toolscript.domain.errors import Invalid, ToolscriptError
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SAMPLE = "put my changes into version control"
 # A server that is slower than this is waited for in the background.
 FIRST_ROUND_SECONDS = 9.0
+
+log = logging.getLogger(__name__)
 
 
 @click.group()
@@ -101,9 +103,9 @@ class Run:
     async def _work(self) -> None:
         from toolscript.app import open_app
 
-        async with open_app(self._settings) as app:
+        async with open_app(self._settings, serving=True) as app:
             self.server.serving.opened = app
-            with announced(self._settings.data, self.server.url, self._settings.config):
+            with announced(self._settings.data, self.server.url, self._settings.config, key=app.local_key):
                 await self._serve(app)
 
     async def _serve(self, app: App) -> None:
@@ -116,7 +118,8 @@ class Run:
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
         await app.tool_search.warm_up()
-        await app.gateway.follow(lambda: _stamps(self._configuration), self._reloaded)
+        following = app.gateway.follow(lambda: _stamps(self._configuration), self._reloaded)
+        await asyncio.gather(following, _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
         from toolscript.surfaces.answers import search_answer
@@ -163,6 +166,17 @@ class Run:
             known = Known(self._settings.data)
             held = {name: digest for name, digest in known.read().items() if current.get(name) == digest}
             known.write({**held, **({status.name: current[status.name]} if status.name in current else {})})
+
+
+async def _finish_documents(app: App) -> None:
+    """Finishes what a gateway before this one had no time for."""
+    try:
+        finished = await app.ingest_documents.repair()
+    except ToolscriptError as error:
+        log.warning("documents_unfinished", extra={"reason": error.message})
+    else:
+        if finished:
+            log.info("documents_finished", extra={"documents": finished})
 
 
 def _http_server(settings: Settings) -> HttpServer:

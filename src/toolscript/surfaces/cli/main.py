@@ -15,6 +15,7 @@ from toolscript.domain.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    RateLimited,
     TimedOut,
     ToolscriptError,
     Unauthorized,
@@ -22,9 +23,11 @@ from toolscript.domain.errors import (
     UpstreamFailed,
 )
 from toolscript.surfaces.cli.completion import completion
+from toolscript.surfaces.cli.documents import documents
 from toolscript.surfaces.cli.evaluate import evaluate
 from toolscript.surfaces.cli.gateway import gateway
 from toolscript.surfaces.cli.index import index
+from toolscript.surfaces.cli.ingest import ingest
 from toolscript.surfaces.cli.mcp import mcp
 from toolscript.surfaces.cli.search import search
 from toolscript.surfaces.cli.skills import skills
@@ -35,6 +38,7 @@ from toolscript.surfaces.cli.tools import call, get_types, list_servers, list_to
 EXIT_CODES: dict[type[ToolscriptError], int] = {
     Invalid: 2,
     Unavailable: 3,
+    RateLimited: 3,
     NotFound: 4,
     UpstreamFailed: 5,
     TimedOut: 5,
@@ -85,7 +89,7 @@ def run() -> None:
     """One search engine for everything an agent needs to find."""
 
 
-for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills):
+for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
     run.add_command(command)
 for command in (index, evaluate, completion):
     run.add_command(command)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.gateway import Run
-from toolscript.surfaces.cli.running import address
+from toolscript.surfaces.cli.running import address, credentials
 from toolscript.surfaces.cli.terminal import when_told_to_stop
 from toolscript.surfaces.logs import write_logs
 
@@ -86,13 +88,14 @@ class Door:
         except TimeoutError:
             raise self._fault or Unavailable("the gateway does not come up: ask again in a moment") from None
 
-    async def answer(self, params: CallToolRequestParams) -> CallToolResult:
-        """Answers a call here or has it answered."""
+    async def answer(self, params: CallToolRequestParams, __: Mapping[str, str]) -> CallToolResult:
+        """Answers a call here or has it answered: for the tenant of the settings, because whoever may start us owns the
+        data folder."""
         from toolscript.surfaces.mcp import answer_call
 
         for _ in range(2):
             if self._own is not None:
-                return await answer_call(self._own, params)
+                return await answer_call(self._own, params, self._caller)
             passed_on = await self._pass_on(params)
             if passed_on is not None:
                 return passed_on
@@ -104,6 +107,9 @@ class Door:
         if self._running:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _caller(self) -> Principal:
+        return Principal(self._settings.tenant)
 
     @property
     def _own(self) -> App | None:
@@ -150,14 +156,18 @@ class Door:
             raise Unavailable(f"the gateway at {url} answered: {told.get('error', told)}")
         return CallToolResult.model_validate(told["result"], by_name=False)
 
+    def _credentials(self) -> dict[str, str]:
+        try:
+            return credentials(self._settings, self._settings.tenant)
+        except Unavailable:  # a gateway of before: it still answers everything but searches in documents
+            return credentials(self._settings)
+
     async def _post(self, url: str, message: dict[str, Any]) -> dict[str, Any] | None:
         """The gateway's answer; None when nobody is there. Not by `ask`, which is for commands that ask once and must
         start fast: an agent that hangs up must be able to cancel this."""
         import httpx
 
-        headers = {"Accept": "application/json, text/event-stream"}
-        if self._settings.api_key:
-            headers["Authorization"] = f"Bearer {self._settings.api_key}"
+        headers = {"Accept": "application/json, text/event-stream", **self._credentials()}
         try:
             patience = self._settings.call_timeout + PATIENCE_SECONDS
             async with httpx.AsyncClient(timeout=patience, trust_env=False) as client:

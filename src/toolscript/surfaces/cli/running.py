@@ -18,6 +18,7 @@ from toolscript.domain.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    RateLimited,
     TimedOut,
     ToolscriptError,
     Unauthorized,
@@ -28,18 +29,20 @@ from toolscript.settings import Settings
 
 FILE = "gateway.json"
 PATIENCE_SECONDS = 10
-_KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, UpstreamFailed, TimedOut)
+_KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, RateLimited, UpstreamFailed, TimedOut)
 _ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
 
 @contextmanager
-def announced(data: Path, url: str, config: Path | None = None) -> Iterator[None]:
-    """Leaves a note with the gateway's address, and the file it was told to read, in the data folder for as long as
-    it runs."""
+def announced(data: Path, url: str, config: Path | None = None, *, key: str | None = None) -> Iterator[None]:
+    """Leaves a note in the data folder for as long as the gateway runs: its address, the file it was told to read, and
+    the key that the folder's owner signs tokens with. Only the owner can read it."""
     note, draft = data / FILE, data / f"{FILE}.new"
     data.mkdir(parents=True, exist_ok=True)
-    told = json.dumps({"url": url, "pid": os.getpid(), "config": _place(config)})
-    draft.write_text(told, encoding="utf-8")
+    told = json.dumps({"url": url, "pid": os.getpid(), "config": _place(config), "key": key})
+    draft.unlink(missing_ok=True)  # one that a gateway could not finish may be open to others
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(told)
     draft.replace(note)
     try:
         yield
@@ -53,6 +56,23 @@ def address(data: Path) -> str | None:
     """Where the gateway on that folder says that it is."""
     url = _note(data).get("url")
     return url if isinstance(url, str) else None
+
+
+def credentials(settings: Settings, tenant: str | None = None) -> dict[str, str]:
+    """The headers that the gateway on the data folder lets us in with: its key, if it has one, and for a tenant a token
+    that is signed with what it left for the folder's owner. Raises Unavailable where it left nothing."""
+    if tenant is None:
+        return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+    key = _note(settings.data).get("key")
+    if not isinstance(key, str) or not key:
+        raise Unavailable(
+            f"the gateway that runs on {settings.data} has left no key to sign for a tenant with: stop it and start it "
+            "anew"
+        )
+    from toolscript.app import local_token
+
+    token = {"Authorization": f"Bearer {local_token(key, tenant)}"}
+    return token | ({"X-API-Key": settings.api_key} if settings.api_key else {})
 
 
 def _note(data: Path) -> dict[str, Any]:
@@ -89,13 +109,15 @@ def ask(
     method: str | None = None,
     body: Any = None,
     patience: float = PATIENCE_SECONDS,
+    tenant: str | None = None,
     **query: Any,
 ) -> Any:
     """What the gateway on the data folder answers (JSON, or text where it is none, which is empty where it answers
     nothing); None when there is no gateway.
 
-    Without a method it is a GET, with a body a POST. An error of the gateway is raised as the error that it is; one
-    that takes the question and does not answer is Unavailable, because nobody may ask it twice.
+    Without a method it is a GET, with a body a POST; with a tenant it is asked in that tenant's name. An error of the
+    gateway is raised as the error that it is; one that takes the question and does not answer is Unavailable, because
+    nobody may ask it twice.
     """
     url = address(settings.data)
     if url is None:
@@ -104,11 +126,11 @@ def ask(
     asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(asked, data=data, method=method)  # noqa: S310
-    if settings.api_key:
-        request.add_header("Authorization", f"Bearer {settings.api_key}")
+    for name, value in credentials(settings, tenant).items():
+        request.add_header(name, value)
     if body is not None:
         request.add_header("Content-Type", "application/json")
-    return _answer(request, url, patience)
+    return _answer(request, url, patience, is_signed=tenant is not None)
 
 
 def _check_configuration(settings: Settings) -> None:
@@ -121,7 +143,7 @@ def _check_configuration(settings: Settings) -> None:
         )
 
 
-def _answer(request: urllib.request.Request, url: str, patience: float) -> Any:
+def _answer(request: urllib.request.Request, url: str, patience: float, *, is_signed: bool) -> Any:
     straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # what is on this machine needs no proxy
     try:
         with straight.open(request, timeout=patience) as answer:
@@ -129,7 +151,7 @@ def _answer(request: urllib.request.Request, url: str, patience: float) -> Any:
             is_json = bool(told) and answer.headers.get_content_type() == "application/json"
             return json.loads(told) if is_json else told.decode()
     except urllib.error.HTTPError as refused:
-        raise _error(refused) from refused
+        raise _error(refused, is_signed=is_signed) from refused
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(getattr(error, "reason", error), ConnectionRefusedError):
             return None
@@ -138,10 +160,10 @@ def _answer(request: urllib.request.Request, url: str, patience: float) -> Any:
         ) from error
 
 
-def _error(refused: urllib.error.HTTPError) -> ToolscriptError:
+def _error(refused: urllib.error.HTTPError, *, is_signed: bool) -> ToolscriptError:
     try:
         told = json.load(refused)["error"]
-        if told["code"] == Unauthorized.code:
+        if told["code"] == Unauthorized.code and not is_signed:
             return Unauthorized("the gateway asks for its key: set TOOLSCRIPT_API_KEY", details=told["details"])
         return _ERRORS.get(told["code"], ToolscriptError)(told["message"], details=told["details"])
     except (ValueError, KeyError, TypeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -53,8 +54,16 @@ def answer_errors(http: FastAPI) -> None:
 def error_response(error: ToolscriptError) -> JSONResponse:
     """The envelope, with the status of its class."""
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
-    return JSONResponse(error.envelope(), status_code=status, headers=headers)
+    return JSONResponse(error.envelope(), status_code=status, headers=_headers(error))
+
+
+def _headers(error: ToolscriptError) -> dict[str, str] | None:
+    if isinstance(error, Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    wait = error.details.get("retry_after_seconds")
+    if isinstance(error, RateLimited) and isinstance(wait, int | float):
+        return {"Retry-After": str(max(1, math.ceil(wait)))}
+    return None
 
 
 async def _ours(_: Request, error: Exception) -> JSONResponse:
@@ -77,7 +86,8 @@ async def _not_there(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException) and status == WRONG:
         return JSONResponse(Invalid(f"the request cannot be read: {error.detail}").envelope(), status_code=status)
     told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
-    return JSONResponse(told.envelope(), status_code=status)
+    headers = error.headers if isinstance(error, HTTPException) else None  # `Allow`, where the method is the wrong one
+    return JSONResponse(told.envelope(), status_code=status, headers=headers)
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

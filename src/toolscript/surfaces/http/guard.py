@@ -2,6 +2,9 @@
 
 A browser can be talked into calling a server on its own machine, under a name that an attacker chose (DNS rebinding)
 or from a page of theirs. So on loopback only loopback names are answered, whoever asks.
+
+The key is the operator's. Documents belong to tenants, who have tokens instead: their routes ask for those themselves
+(`credentials.py`), and a tenant need not be told the key.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError, Unauthorized
 from toolscript.surfaces.http.errors import error_response
 
-OPEN_PATHS = frozenset({"/health"})
+OPEN_PATHS = frozenset({"/health", "/search/health"})
 LARGEST_BODY = 16 * 2**20
 
 
@@ -26,6 +29,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def asks_for_token(method: str, path: str) -> bool:
+    """Whether a request is for documents, which are shown for a token and not for the key."""
+    return (method, path) == ("POST", "/search") or path == "/documents" or path.startswith("/documents/")
 
 
 class Guard:
@@ -60,9 +68,9 @@ class Guard:
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Origin"},
             )
-        if self._key and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
+        if self._key and not _is_open(scope) and not self._has_key(headers):
             return Unauthorized(
-                "this gateway asks for a key: send it as `Authorization: Bearer KEY`",
+                "this gateway asks for a key: send it as `Authorization: Bearer KEY`, or as `X-API-Key: KEY`",
                 details={"field": "Authorization"},
             )
         size = headers.get(b"content-length", b"0")
@@ -83,8 +91,15 @@ class Guard:
         return not self._local
 
     def _has_key(self, headers: dict[bytes, bytes]) -> bool:
+        key = self._key or b""
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._key or b"")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), key):
+            return True
+        return hmac.compare_digest(headers.get(b"x-api-key", b"").strip(), key)
+
+
+def _is_open(scope: Scope) -> bool:
+    return scope["path"] in OPEN_PATHS or asks_for_token(scope["method"], scope["path"])
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ from starlette.routing import request_response
 from toolscript.domain.catalog import ItemType
 from toolscript.services.hierarchical_search import Ask, Strategy
 from toolscript.surfaces.answers_hierarchical import found_answer, resync_answer, skill_hit, tool_hit
+from toolscript.surfaces.http.openapi import body_of, errors
 
 if TYPE_CHECKING:
     from toolscript.surfaces.http.server import Serving
@@ -59,20 +60,6 @@ class SyncRequest(BaseModel):
     force: bool = Field(default=False, description="Also those that a person has sorted.")
 
 
-def _whole(told: Any, parts: dict[str, Any]) -> Any:
-    """A schema with the parts that it refers to in their places."""
-    if isinstance(told, dict):
-        if "$ref" in told:
-            beside = {key: value for key, value in told.items() if key != "$ref"}
-            return {**parts[told["$ref"].rpartition("/")[2]], **beside}
-        return {key: _whole(value, parts) for key, value in told.items() if key != "$defs"}
-    return [_whole(each, parts) for each in told] if isinstance(told, list) else told
-
-
-_TOLD = SearchRequest.model_json_schema()
-SCHEMA = _whole(_TOLD, _TOLD.get("$defs", {}))
-
-
 class _BareRoute(APIRoute):
     """A route that reads and answers itself: the framework describes it, and stays out of its way."""
 
@@ -102,7 +89,8 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         description="`metadata.stage2_candidate_count` is the number of tools found before the limit, counted up to "
         "100; `metadata.degraded` names what had to be done without.",
         tags=["hierarchical search"],
-        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
+        responses=errors(400),
+        openapi_extra=body_of(SearchRequest),
         route_class_override=_BareRoute,
     )
     _add_stages(http, serving)
@@ -110,7 +98,7 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
 
 
 def _add_stages(http: FastAPI, serving: Serving) -> None:
-    @http.get(f"{SEARCH}/skills", summary="Find skills alone", tags=["hierarchical search"])
+    @http.get(f"{SEARCH}/skills", summary="Find skills alone", tags=["hierarchical search"], responses=errors(400))
     async def skills(
         query: Text,
         limit: Annotated[int, Query(ge=1, le=LONGEST_LIST, description="Most skills.")] = 5,
@@ -119,7 +107,12 @@ def _add_stages(http: FastAPI, serving: Serving) -> None:
         hits = await serving.app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
         return [skill_hit(hit) for hit in hits]
 
-    @http.get(f"{SEARCH}/tools", summary="Find tools, within skills when some are named", tags=["hierarchical search"])
+    @http.get(
+        f"{SEARCH}/tools",
+        summary="Find tools, within skills when some are named",
+        tags=["hierarchical search"],
+        responses=errors(400),
+    )
     async def tools(
         query: Text,
         skill_ids: Annotated[str | None, Query(description="Ids of skills, separated by commas.")] = None,
@@ -134,7 +127,12 @@ def _add_stages(http: FastAPI, serving: Serving) -> None:
 
 
 def _add_sync(http: FastAPI, serving: Serving) -> None:
-    @http.post("/api/v1/sync", summary="Bring catalogue, skills and index up to date now", tags=["skills"])
+    @http.post(
+        "/api/v1/sync",
+        summary="Bring catalogue, skills and index up to date now",
+        tags=["skills"],
+        responses=errors(400),
+    )
     async def sync(asked: SyncRequest | None = None) -> dict[str, Any]:
         asked = asked or SyncRequest()
         return resync_answer(await serving.app.resync.run(reclassify=asked.reclassify, force=asked.force))

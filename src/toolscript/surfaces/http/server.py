@@ -27,9 +27,13 @@ from toolscript.surfaces.answers import (
     tool_answer,
     tools_answer,
 )
+from toolscript.surfaces.http.bodies import whole_body
+from toolscript.surfaces.http.documents import add_documents
 from toolscript.surfaces.http.errors import answer_errors
-from toolscript.surfaces.http.guard import LARGEST_BODY, Guard
+from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.http.hierarchical import add_hierarchical
+from toolscript.surfaces.http.metrics import add_metrics
+from toolscript.surfaces.http.openapi import EVERYWHERE, NEEDS_NOTHING, DescribedHttp, errors
 from toolscript.surfaces.http.skills import add_skills
 from toolscript.surfaces.mcp import McpEndpoint, serve_over_http
 
@@ -39,7 +43,7 @@ Filter = Annotated[
     str | None,
     Query(description="Servers and tools, separated by commas: `github,filesystem__read_file`. Without it, all."),
 ]
-ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.")]
+ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.", examples=["filesystem__read_file"])]
 
 
 class Serving:
@@ -86,20 +90,25 @@ def create_http(serving: Serving) -> FastAPI:
         async with endpoint.running():
             yield
 
-    http = FastAPI(
+    http = DescribedHttp(
+        serving,
         title="Toolscript",
         version=__version__,
         description="One search engine for everything an agent needs to find, and one door to call it.",
         docs_url=None,  # the page would load its scripts from the network
         redoc_url=None,
         lifespan=lifespan,
+        responses=EVERYWHERE,
     )
     settings = serving.settings
+    http.asks_for_key = bool(settings.api_key)
     http.add_middleware(Guard, bound_to=settings.host, allowed=settings.allowed_hosts, key=settings.api_key)
     answer_errors(http)
     add_hierarchical(http, serving)  # first, because routes are tried in this order
     _add_states(http, serving)
+    add_documents(http, serving)
     _add_search(http, serving)
+    add_metrics(http, serving)
     add_skills(http, serving)
     _add_tools(http, serving)
     _add_clients(http, serving)
@@ -108,11 +117,11 @@ def create_http(serving: Serving) -> FastAPI:
 
 
 def _add_states(http: FastAPI, serving: Serving) -> None:
-    @http.get("/health", summary="Liveness: the process answers")
+    @http.get("/health", summary="Liveness: the process answers", tags=["states"], openapi_extra=NEEDS_NOTHING)
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @http.get("/ready", summary="Readiness: store and index answer, and every server has been tried")
+    @http.get("/ready", summary="Readiness: store and index answer, and every server has been tried", tags=["states"])
     async def ready() -> dict[str, Any]:
         await serving.app.ready()
         if not serving.is_ready:
@@ -120,7 +129,7 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
             raise Unavailable("servers are still being connected: " + ", ".join(waiting), details={"servers": waiting})
         return readiness_answer(serving.app.gateway.statuses, serving.app.model)
 
-    @http.get("/servers", summary="The servers behind the gateway, and how each is doing")
+    @http.get("/servers", summary="The servers behind the gateway, and how each is doing", tags=["states"])
     async def servers() -> dict[str, Any]:
         gateway = serving.app.gateway
         return servers_answer(gateway.statuses, gateway.complaint)
@@ -129,13 +138,16 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
 def _add_search(http: FastAPI, serving: Serving) -> None:
     settings = serving.settings
 
-    @http.get("/search/stats", summary="What is searched, with which model, and why not with another")
+    @http.get("/search/stats", summary="What is searched, with which model, and why not with another", tags=["tools"])
     async def stats() -> dict[str, Any]:
         return stats_answer(serving.app, await serving.app.indexed_tools())
 
-    @http.get("/search", summary="Find the tools for a task")
+    @http.get("/search", summary="Find the tools for a task", tags=["tools"], responses=errors(400))
     async def search(
-        q: Annotated[str, Query(description="What the tool should do, or its name; typos allowed.")] = "",
+        q: Annotated[
+            str,
+            Query(description="What the tool should do, or its name; typos allowed.", examples=["read a text file"]),
+        ] = "",
         limit: Annotated[int, Query(ge=1, le=100, description="Most results.")] = settings.search_limit,
         threshold: Annotated[float, Query(ge=0, le=1, description="Least confidence.")] = settings.search_threshold,
     ) -> dict[str, Any]:
@@ -143,18 +155,25 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
 
 
 def _add_tools(http: FastAPI, serving: Serving) -> None:
-    @http.get("/tools", summary="List tools, prompts and resources")
+    @http.get("/tools", summary="List tools, prompts and resources", tags=["tools"])
     async def tools(filter: Filter = None) -> dict[str, Any]:  # noqa: A002
         items = await serving.app.list_tools.matching(filter)
         return await asyncio.to_thread(tools_answer, items)
 
-    @http.get("/tools/{tool_id:path}", summary="Everything there is to know of a tool before calling it")
+    @http.get(
+        "/tools/{tool_id:path}",
+        summary="Everything there is to know of a tool before calling it",
+        tags=["tools"],
+        responses=errors(404),
+    )
     async def tool(tool_id: ToolId) -> dict[str, Any]:
         return tool_answer(await serving.app.call_tool.describe(tool_id))
 
     @http.post(
         "/tools/{tool_id:path}",
         summary="Call a tool: the body is its arguments, a JSON object",
+        tags=["tools"],
+        responses=errors(404, 502, 504),
         openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     )
     async def call(
@@ -167,16 +186,22 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
         return call_answer(await serving.app.call_tool.call(tool_id, await _arguments(request), within=timeout))
 
 
-def _add_clients(http: FastAPI, serving: Serving) -> None:
-    @http.get("/runtime/tools.ts", summary="A typed TypeScript client", response_class=PlainTextResponse)
-    async def typescript(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
-        source = await asyncio.to_thread(typescript_module, await serving.app.list_tools.matching(filter))
-        return PlainTextResponse(source, media_type="application/typescript")
+class _TypeScript(PlainTextResponse):
+    media_type = "application/typescript"
 
-    @http.get("/runtime/tools.py", summary="A typed Python client", response_class=PlainTextResponse)
-    async def python(filter: Filter = None) -> PlainTextResponse:  # noqa: A002
-        source = await asyncio.to_thread(python_module, await serving.app.list_tools.matching(filter))
-        return PlainTextResponse(source, media_type="text/x-python")
+
+class _Python(PlainTextResponse):
+    media_type = "text/x-python"
+
+
+def _add_clients(http: FastAPI, serving: Serving) -> None:
+    @http.get("/runtime/tools.ts", summary="A typed TypeScript client", tags=["clients"], response_class=_TypeScript)
+    async def typescript(filter: Filter = None) -> _TypeScript:  # noqa: A002
+        return _TypeScript(await asyncio.to_thread(typescript_module, await serving.app.list_tools.matching(filter)))
+
+    @http.get("/runtime/tools.py", summary="A typed Python client", tags=["clients"], response_class=_Python)
+    async def python(filter: Filter = None) -> _Python:  # noqa: A002
+        return _Python(await asyncio.to_thread(python_module, await serving.app.list_tools.matching(filter)))
 
 
 def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
@@ -184,11 +209,7 @@ def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
 
 
 async def _arguments(request: Request) -> Any:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY:
-            raise InvalidArguments(f"the arguments are larger than {LARGEST_BODY // 2**20} MiB", details={"field": ""})
+    body = await whole_body(request)
     if not body.strip():
         return {}
     try:

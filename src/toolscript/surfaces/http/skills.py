@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import Body, FastAPI, Path, Query
+from fastapi import APIRouter, Body, FastAPI, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from toolscript.domain.catalog import Skill, SuggestionStatus
@@ -26,6 +26,7 @@ from toolscript.surfaces.answers_skills import (
     suggestion_answer,
     suggestions_answer,
 )
+from toolscript.surfaces.http.openapi import errors
 
 if TYPE_CHECKING:
     from toolscript.surfaces.http.server import Serving
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 SKILLS = "/api/v1/skills"
 LARGEST_NUMBER = 2**31 - 1
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
-NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such skill, tool or suggestion."}}
-TAKEN: dict[int | str, dict[str, Any]] = {409: {"description": "That id is taken, or that is decided already."}}
+NOT_USABLE, NOT_FOUND, TAKEN = errors(400), errors(404), errors(409)
 
 Id = Annotated[
     str,
@@ -160,13 +160,15 @@ class Override(_Asked):
 
 def add_skills(http: FastAPI, serving: Serving) -> None:
     """Adds every route about skills. What has a name of its own stands before what takes any id."""
-    _add_suggestions(http, serving)
-    _add_proposals(http, serving)
-    _add_skills(http, serving)
-    _add_overrides(http, serving)
+    skills = APIRouter(tags=["skills"])
+    _add_suggestions(skills, serving)
+    _add_proposals(skills, serving)
+    _add_skills(skills, serving)
+    _add_overrides(skills, serving)
+    http.include_router(skills)
 
 
-def _add_suggestions(http: FastAPI, serving: Serving) -> None:
+def _add_suggestions(http: APIRouter, serving: Serving) -> None:
     @http.get(f"{SKILLS}/suggestions", summary="The skills that tools were found to need")
     async def suggestions(
         status: Annotated[
@@ -180,7 +182,7 @@ def _add_suggestions(http: FastAPI, serving: Serving) -> None:
         f"{SKILLS}/suggestions/{{number}}/approve",
         summary="Make a suggestion a skill, and sort the waiting tools anew",
         status_code=201,
-        responses=NOT_FOUND | TAKEN,
+        responses=NOT_USABLE | NOT_FOUND | TAKEN,
     )
     async def approve(number: Number, wanted: Annotated[Approval | None, Body()] = None) -> dict[str, Any]:
         given = (wanted or Approval()).model_dump()
@@ -189,7 +191,7 @@ def _add_suggestions(http: FastAPI, serving: Serving) -> None:
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/reject",
         summary="Decline a suggestion: the same is not suggested for that tool again",
-        responses=NOT_FOUND | TAKEN,
+        responses=NOT_USABLE | NOT_FOUND | TAKEN,
     )
     async def reject(number: Number, wanted: Annotated[Rejection | None, Body()] = None) -> dict[str, Any]:
         reviewed_by = wanted.reviewed_by if wanted else None
@@ -198,28 +200,33 @@ def _add_suggestions(http: FastAPI, serving: Serving) -> None:
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/merge",
         summary="Put the tool of a suggestion into a skill that there is",
-        responses=NOT_FOUND | TAKEN,
+        responses=NOT_USABLE | NOT_FOUND | TAKEN,
     )
     async def merge(number: Number, wanted: Merging) -> dict[str, Any]:
         skills = serving.app.skills
         return suggestion_answer(await skills.merge(number, wanted.skill_id, reviewed_by=wanted.reviewed_by))
 
 
-def _add_proposals(http: FastAPI, serving: Serving) -> None:
-    @http.post(f"{SKILLS}/propose", summary="Propose skills from the tools there are")
+def _add_proposals(http: APIRouter, serving: Serving) -> None:
+    @http.post(f"{SKILLS}/propose", summary="Propose skills from the tools there are", responses=NOT_USABLE)
     async def propose(wanted: Annotated[Wish | None, Body()] = None) -> dict[str, Any]:
         given = (wanted or Wish()).model_dump()
         return proposals_answer(await serving.app.propose.propose(**given))
 
 
-def _add_skills(http: FastAPI, serving: Serving) -> None:
+def _add_skills(http: APIRouter, serving: Serving) -> None:
     @http.get(SKILLS, summary="List the skills, with how many tools each has")
     async def skills(
         active_only: Annotated[bool, Query(description="Leave out those that are not in use.")] = False,
     ) -> dict[str, Any]:
         return skills_answer(await serving.app.skills.all(active_only=active_only))
 
-    @http.post(SKILLS, summary="Add a skill, and sort the waiting tools anew", status_code=201, responses=TAKEN)
+    @http.post(
+        SKILLS,
+        summary="Add a skill, and sort the waiting tools anew",
+        status_code=201,
+        responses=NOT_USABLE | TAKEN,
+    )
     async def create(wanted: NewSkill) -> dict[str, Any]:
         return skill_answer(await serving.app.skills.create(wanted.skill(wanted.id)))
 
@@ -227,7 +234,11 @@ def _add_skills(http: FastAPI, serving: Serving) -> None:
     async def skill(skill_id: SkillId) -> dict[str, Any]:
         return skill_answer(await serving.app.skills.get(skill_id))
 
-    @http.put(f"{SKILLS}/{{skill_id}}", summary="Change everything of a skill but its id", responses=NOT_FOUND)
+    @http.put(
+        f"{SKILLS}/{{skill_id}}",
+        summary="Change everything of a skill but its id",
+        responses=NOT_USABLE | NOT_FOUND,
+    )
     async def replace(skill_id: SkillId, wanted: SkillChange) -> dict[str, Any]:
         return skill_answer(await serving.app.skills.replace(skill_id, wanted.skill(skill_id)))
 
@@ -245,8 +256,12 @@ def _add_skills(http: FastAPI, serving: Serving) -> None:
         return skill_tools_answer(skill_id, await serving.app.skills.tools(skill_id))
 
 
-def _add_overrides(http: FastAPI, serving: Serving) -> None:
-    @http.put("/api/v1/tools/{tool_id:path}/skills", summary="Say which skills a tool is in", responses=NOT_FOUND)
+def _add_overrides(http: APIRouter, serving: Serving) -> None:
+    @http.put(
+        "/api/v1/tools/{tool_id:path}/skills",
+        summary="Say which skills a tool is in",
+        responses=NOT_USABLE | NOT_FOUND,
+    )
     async def assign(tool_id: ToolId, wanted: Override) -> dict[str, Any]:
         return assigned_answer(await serving.app.skills.assign(tool_id, wanted.skill_ids))
 

@@ -1,0 +1,202 @@
+"""Times document search at the size of a small service, and getting documents in beside embedding alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.embedding import packaged_model
+from benchmarks.gateway import started_gateway
+from benchmarks.hierarchical import Client
+from benchmarks.texts import new_documents, new_queries
+from benchmarks.timing import Table, duration, rounded
+from toolscript.adapters.gathered import GatheredEmbedder
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.app import local_token
+from toolscript.domain.documents import Document
+from toolscript.domain.search import Vector
+from toolscript.ports import Similarity
+from toolscript.services.document_points import documents_collection
+from toolscript.services.ingest_documents import IngestDocuments
+
+TENANTS = 100
+PASSAGES = 100_000
+PARTS = 4
+PASSAGE_WORDS = 150
+INGESTED = 240
+ROUNDS = 3
+SEARCH_NOTE = (
+    f"`POST /search` over HTTP with a token, ten documents with snippets, new queries, one client; {TENANTS} tenants "
+    "share the collection, one of them asks. Beside embedding the same queries and nothing else."
+)
+INGEST_NOTE = (
+    "`IngestDocuments.put` of new documents of one passage each into a fresh store and index: split, embedded, stored, "
+    "indexed. Beside `embed_documents` of the same texts. The two sides take turns."
+)
+
+
+async def run(quick: bool) -> list[Table]:
+    """Searches of one tenant among many, then ingest."""
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        passages = 4_000 if quick else PASSAGES
+        filled = await _fill(place / ".toolscript", passages)
+        searches = await _searches(place, 40 if quick else 300)
+    with TemporaryDirectory() as folder:
+        ingest = await _ingest(Path(folder), 40 if quick else INGESTED)
+    columns = ("What", "p50", "p95", "Per second", "Embedding alone, p50", "Time ÷ embedding")
+    told = f"Documents, {passages:,} passages of {TENANTS} tenants"
+    fill_note = f" Filling it with made-up vectors: {rounded(filled)} passages a second."
+    return [
+        Table(told, columns, searches, SEARCH_NOTE + fill_note),
+        Table(
+            "Getting documents in",
+            ("What", "Documents per second", "Embedder alone, per second", "Ratio (bar 0.85)"),
+            [ingest],
+            INGEST_NOTE,
+        ),
+    ]
+
+
+class _MadeUp:
+    """The packaged model's name and size with vectors made up at once: filling an index is not about embedding."""
+
+    def __init__(self, inner: OnnxEmbedder) -> None:
+        self.model = inner.model
+        self.dimensions = inner.dimensions
+        self.similarity: Similarity | None = None
+
+    async def embed_query(self, text: str) -> Vector:
+        return self._made(text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._made(text) for text in texts]
+
+    async def close(self) -> None:
+        return None
+
+    def _made(self, text: str) -> Vector:
+        made = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(self.dimensions, dtype=np.float32)
+        return np.asarray(made / np.linalg.norm(made), np.float32)
+
+
+async def _fill(data: Path, passages: int) -> float:
+    """Through the usual way in; returns passages per second."""
+    real = OnnxEmbedder(packaged_model(), device="cpu")
+    embedder = _MadeUp(real)
+    await real.close()
+    database, index = Database(f"sqlite:///{data / 'toolscript.db'}"), QdrantEdgeIndex(data / "index")
+    store = SqlDocuments(database)
+    await index.open(documents_collection(embedder.model, embedder.dimensions))
+    ingest = IngestDocuments(store, index, embedder)
+    each = passages // TENANTS // PARTS
+    began = time.perf_counter()
+    for tenant in range(TENANTS):
+        texts = new_documents(each, PASSAGE_WORDS * PARTS, seed=1000 + tenant)
+        await ingest.put(
+            _tenant(tenant), [Document(f"d{n:04d}", text, f"Document {n}") for n, text in enumerate(texts)]
+        )
+    took = time.perf_counter() - began
+    held = await index.count("documents")
+    await index.settled()
+    await index.close()
+    await database.close()
+    return held / took
+
+
+def _tenant(number: int) -> str:
+    return f"tenant-{number:03d}"
+
+
+async def _searches(place: Path, count: int) -> list[tuple[str, ...]]:
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    rows = []
+    with started_gateway(place, 0) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        key = json.loads((place / ".toolscript" / "gateway.json").read_text())["key"]
+        client = _DocumentsClient(*await asyncio.open_connection(host, int(port)), f"{host}:{port}")
+        for search_type in ("hybrid", "semantic", "keyword"):
+            client.asks_with(local_token(key, _tenant(42)), search_type)
+            rows.append(await _timed(client, embedder, search_type, count))
+        client.close()
+    await embedder.close()
+    return rows
+
+
+async def _timed(client: Client, embedder: GatheredEmbedder, search_type: str, count: int) -> tuple[str, ...]:
+    ours: list[float] = []
+    alone: list[float] = []
+    queries = new_queries(count + 20, seed=zlib.crc32(search_type.encode()))
+    for query in queries[:20]:
+        await client.fetch(query)
+        await embedder.embed_query(query)
+    for start in range(20, len(queries), 20):
+        block = queries[start : start + 20]
+        for query in block:
+            began = time.perf_counter()
+            await client.fetch(query)
+            ours.append(time.perf_counter() - began)
+        for query in block:
+            began = time.perf_counter()
+            await embedder.embed_query(query)
+            alone.append(time.perf_counter() - began)
+    p50, p95, base = np.percentile(ours, 50), np.percentile(ours, 95), np.percentile(alone, 50)
+    bar = " (bar 40 ms at p95)" if search_type == "hybrid" else ""
+    told = (duration(float(p50)), duration(float(p95)), rounded(float(1 / p50)), duration(float(base)))
+    return f"{search_type}{bar}", *told, rounded(float(p50 / base))
+
+
+class _DocumentsClient(Client):
+    """The same client, asking for documents."""
+
+    _token = ""
+    _type = ""
+
+    def asks_with(self, token: str, search_type: str) -> None:
+        self._token, self._type = token, search_type
+        host = self._head.partition("Host: ")[2].partition("\r\n")[0]
+        self._head = (
+            f"POST /search HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Type: application/json\r\nContent-Length: "
+        )
+
+    def _body(self, query: str) -> dict[str, Any]:
+        return {"query": query, "search_type": self._type}
+
+
+async def _ingest(place: Path, count: int) -> tuple[str, ...]:
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
+    await index.open(documents_collection(embedder.model, embedder.dimensions))
+    ingest = IngestDocuments(SqlDocuments(database), index, embedder)
+    await embedder.embed_documents(new_documents(20, PASSAGE_WORDS, seed=1))
+    ours, theirs = [], []
+    for number in range(ROUNDS):
+        texts = new_documents(2 * count, PASSAGE_WORDS, seed=70 + number)
+        documents = [Document(f"{number}-{n}", text) for n, text in enumerate(texts[:count])]
+        began = time.perf_counter()
+        await ingest.put("one", documents)
+        ours.append(count / (time.perf_counter() - began))
+        began = time.perf_counter()
+        await embedder.embed_documents(texts[:count])
+        theirs.append(count / (time.perf_counter() - began))
+    await index.close()
+    await asyncio.gather(database.close(), embedder.close())
+    ratio = float(np.median(np.array(ours) / np.array(theirs)))
+    return (
+        f"{count} documents of {PASSAGE_WORDS} words",
+        rounded(float(np.median(ours))),
+        rounded(float(np.median(theirs))),
+        rounded(ratio),
+    )

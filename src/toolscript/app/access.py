@@ -1,0 +1,55 @@
+"""Who may ask: tokens verified by what the settings name. What it takes is loaded when the first token comes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolscript.app.extras import missing_extra
+from toolscript.domain.access import Principal
+from toolscript.settings import Settings
+
+if TYPE_CHECKING:
+    from toolscript.adapters.jwt import JwtVerifier
+
+
+class Verifier:
+    """Tokens that the settings' keys have signed, and those of this machine's own commands."""
+
+    def __init__(self, settings: Settings, local_key: str) -> None:
+        """Raises Invalid for keys that cannot be used."""
+        self._settings = settings
+        self._local_key = local_key
+        if settings.jwt_secret or settings.jwt_jwks:
+            _ = self._tokens
+
+    async def verify(self, token: str) -> Principal:
+        return await self._tokens.verify(token)
+
+    async def close(self) -> None:
+        if "_tokens" in self.__dict__:
+            await self._tokens.close()
+
+    @cached_property
+    def _tokens(self) -> JwtVerifier:
+        try:
+            from toolscript.adapters.jwt import JwtVerifier
+        except ImportError as error:
+            raise missing_extra("server", "verifying tokens") from error
+        settings = self._settings
+        return JwtVerifier(
+            settings.jwt_secret,
+            settings.jwt_jwks,
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            tenant_claim=settings.jwt_tenant_claim,
+            plan_claim=settings.jwt_plan_claim,
+            local_key=self._local_key,
+        )
+
+
+def local_token(key: str, tenant: str) -> str:
+    """A token for a moment, signed with the key that a gateway leaves for its owner."""
+    from toolscript.adapters.jwt import local_token as signed
+
+    return signed(key, tenant)

@@ -1,0 +1,90 @@
+"""Which engines are used, by the settings' URLs: one match per port, the vendor's package loaded in its arm."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.app.extras import missing_extra
+from toolscript.domain.errors import Invalid
+from toolscript.domain.servers import ServerSpec
+from toolscript.ports import LanguageModel, Reranker, ToolServer, VectorIndex
+from toolscript.settings import Settings
+
+
+class Servers:
+    """MCP servers; what it takes to speak with them is loaded when the first one is."""
+
+    def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
+        try:
+            from toolscript.adapters.mcp_client import McpServers
+        except ImportError as error:
+            if (error.name or "").startswith("toolscript"):
+                raise
+            raise missing_extra("server", "connecting to MCP servers") from error
+        return McpServers().connect(spec, within=within)
+
+
+def open_index(settings: Settings) -> VectorIndex:
+    """The index that TOOLSCRIPT_INDEX names. Raises Invalid."""
+    match settings.index.partition(":")[0]:
+        case "":
+            from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+
+            return QdrantEdgeIndex(settings.data / "index")
+        case "http" | "https":
+            try:
+                from toolscript.adapters.qdrant_server import QdrantServerIndex
+            except ImportError as error:
+                raise missing_extra("qdrant", "TOOLSCRIPT_INDEX") from error
+            return QdrantServerIndex.at(settings.index, settings.index_key)
+        case "postgresql" | "postgres":
+            try:
+                from toolscript.adapters.pgvector import PgVectorIndex
+            except ImportError as error:
+                raise missing_extra("postgres", "TOOLSCRIPT_INDEX") from error
+            return PgVectorIndex(settings.index)
+        case "memory":
+            return MemoryIndex()
+        case scheme:
+            raise Invalid(
+                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not usable: leave it empty, or give http(s)://HOST:6333, "
+                "postgresql://USER@HOST/NAME or memory:",
+                details={"field": "TOOLSCRIPT_INDEX", "allowed": ["", "http", "https", "postgresql", "memory"]},
+            )
+
+
+def open_language_model(settings: Settings) -> LanguageModel | None:
+    """The language model that TOOLSCRIPT_LLM_URL names, if any. Raises Invalid."""
+    if not settings.llm_url:
+        return None
+    try:
+        from toolscript.adapters.openai_chat import OpenAiChat
+    except ImportError as error:
+        raise missing_extra("llm", "TOOLSCRIPT_LLM_URL") from error
+    return OpenAiChat.at(
+        settings.llm_url,
+        settings.llm_key,
+        settings.llm_model,
+        timeout_seconds=settings.llm_timeout,
+        at_once=settings.llm_at_once,
+    )
+
+
+async def open_reranker(settings: Settings) -> Reranker | None:
+    """The reranker that TOOLSCRIPT_RERANKER names, if any. Raises Invalid or Unavailable."""
+    if not settings.reranker:
+        return None
+    if settings.reranker.startswith(("http://", "https://")):
+        from toolscript.adapters.http_reranker import HttpReranker
+
+        return HttpReranker(settings.reranker, settings.reranker_key, settings.reranker_model)
+    return await asyncio.to_thread(_local_reranker, settings, settings.reranker)
+
+
+def _local_reranker(settings: Settings, name: str) -> Reranker:
+    from toolscript.adapters.onnx_reranker import OnnxReranker, find_reranker
+
+    folder = find_reranker(name, settings.data / "models", settings.hub_url, settings.hub_token)
+    return OnnxReranker(folder, device=settings.search_device)

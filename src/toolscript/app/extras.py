@@ -1,0 +1,13 @@
+"""What is said when a setting needs a package that is not installed."""
+
+from __future__ import annotations
+
+from toolscript.domain.errors import Invalid
+
+
+def missing_extra(extra: str, setting: str) -> Invalid:
+    """What to raise for it."""
+    return Invalid(
+        f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
+        details={"field": setting, "extra": extra},
+    )

@@ -1,0 +1,162 @@
+"""Cuts a text into passages that fit a model's window, where a reader would: between paragraphs, else sentences, else
+words. Each passage begins with the last little piece of the one before, so that nothing is torn from its context.
+
+Every step looks at each character a bounded number of times: a text without any spaces takes no longer than another.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from toolscript.domain.documents import Passage
+
+# About what 256 tokens of English say, less a title.
+PASSAGE_SIZE = 1_000
+OVERLAP = 150
+
+Measure = Callable[[str], int]
+
+# How good a place to cut is.
+INSIDE_A_WORD, WORD, SENTENCE, PARAGRAPH = range(4)
+
+_CLOSERS = "\"'”’»)]}*_"
+_SENTENCE_ENDS = ".!?…"
+_LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
+_PARAGRAPH_ENDS = frozenset("\f\u2029")
+_BREAK = re.compile(rf"[{_LINE_ENDS}]\s*|(?<=[{_SENTENCE_ENDS}{re.escape(_CLOSERS)}])\s+|[。！？]+")
+_SPACE = re.compile(r"\s+")
+_JOINER = "\u200d"
+_MOST_CLOSERS = 3
+_LONGEST_CLUSTER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch that is never cut, how much it measures, and how good its end is to cut at."""
+
+    start: int
+    end: int
+    weight: int
+    ending: int
+
+
+def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, measure: Measure = len) -> list[Passage]:
+    """The passages of a text, in order: together all of it, each at most `size` by the measure, each repeating at most
+    `overlap` of the one before. A text that fits is one passage. The measure of a text must be no more than the sum of
+    its parts'; `overlap` is at most half of `size`."""
+    if measure(text) <= size:
+        return [Passage(0, 0, len(text))]
+    pieces = list(_pieces(text, overlap, measure))
+    found: list[Passage] = []
+    first = 0
+    while True:
+        end = _end_of_passage(pieces, first, size)
+        found.append(Passage(len(found), pieces[first].start, pieces[end - 1].end))
+        if end == len(pieces):
+            return found
+        first = max(end - 1, first + 1)
+
+
+def _end_of_passage(pieces: Sequence[_Piece], first: int, size: int) -> int:
+    """One past the last piece of a passage: as many as fit, fewer where that ends at a better place to cut."""
+    weight, end, best = 0, first, first + 1
+    while end < len(pieces) and (end == first or weight + pieces[end].weight <= size):
+        weight += pieces[end].weight
+        end += 1
+        is_long_enough = 2 * weight >= size and end > first + 1
+        if is_long_enough and (best == first + 1 or pieces[end - 1].ending >= pieces[best - 1].ending):
+            best = end
+    return end if end == len(pieces) else best
+
+
+def _pieces(text: str, most: int, measure: Measure) -> Iterator[_Piece]:
+    """Sentences; those that measure more than `most`, some words at a time."""
+    start = 0
+    for end, ending in _sentence_ends(text):
+        weight = measure(text[start:end])
+        if weight <= most:
+            yield _Piece(start, end, weight, ending)
+        else:
+            yield from _some_words(text, start, end, ending, most, measure)
+        start = end
+
+
+def _some_words(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[_Piece]:
+    held, weight = start, 0
+    for cut in _word_ends(text, start, end):
+        more = measure(text[start:cut])
+        if held < start and weight + more > most:
+            yield _Piece(held, start, weight, WORD)
+            held, weight = start, 0
+        if more > most:
+            yield from _some_characters(text, start, cut, ending if cut == end else WORD, most, measure)
+            held, weight = cut, 0
+        else:
+            weight += more
+        start = cut
+    if held < start:
+        yield _Piece(held, start, weight, ending)
+
+
+def _some_characters(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[_Piece]:
+    """A word too long to be kept whole. What one character measures may be more than `most`; then that is that."""
+    while start < end:
+        length = min(most, end - start)
+        cut = _whole_characters(text, start, start + length) if start + length < end else end
+        while (weight := measure(text[start:cut])) > most and cut - start > 1:
+            cut = _whole_characters(text, start, start + (cut - start) // 2)
+        yield _Piece(start, cut, weight, ending if cut == end else INSIDE_A_WORD)
+        start = cut
+
+
+def _sentence_ends(text: str) -> Iterator[tuple[int, int]]:
+    """Where sentences and paragraphs end, and which of the two; the last is the end of the text."""
+    for found in _BREAK.finditer(text):
+        ending = _kind_of_break(text, found)
+        if ending > WORD and found.end() < len(text) and not _continues(text, found.end()):
+            yield found.end(), ending
+    yield len(text), PARAGRAPH
+
+
+def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
+    for found in _SPACE.finditer(text, start, end):
+        if found.end() < end and not _continues(text, found.end()):
+            yield found.end()
+    yield end
+
+
+def _kind_of_break(text: str, found: re.Match[str]) -> int:
+    said = found[0]
+    lines = max(said.count("\n"), said.count("\r"))
+    if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(said):
+        return PARAGRAPH
+    if said[0] in _LINE_ENDS or not said[0].isspace():
+        return SENTENCE
+    before = found.start() - 1
+    while before > 0 and found.start() - before <= _MOST_CLOSERS and text[before] in _CLOSERS:
+        before -= 1
+    return SENTENCE if lines or text[before] in _SENTENCE_ENDS else WORD
+
+
+def _whole_characters(text: str, start: int, cut: int) -> int:
+    """The last place up to `cut` that tears no letter from its marks; `cut` itself where there is none near it."""
+    place = cut
+    while place > start + 1 and cut - place < _LONGEST_CLUSTER and _continues(text, place):
+        place -= 1
+    return cut if place <= start or _continues(text, place) else place
+
+
+def _continues(text: str, place: int) -> bool:
+    """Whether the character there belongs to the one before it."""
+    here, before = text[place], text[place - 1]
+    if here.isascii() and before.isascii():
+        return here == "\n" and before == "\r"
+    return (
+        unicodedata.category(here).startswith("M")
+        or _JOINER in (here, before)
+        or "\U0001f3fb" <= here <= "\U0001f3ff"  # skin tones
+        or "\U000e0020" <= here <= "\U000e007f"  # the letters of a flag
+    )

@@ -1,0 +1,56 @@
+"""How long a search waits for what it depends on, and how it says who did not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from toolscript.domain.errors import NotFound, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
+
+# Of an adapter's errors, those that say that it is out of order. Others are about what was asked.
+OUT_OF_ORDER = (Unavailable, UpstreamFailed, TimedOut, NotFound)
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Patience:
+    """So many seconds for all of a search's reads together, from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = asyncio.get_running_loop().time() + seconds
+
+    def extend(self, seconds: float) -> None:
+        """Lets something that has a limit of its own not count."""
+        self._until += seconds
+
+    def restart(self) -> None:
+        """Begins to wait anew, for what is read in several steps."""
+        self._until = asyncio.get_running_loop().time() + self._seconds
+
+    async def of(self, adapter: str, work: Awaitable[T]) -> T:
+        """What the adapter answers. Raises Unavailable, naming it, when it fails or takes too long; errors about what
+        was asked stay as they are."""
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await work
+        except TimeoutError:
+            raise _unavailable(adapter, f"no answer within {self._seconds:g} seconds") from None
+        except OUT_OF_ORDER as error:
+            raise _unavailable(adapter, error.message) from error
+        except ToolscriptError:
+            raise
+        except Exception as error:
+            log.warning("adapter_failed", extra={"adapter": adapter, "reason": f"{type(error).__name__}: {error}"})
+            raise _unavailable(adapter, "it failed; the log tells more") from error
+
+
+def _unavailable(adapter: str, why: str) -> Unavailable:
+    return Unavailable(
+        f"documents cannot be searched right now, because of the {adapter}: {why}. Try again in a moment",
+        details={"adapter": adapter},
+    )

@@ -1,0 +1,216 @@
+"""Files as documents: which of them are read, and what is made of each. What cannot be read is told in one line and
+holds up nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from toolscript.domain.documents import LONGEST_TEXT, Document, check
+from toolscript.domain.errors import Invalid
+from toolscript.surfaces.cli.file_texts import html_text, markdown_title, rst_title
+
+ENDINGS = (".txt", ".md", ".rst", ".html", ".htm", ".json", ".jsonl")
+# A character is four bytes at most.
+LARGEST_FILE = 4 * LONGEST_TEXT
+LONGEST_TITLE = 200
+_FIELDS = ("id", "title", "text", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What could not be read, and why."""
+
+    place: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that is to be read, and what a document made of it is called."""
+
+    file: Path
+    name: str
+
+
+@dataclass(slots=True)
+class Search:
+    """Finds the files under the given paths that are to be read."""
+
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    failures: list[Failure] = field(default_factory=list)
+
+    def files(self, paths: Sequence[Path]) -> list[Found]:
+        """The files, by path. What is hidden is left out, and no folder is entered twice."""
+        found: dict[Path, Found] = {}
+        for path in paths:
+            place = Path(os.path.abspath(path))  # noqa: PTH100  (a link stays what it is called)
+            if place.is_dir():
+                for file in self._below(place, set()):
+                    found.setdefault(file, Found(file, file.relative_to(place).as_posix()))
+            elif place.exists():
+                found.setdefault(place, Found(place, place.name))
+            else:
+                self.failures.append(Failure(str(path), "is not there"))
+        return list(found.values())
+
+    def _below(self, root: Path, entered: set[str]) -> Iterator[Path]:
+        folders = [root]
+        while folders:
+            folder = folders.pop()
+            real = os.path.realpath(folder)
+            if real in entered:
+                continue
+            entered.add(real)
+            try:
+                entries = sorted(folder.iterdir())
+            except OSError as error:
+                self.failures.append(Failure(str(folder), error.strerror or str(error)))
+                continue
+            inside = [each for each in entries if not each.name.startswith(".")]
+            yield from (each for each in inside if each.is_file() and self._is_wanted(each.relative_to(root)))
+            folders += [each for each in reversed(inside) if each.is_dir() and not self._is_excluded(each, root)]
+
+    def _is_wanted(self, path: Path) -> bool:
+        if _fits(path, self.exclude):
+            return False
+        return _fits(path, self.include) if self.include else path.suffix.lower() in ENDINGS
+
+    def _is_excluded(self, folder: Path, root: Path) -> bool:
+        return _fits(folder.relative_to(root), self.exclude)
+
+
+def read(found: Found, more: Mapping[str, Any]) -> Iterator[Document | Failure]:
+    """The documents of a file, with that metadata beside what they have; and whatever is wrong with it."""
+    try:
+        told = _about(found.file)
+        if found.file.suffix.lower() == ".jsonl":
+            made = _from_lines(found, {**told}, more)
+        else:
+            made = _from_text(found, _text_of(found.file), {**told}, more)
+        yield from made
+    except OSError as error:
+        yield Failure(str(found.file), error.strerror or str(error))
+    except Invalid as error:
+        yield Failure(str(found.file), error.message)
+
+
+def _fits(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(path.as_posix(), each) or fnmatchcase(path.name, each) for each in patterns)
+
+
+def _about(file: Path) -> dict[str, Any]:
+    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return {"path": str(file), "extension": file.suffix.lower(), "modified": changed.isoformat(timespec="seconds")}
+
+
+def _text_of(file: Path) -> str:
+    if file.stat().st_size > LARGEST_FILE:
+        raise Invalid(f"is larger than {LARGEST_FILE // 10**6} MB")
+    return _decoded(file.read_bytes())
+
+
+def _decoded(content: bytes) -> str:
+    if b"\0" in content:
+        raise Invalid("is no text")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Invalid("is not UTF-8") from None
+    if not text.strip():
+        raise Invalid("is empty")
+    return text
+
+
+def _from_text(
+    found: Found, text: str, about: Mapping[str, Any], more: Mapping[str, Any]
+) -> Iterator[Document | Failure]:
+    ending, title = found.file.suffix.lower(), ""
+    if ending == ".json":
+        yield from _from_json(found, text, about, more)
+        return
+    if ending in {".html", ".htm"}:
+        title, text = html_text(text)
+        if not text:
+            raise Invalid("has no text between its tags")
+    elif ending == ".md":
+        title = markdown_title(text)
+    elif ending == ".rst":
+        title = rst_title(text)
+    title = " ".join(title.split())[:LONGEST_TITLE] or found.file.name
+    yield _checked(Document(found.name, text, title, {**about, **more}), str(found.file))
+
+
+def _from_json(
+    found: Found, text: str, about: Mapping[str, Any], more: Mapping[str, Any]
+) -> Iterator[Document | Failure]:
+    told = _json(text)
+    if isinstance(told, dict) and isinstance(told.get("documents"), list):
+        told = told["documents"]
+    if isinstance(told, dict):
+        yield _from_object({"id": found.name, **told}, str(found.file), about, more)
+        return
+    if not isinstance(told, list):
+        raise Invalid(f"holds no document: give an object with {', '.join(_FIELDS)}, or a list of them")
+    for number, each in enumerate(told, start=1):
+        yield _from_object(each, f"{found.file}, document {number}", about, more)
+
+
+def _from_lines(found: Found, about: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[Document | Failure]:
+    some = False
+    with found.file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            some, place = True, f"{found.file}, line {number}"
+            try:
+                yield _from_object(_json(_decoded(line)), place, about, more)
+            except Invalid as error:
+                yield Failure(place, error.message)
+    if not some:
+        raise Invalid("is empty")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"is no JSON: {error}") from error
+
+
+def _from_object(told: Any, place: str, about: Mapping[str, Any], more: Mapping[str, Any]) -> Document | Failure:
+    problem = _problem(told)
+    if problem:
+        return Failure(place, problem)
+    metadata = {**about, **(told.get("metadata") or {}), **more}
+    return _checked(Document(str(told["id"]), told["text"], told.get("title") or "", metadata), place)
+
+
+def _problem(told: Any) -> str | None:
+    if not isinstance(told, dict):
+        return f"is no document: give an object with {', '.join(_FIELDS)}"
+    unknown = sorted(told.keys() - set(_FIELDS))
+    if unknown:
+        return f"has a field {unknown[0]!r}: a document has {', '.join(_FIELDS)}"
+    if not isinstance(told.get("id"), str | int) or isinstance(told.get("id"), bool):
+        return "has no id: give a text"
+    if not isinstance(told.get("text"), str):
+        return "has no text"
+    if not isinstance(told.get("title"), str | None):
+        return "has a title that is no text"
+    return None if isinstance(told.get("metadata"), dict | None) else "has metadata that is no object"
+
+
+def _checked(document: Document, place: str) -> Document | Failure:
+    try:
+        check(document)
+    except Invalid as error:
+        return Failure(place, error.message)
+    return document

@@ -1,0 +1,179 @@
+"""`toolscript ingest`: files and folders become a tenant's documents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid
+from toolscript.settings import Settings
+from toolscript.surfaces.cli import options
+from toolscript.surfaces.cli.asking import settings_of, tell
+from toolscript.surfaces.cli.files import Failure, Found, Search, read
+from toolscript.surfaces.cli.progress import bar
+from toolscript.surfaces.cli.tenant_documents import Documents, Progress, documents_of
+from toolscript.surfaces.cli.terminal import printable
+from toolscript.surfaces.cli.values import pairs
+
+MOST_AT_ONCE = 256
+MOST_CHARACTERS_AT_ONCE = 4_000_000
+LISTED_AT_ONCE = 1000
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@options.overrides("tenant", "--tenant", metavar="NAME")
+@click.option("--include", multiple=True, metavar="GLOB", help="In folders, read only what fits, whatever it ends in.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, leave out files and folders that fit.")
+@click.option(
+    "--metadata",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Metadata for all of them: a number, true or false, else a text.",
+)
+@click.option("--prune", is_flag=True, help="Remove documents that came from these paths and are no longer there.")
+@options.data_dir
+@options.as_json
+def ingest(
+    paths: tuple[Path, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    metadata: tuple[str, ...],
+    prune: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Put files and folders into the documents that can be searched.
+
+    Read are .txt, .md, .rst, .html, .json and .jsonl (objects with id, title, text, metadata), and any other file that
+    is named itself. A document is called by its path below the folder, and has path, extension and modified as
+    metadata. Run it again after changes: what is the same is left alone. A file that cannot be read is named, and the
+    others go on; ends with 2 when none can be.
+
+    \b
+    toolscript ingest notes/
+    toolscript ingest notes/ --prune --metadata team=search --exclude 'drafts/*'
+    toolscript ingest corpus.jsonl --tenant acme
+    """
+    settings = settings_of(flags)
+    work = _Work(Search(include, exclude), pairs(metadata, "--metadata"))
+    answer = asyncio.run(_ingested(settings, work, paths, prune=prune))
+    for each in answer["failed"]:
+        told = printable(f"{each['path']}: {each['problem']}".encode(errors="replace").decode())
+        click.echo(click.style("not read: ", fg="yellow") + told, err=True)
+    if work.failures and not work.came_from:
+        raise Invalid(f"nothing could be read of {', '.join(map(str, paths))}", details={"failed": answer["failed"]})
+    tell(answer, as_json, _show)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is read, a few documents at a time, and what was wrong on the way."""
+
+    search: Search
+    metadata: dict[str, Any]
+    came_from: dict[str, str] = field(default_factory=dict)
+    """Where each document that was read came from, by id."""
+    unsure: set[str] = field(default_factory=set)
+    """The files of which something could not be read."""
+
+    @property
+    def failures(self) -> list[Failure]:
+        return self.search.failures
+
+    def batches(self, files: Sequence[Found]) -> Iterator[tuple[list[Document], int]]:
+        """Documents, and how many files are still to be read after them."""
+        batch: list[Document] = []
+        size = 0
+        for number, found in enumerate(files, start=1):
+            for made in self._read(found):
+                batch.append(made)
+                size += len(made.text)
+                if len(batch) == MOST_AT_ONCE or size > MOST_CHARACTERS_AT_ONCE:
+                    yield batch, len(files) - number
+                    batch, size = [], 0
+        if batch:
+            yield batch, 0
+
+    def is_gone(self, doc_id: str, came_from: str) -> bool:
+        """Whether a document that came from that file is no longer there."""
+        if came_from in self.came_from.values():
+            return self.came_from.get(doc_id) != came_from and came_from not in self.unsure
+        return not Path(came_from).exists()
+
+    def _read(self, found: Found) -> Iterator[Document]:
+        for made in read(found, self.metadata):
+            if isinstance(made, Failure):
+                self.failures.append(made)
+                self.unsure.add(str(found.file))
+            elif made.id in self.came_from:
+                told = f"has the id {made.id!r}, which {self.came_from[made.id]} has too: left out"
+                self.failures.append(Failure(str(found.file), told))
+            else:
+                self.came_from[made.id] = str(found.file)
+                yield made
+
+
+async def _ingested(settings: Settings, work: _Work, paths: Sequence[Path], *, prune: bool) -> dict[str, Any]:
+    files = work.search.files(paths)
+    if prune and work.failures:
+        raise Invalid(
+            f"{work.failures[0].place} {work.failures[0].problem}: nothing is removed, because it may only be out of "
+            "reach; run it without --prune, or without that path",
+            details={"field": "--prune"},
+        )
+    if not files and not prune:
+        work.failures.extend(Failure(str(path), "has no file that can be read") for path in paths if path.is_dir())
+    async with documents_of(settings) as documents:
+        with bar("Ingesting") as shown:
+            counts = await _put(documents, work.batches(files), shown)
+        removed = await _pruned(documents, work, paths) if prune else 0
+    failed = [{"path": each.place, "problem": each.problem} for each in work.failures]
+    return {**counts, "removed": removed, "failed": failed}
+
+
+async def _put(documents: Documents, batches: Iterator[tuple[list[Document], int]], shown: Progress) -> dict[str, int]:
+    counts = {"added": 0, "changed": 0, "unchanged": 0}
+    done = 0
+    for batch, files_left in batches:
+        total = done + len(batch) + files_left
+
+        def progress(here: int, _: int, done: int = done, total: int = total) -> None:
+            shown(done + here, total)
+
+        put = await documents.put(batch, progress)
+        counts = {name: count + put[name] for name, count in counts.items()}
+        done += len(batch)
+    return counts
+
+
+async def _pruned(documents: Documents, work: _Work, paths: Sequence[Path]) -> int:
+    """Removes what came from below these paths and is gone: its file, or it from a file that holds several."""
+    roots = [path.absolute() for path in paths]
+    gone = []
+    after: str | None = None
+    while True:
+        listed = await documents.listing(after=after, limit=LISTED_AT_ONCE)
+        for each in listed["documents"]:
+            came_from = each["metadata"].get("path")
+            if not isinstance(came_from, str) or not any(Path(came_from).is_relative_to(root) for root in roots):
+                continue
+            if work.is_gone(each["id"], came_from):
+                gone.append(each["id"])
+        after = listed["next"]
+        if after is None:
+            return await documents.remove(gone)
+
+
+def _show(answer: dict[str, Any]) -> None:
+    told = [f"{answer[name]} {name}" for name in ("added", "changed", "unchanged")]
+    if answer["removed"]:
+        told.append(f"{answer['removed']} removed")
+    failed = len(answer["failed"])
+    click.echo(", ".join(told) + (f"; {failed} could not be read" if failed else ""))

@@ -1,0 +1,216 @@
+"""Generated corpora: what a tenant is answered is the same with and without other tenants' documents, and pages laid
+end to end are the one large answer. With every index, over both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.contracts.engines import INDEXES, open_index
+from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.domain.access import Plan, Principal
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.ports import VectorIndex
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.document_points import DOCUMENTS, documents_collection
+from toolscript.services.document_search import DocumentAsk, DocumentHit, DocumentPage, DocumentSearch, SearchType
+from toolscript.services.ingest_documents import IngestDocuments
+from toolscript.services.page_tokens import PageTokens
+from toolscript.services.plans import Plans
+
+pytestmark = pytest.mark.filterwarnings("ignore:Local mode performs exact")
+
+OURS, THEIRS = "acme", "acme "
+WORDS = ["wine", "red", "lease", "rent", "cellar", "zebra", "wines", "the"]
+STORES = ["sqlite", "postgres"]
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+long_texts = st.tuples(texts, texts).map(lambda two: f"{two[0]}. " * 60 + f"{two[1]}. " * 60)
+documents = st.builds(
+    Document,
+    st.sampled_from([f"d{n}" for n in range(12)] + ["d 1", "d1/2", "é", "東京"]),
+    st.one_of(texts, texts, long_texts),
+    st.sampled_from(["", "Wine", "The lease"]),
+    st.fixed_dictionaries(
+        {}, optional={"year": st.integers(2020, 2023), "tags": st.lists(st.sampled_from(WORDS[:4]), max_size=2)}
+    ),
+)
+corpora = st.lists(documents, min_size=1, max_size=14, unique_by=lambda d: d.id)
+queries = st.one_of(st.none(), texts, st.sampled_from(["wine", "???", "unheard", "the"]))
+filters = st.sampled_from(
+    [
+        Filter(),
+        Filter(must=(Condition("year", Op.GTE, 2021),)),
+        Filter(must_not=(Condition("tags", Op.IN, ["red"]),)),
+        Filter(should=(Condition("title", Op.CONTAINS, "lease"), Condition("year", Op.EQ, 2020))),
+    ]
+)
+KINDS: list[dict[str, Any]] = [
+    {"search_type": SearchType.SEMANTIC},
+    {"search_type": SearchType.KEYWORD},
+    {"search_type": SearchType.HYBRID, "fusion": "rrf"},
+    {"search_type": SearchType.HYBRID, "fusion": "zscore"},
+]
+
+
+class NoEvents:
+    """Forgets what it is told."""
+
+    def record(self, event: object) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Documents of several tenants over one index and one store, emptied by each example."""
+
+    ingest: IngestDocuments
+    search: DocumentSearch
+    run: Callable[[Coroutine[Any, Any, None]], None]
+
+    async def replace_all(self, tenant: str, documents: Sequence[Document]) -> None:
+        held = await self.ingest.listing(tenant, limit=1000)
+        await self.ingest.delete(tenant, [d.id for d in held])
+        await self.ingest.put(tenant, documents)
+
+    async def page(self, ask: DocumentAsk, tenant: str = OURS) -> DocumentPage:
+        return await self.search.search(Principal(tenant), ask)
+
+    async def answer(self, ask: DocumentAsk) -> bytes:
+        """Everything that is told, but what differs from one request to the next: its id, its times, its token."""
+        try:
+            page = await self.page(ask)
+        except ToolscriptError as error:
+            return json.dumps(error.envelope(), sort_keys=True).encode()
+        told = {
+            "hits": [asdict(hit) for hit in page.hits],
+            "total": [page.total, page.total_relation],
+            "more": page.next_page_token is not None,
+            "degraded": page.report.degraded,
+        }
+        return json.dumps(told, sort_keys=True).encode()
+
+
+@pytest.fixture(scope="module", params=[f"{i}, {s}" for i, s in itertools.product(INDEXES, STORES)])
+def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    kind, store = request.param.split(", ")
+    url = "sqlite://" if store == "sqlite" else request.getfixturevalue("postgres_server")
+    with asyncio.Runner() as runner:
+        database = Database(url)
+        index = open_index(kind, tmp_path_factory.mktemp("index"), request)
+        runner.run(index.drop(DOCUMENTS))
+        made = _archive(index, database, runner.run)
+        runner.run(index.open(documents_collection("hashed-16", 16)))
+        yield made
+        for tenant in (OURS, THEIRS):
+            runner.run(made.replace_all(tenant, []))
+        runner.run(index.close())
+        runner.run(database.close())
+
+
+def _archive(index: VectorIndex, database: Database, run: Callable[..., None]) -> Archive:
+    embedder, store = HashedEmbedder(16), SqlDocuments(database)
+    search = DocumentSearch(
+        Retriever(embedder, index), index, store, Plans({"default": Plan()}), PageTokens(b"secret"), NoEvents()
+    )
+    return Archive(IngestDocuments(store, index, embedder), search, run)
+
+
+@pytest.mark.req("D-04")
+@settings(max_examples=7, deadline=None)
+@given(ours=corpora, theirs=corpora, query=queries, where=filters, top_k=st.sampled_from([1, 3, 200]))
+def test_answers_are_byte_identical_with_and_without_another_tenants_documents(
+    archive: Archive, ours: list[Document], theirs: list[Document], query: str | None, where: Filter, top_k: int
+) -> None:
+    asks = [DocumentAsk(query, top_k=top_k, where=where, highlight=True, **kind) for kind in KINDS]
+    asks.append(replace(asks[0], page_token="somebody's"))
+
+    async def answers() -> list[bytes]:
+        return [await archive.answer(ask) for ask in asks]
+
+    async def compare() -> None:
+        await archive.replace_all(THEIRS, [])
+        await archive.replace_all(OURS, ours)
+        alone = await answers()
+        await archive.replace_all(THEIRS, theirs)
+        assert await answers() == alone
+        await archive.replace_all(OURS, [])
+        assert json.loads((await answers())[0])["hits"] == []
+        await archive.replace_all(OURS, ours[::-1])
+        assert await answers() == alone
+        await archive.replace_all(THEIRS, [])
+        assert await answers() == alone
+
+    archive.run(compare())
+
+
+@pytest.mark.req("D-07", "D-12")
+@settings(max_examples=5, deadline=None)
+@given(
+    ours=corpora,
+    copies=st.integers(1, 3),
+    theirs=corpora,
+    query=queries,
+    where=filters,
+    size=st.integers(1, 5),
+)
+def test_pages_laid_end_to_end_are_the_one_large_answer_also_while_another_tenant_writes(
+    archive: Archive,
+    ours: list[Document],
+    copies: int,
+    theirs: list[Document],
+    query: str | None,
+    where: Filter,
+    size: int,
+) -> None:
+    tied = [replace(d, id=f"{d.id}-{n}") for n in range(copies) for d in ours]
+    writing = itertools.cycle([theirs, []])
+
+    async def compare() -> None:
+        await archive.replace_all(THEIRS, [])
+        await archive.replace_all(OURS, tied)
+        for kind in KINDS:
+            ask = DocumentAsk(query, where=where, **kind)
+            whole = await archive.page(replace(ask, top_k=200))
+            assert whole.next_page_token is None
+            assert _in_order(whole.hits)
+            assert await _paged(archive, replace(ask, top_k=size), whole.total, writing) == whole.hits
+            second = await archive.page(replace(ask, top_k=size, offset=size))
+            assert second.hits == whole.hits[size : 2 * size]
+
+    archive.run(compare())
+
+
+async def _paged(
+    archive: Archive, ask: DocumentAsk, total: int, writing: Iterator[list[Document]]
+) -> list[DocumentHit]:
+    """The hits of all pages, with the other tenant writing in between."""
+    hits: list[DocumentHit] = []
+    token: str | None = None
+    while True:
+        page = await archive.page(replace(ask, page_token=token))
+        assert page.total == total
+        assert page.total >= len(hits) + len(page.hits)
+        hits += page.hits
+        token = page.next_page_token
+        if token is None:
+            return hits
+        assert len(page.hits) == ask.top_k
+        await archive.replace_all(THEIRS, next(writing))
+
+
+def _in_order(hits: Sequence[DocumentHit]) -> bool:
+    return list(hits) == sorted(hits, key=lambda h: (-h.score, h.doc_id))

@@ -1,0 +1,146 @@
+"""The whole of the HTTP interface against its own description: whatever is sent, the answers are those that the OpenAPI
+document promises, and every error has the one envelope."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+import schemathesis
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from hypothesis import HealthCheck, Phase, seed, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from toolscript.app import App, open_app
+from toolscript.domain.catalog import Suggestion
+from toolscript.domain.documents import Document
+from toolscript.services.demo import demo_items
+from toolscript.settings import load_settings
+from toolscript.surfaces.http.openapi import KEY, TOKEN
+from toolscript.surfaces.http.server import Serving, create_http
+
+pytestmark = pytest.mark.req("D-01", "D-09", "D-11")
+
+SECRET = "a secret that is long enough for anybody"
+SETTINGS = load_settings(
+    environment={}, search_model="hashed-64", index="memory:", store="sqlite://", jwt_secret=SECRET
+)
+SCHEMA = schemathesis.openapi.from_dict(create_http(Serving(SETTINGS)).openapi())
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+ENVELOPE = "#/components/schemas/ErrorEnvelope"
+FEW = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """An application with tools, skills, a suggestion and documents, in a thread that has its loop."""
+
+    portal: BlockingPortal
+    client: httpx.AsyncClient
+    token: str
+
+    def answer(self, case: schemathesis.Case[Any], headers: dict[str, str]) -> httpx.Response:
+        given = case.as_transport_kwargs(base_url="http://127.0.0.1")
+        given["headers"].pop("Authorization", None)
+        given["headers"].update(headers)
+        del given["cookies"]  # none is described
+        if "data" in given:
+            given["content"] = given.pop("data")
+        return self.portal.call(lambda: self.client.request(**given))
+
+
+async def fill(app: App) -> None:
+    await app.sync.run(demo_items())
+    await app.catalog.suggest(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
+    await app.ingest_documents.put("acme", [Document("contracts/lease-7", "The notice period is three months.")])
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    token = jwt.encode({"tenant_id": "acme", "exp": time.time() + 3600}, SECRET, algorithm="HS256")
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_app(SETTINGS, serving=True)) as app:
+        portal.call(fill, app)
+        transport = httpx.ASGITransport(create_http(Serving(SETTINGS, app)))
+        with portal.wrap_async_context_manager(httpx.AsyncClient(transport=transport)) as client:
+            yield Gateway(portal, client, token)
+
+
+def check_envelope(answer: httpx.Response) -> None:
+    if answer.status_code < 400:
+        return
+    told = answer.json()
+    assert told.keys() == {"error"}
+    assert told["error"].keys() == {"code", "message", "details"}
+    assert told["error"]["message"]
+    assert answer.headers["x-request-id"]
+
+
+@SCHEMA.parametrize()
+@seed(5)
+@FEW
+def test_with_a_token_every_answer_is_as_described(case: schemathesis.Case[Any], gateway: Gateway) -> None:
+    answer = gateway.answer(case, {"Authorization": f"Bearer {gateway.token}"})
+    check_envelope(answer)
+    case.validate_response(answer, checks=CHECKS)
+
+
+@SCHEMA.parametrize()
+@seed(5)
+@settings(FEW, max_examples=3)
+def test_without_a_token_there_is_no_way_to_documents(case: schemathesis.Case[Any], gateway: Gateway) -> None:
+    answer = gateway.answer(case, {})
+    check_envelope(answer)
+    case.validate_response(answer, checks=CHECKS)
+    if case.operation.definition.raw.get("security") == [{TOKEN: []}] and case.method == case.operation.method.upper():
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
+    told: dict[str, Any] = SCHEMA.raw_schema
+    operations = [(path, method, each) for path, methods in told["paths"].items() for method, each in methods.items()]
+    assert len(operations) > 30
+    assert len({each["operationId"] for _, _, each in operations}) == len(operations)
+    for path, method, each in operations:
+        assert each["summary"], (method, path)
+        assert each["tags"], (method, path)
+        for status, answer in each["responses"].items():
+            assert answer["description"]
+            if int(status) >= 400:
+                assert answer["content"] == {"application/json": {"schema": {"$ref": ENVELOPE}}}, (method, path, status)
+        if path.startswith("/documents") or (path, method) == ("/search", "post"):
+            assert each["security"] == [{TOKEN: []}]
+            assert {"401", "403", "422", "429", "503"} <= each["responses"].keys()
+    assert told["components"]["securitySchemes"][TOKEN]["scheme"] == "bearer"
+
+
+def test_a_gateway_with_a_key_says_that_it_asks_for_it() -> None:
+    told = create_http(Serving(replace(SETTINGS, api_key="k"))).openapi()
+    assert (told["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
+    assert told["paths"]["/health"]["get"]["security"] == []
