@@ -45,7 +45,7 @@ async def run(quick: bool) -> list[Table]:
 
 async def _in_process(items: list[Item], count: int) -> list[Row]:
     with TemporaryDirectory() as folder:
-        settings = load_settings(environment={}, data_dir=folder, search_model=PACKAGED, search_device="cpu")
+        settings = load_settings(variables={}, data_dir=folder, search_model=PACKAGED, search_device="cpu")
         async with open_app(settings) as app:
             await app.sync.run(items)
             return await _searches(app, f"{len(items):,} tools", count)

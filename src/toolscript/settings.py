@@ -198,12 +198,12 @@ class Settings:
             ) from error
 
 
-def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -> Settings:
     """Settings from the environment, overridden by the flags that are not None. An empty variable is as good as none.
 
     Raises Invalid, naming the variable or flag and what is allowed.
     """
-    environment = os.environ if environment is None else environment
+    variables = os.environ if variables is None else variables
     unknown = flags.keys() - {each.name for each in fields(Settings)}
     if unknown:
         raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
@@ -213,8 +213,8 @@ def load_settings(*, environment: Mapping[str, str] | None = None, **flags: Any)
         if flags.get(each.name) not in {None, ""}:
             flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
             values[each.name] = _checked(each, flags[each.name], flag)
-        elif environment.get(variable):
-            values[each.name] = _checked(each, environment[variable], variable)
+        elif variables.get(variable):
+            values[each.name] = _checked(each, variables[variable], variable)
     return Settings(**values)
 
 

@@ -63,7 +63,7 @@ def test_the_gateway_s_variables_are_settings_that_can_be_used(composed: dict[st
     given = {k: _filled_in(v) for k, v in composed["services"]["gateway"]["environment"].items()}
     assert {name for name in given if name.startswith(PREFIX)} == given.keys()
     assert given.keys() <= VARIABLES
-    settings = load_settings(environment=given)
+    settings = load_settings(variables=given)
     assert settings.store == "postgresql://toolscript:p1@postgres:5432/toolscript"
     assert settings.index in {settings.store, "http://qdrant:6333"}
     assert (settings.index_key == "q1") == ("qdrant" in composed["services"])

@@ -34,9 +34,7 @@ from toolscript.surfaces.http.server import Serving, create_http
 pytestmark = pytest.mark.req("D-01", "D-09", "D-11")
 
 SECRET = "a secret that is long enough for anybody"
-SETTINGS = load_settings(
-    environment={}, search_model="hashed-64", index="memory:", store="sqlite://", jwt_secret=SECRET
-)
+SETTINGS = load_settings(variables={}, search_model="hashed-64", index="memory:", store="sqlite://", jwt_secret=SECRET)
 SCHEMA = schemathesis.openapi.from_dict(create_http(Serving(SETTINGS)).openapi())
 CHECKS = [
     not_a_server_error,

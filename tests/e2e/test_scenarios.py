@@ -216,7 +216,7 @@ async def test_default_model_initialization(tmp_path: Path) -> None:
         assert {cache["model"] for cache in caches(data).values()} == {"bge-small-en-v1.5"}
         asked_before = len(hub.requests)
         began = time.perf_counter()
-        async with open_app(load_settings(environment={}, data_dir=data, hub_url=hub.root)) as app:
+        async with open_app(load_settings(variables={}, data_dir=data, hub_url=hub.root)) as app:
             assert time.perf_counter() - began < INITIALIZED_WITHIN
             assert app.model.embedder is not None
             assert (app.model.embedder.model, app.model.instead_because) == ("bge-small-en-v1.5", None)
@@ -262,7 +262,7 @@ def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_pa
 async def test_query_prefix_for_retrieval_optimization(tmp_path: Path) -> None:
     """Scenario: Query prefix for retrieval optimization."""
     hub_layout(tmp_path / "models" / "bge-small-en-v1.5")
-    async with open_app(load_settings(environment={}, data_dir=tmp_path)) as app:
+    async with open_app(load_settings(variables={}, data_dir=tmp_path)) as app:
         embedder = app.model.embedder
         assert embedder is not None
         assert embedder.model == "bge-small-en-v1.5"
@@ -356,7 +356,7 @@ def test_configuration_aware_cache_lookup(toolscript: Toolscript, tmp_path: Path
 
 
 def small_settings(data: Path, **chosen: Any) -> Settings:
-    return load_settings(environment={}, data_dir=data, search_model="hashed-64", **chosen)
+    return load_settings(variables={}, data_dir=data, search_model="hashed-64", **chosen)
 
 
 async def indexed(settings: Settings, items: list[Item], *, forget_index: bool = False) -> SyncReport:
@@ -606,7 +606,7 @@ async def by_alpha(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory)
         for alpha in ("1", "0", "", "0.8"):
             chosen = {"TOOLSCRIPT_SEARCH_ALPHA": alpha, "TOOLSCRIPT_SEARCH_MODEL": "hashed-64"}
             data = tmp_path_factory.mktemp("alpha")
-            app = await stack.enter_async_context(open_app(load_settings(environment=chosen, data_dir=data)))
+            app = await stack.enter_async_context(open_app(load_settings(variables=chosen, data_dir=data)))
             await app.sync.run(items_of(*TOOLS, *MORE_TOOLS))
             opened[alpha] = app
         yield opened
@@ -646,11 +646,11 @@ async def test_disable_embedding_cache_via_environment(tmp_path: Path) -> None:
     await indexed(cached, items)
     (kept,) = caches(tmp_path).values()
     environment = {"TOOLSCRIPT_SEARCH_NO_CACHE": "true", "TOOLSCRIPT_SEARCH_MODEL": "hashed-64"}
-    uncached = load_settings(environment=environment, data_dir=tmp_path)
+    uncached = load_settings(variables=environment, data_dir=tmp_path)
     for _ in range(2):
         assert (await indexed(uncached, items)).embedded == len(items)
     assert list(caches(tmp_path).values()) == [kept]
-    fresh = load_settings(environment=environment, data_dir=tmp_path / "fresh")
+    fresh = load_settings(variables=environment, data_dir=tmp_path / "fresh")
     await indexed(fresh, items)
     assert not (tmp_path / "fresh" / "cache").exists()
 

@@ -43,7 +43,7 @@ SETS = (
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[App]:
-    async with open_app(load_settings(environment={}, data_dir=folder, search_model=PACKAGED)) as app:
+    async with open_app(load_settings(variables={}, data_dir=folder, search_model=PACKAGED)) as app:
         yield app
 
 

@@ -287,7 +287,7 @@ def test_what_a_gateway_was_given_is_there_without_it(small_folder: Path, notes:
     invoke("ingest", "notes")
 
     async def counted() -> int:
-        async with open_app(load_settings(environment={}, data_dir=small_folder, search_model="hashed-64")) as app:
+        async with open_app(load_settings(variables={}, data_dir=small_folder, search_model="hashed-64")) as app:
             return await app.documents.count("default")
 
     assert asyncio.run(counted()) == 7

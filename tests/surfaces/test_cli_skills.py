@@ -34,7 +34,7 @@ def prepare(data: Path) -> None:
     """The demo's tools, and three suggestions: two that tools need, one that nobody asked for."""
 
     async def fill() -> None:
-        async with open_app(load_settings(data_dir=data, search_model="hashed-64", environment={})) as app:
+        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
             await app.sync.run(demo_items())
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
                 await app.catalog.suggest(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))

@@ -123,7 +123,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys.json").write_text(json.dumps({"keys": [PUBLISHED.published()]}))
     settings = load_settings(
-        environment={},
+        variables={},
         data_dir=folder / "data",
         search_model="hashed-64",
         api_key=API_KEY,
@@ -305,7 +305,7 @@ async def test_a_token_that_is_brought_beside_the_bypass_is_the_one_that_counts(
 
 async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothing(tmp_path: Path) -> None:
     given = {"TOOLSCRIPT_ENVIRONMENT": "production", "TOOLSCRIPT_DEBUG_BYPASS_AUTH": "true"}
-    settings = load_settings(environment=given, data_dir=tmp_path / "data", search_model="hashed-64")
+    settings = load_settings(variables=given, data_dir=tmp_path / "data", search_model="hashed-64")
     with pytest.raises(Invalid, match="TOOLSCRIPT_DEBUG_BYPASS_AUTH"):
         async with open_app(settings):
             pytest.fail("it was opened")
@@ -331,7 +331,7 @@ async def test_a_plan_is_applied_by_the_tokens_claim(tmp_path: Path) -> None:
     plans = tmp_path / "plans.toml"
     plans.write_text("[plans.slow]\nrequests_per_minute = 2\n")
     settings = load_settings(
-        environment={}, data_dir=tmp_path / "data", search_model="hashed-64", jwt_secret=SECRET, plans=plans
+        variables={}, data_dir=tmp_path / "data", search_model="hashed-64", jwt_secret=SECRET, plans=plans
     )
     async with open_app(settings) as app, asking(app) as http:
         slow, other = by_secret(plan="slow"), by_secret(plan="slow", tenant_id="other")

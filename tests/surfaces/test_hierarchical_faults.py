@@ -173,7 +173,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(scope="module")
 async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("filled")
-    async with open_app(load_settings(environment={}, data_dir=folder, search_model="hashed-64")) as app:
+    async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
         await app.sync.run(demo_items())
         await app.sync.index_catalogue()
         yield app

@@ -36,7 +36,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def settings_in(folder: Any, **chosen: Any) -> Settings:
-    return load_settings(environment={}, data_dir=folder, search_model="hashed-64", **chosen)
+    return load_settings(variables={}, data_dir=folder, search_model="hashed-64", **chosen)
 
 
 def states(app: App) -> dict[str, str]:

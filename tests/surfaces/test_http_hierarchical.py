@@ -36,7 +36,7 @@ ITEMS = (*demo_items(), PROMPT, PAGE)
 async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     """An application that no test here changes."""
     folder = tmp_path_factory.mktemp("filled")
-    async with open_app(load_settings(environment={}, data_dir=folder, search_model="hashed-64")) as app:
+    async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
         await app.sync.run(ITEMS)
         await app.sync.index_catalogue()
         yield app

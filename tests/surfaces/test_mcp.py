@@ -147,7 +147,7 @@ async def serving(app: App) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def over_http(folder: Path) -> AsyncIterator[Agent]:
-    settings = load_settings(environment={}, data_dir=folder / "data", search_model=MODEL, index="memory:", port=0)
+    settings = load_settings(variables={}, data_dir=folder / "data", search_model=MODEL, index="memory:", port=0)
     configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
@@ -550,7 +550,7 @@ async def test_many_calls_at_once_get_each_its_own_answer(agent: Agent) -> None:
 async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """A gateway on a port, without a model worth the name."""
     folder = tmp_path_factory.mktemp("url")
-    settings = load_settings(environment={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
+    settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
     configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
@@ -614,7 +614,7 @@ def _tokenizer() -> Tokenizer:
 @asynccontextmanager
 async def app_among(items: Sequence[Item], folder: Path, **settings: Any) -> AsyncIterator[App]:
     given = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:"} | settings
-    async with open_app(load_settings(environment={}, **given)) as app:
+    async with open_app(load_settings(variables={}, **given)) as app:
         await app.sync.run(items)
         yield app
 
@@ -907,7 +907,7 @@ async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_n
 @pytest.mark.req("D-04", "G-08")
 async def test_over_stdio_documents_are_those_of_the_settings_also_through_another_gateway(tmp_path: Path) -> None:
     (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
-    settings = load_settings(environment={}, data_dir=tmp_path / "data", search_model="hashed-64")
+    settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
     async with open_app(settings) as app:
         await app.ingest_documents.put("default", [KEYS])
         await app.ingest_documents.put("acme", [LEASE])

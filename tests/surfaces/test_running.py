@@ -51,7 +51,7 @@ class Gateway(HttpDouble):
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(data_dir=tmp_path, api_key="a-key", environment={})
+    return load_settings(data_dir=tmp_path, api_key="a-key", variables={})
 
 
 def leave_note(settings: Settings, url: str, pid: int) -> None:

@@ -49,7 +49,7 @@ def flag_of(name: str) -> str:
 
 def refusal(**how: Any) -> Invalid:
     with pytest.raises(Invalid) as refused:
-        load_settings(**{"environment": {}, **how})
+        load_settings(**{"variables": {}, **how})
     return refused.value
 
 
@@ -79,20 +79,20 @@ def test_a_flag_beats_the_environment_which_beats_the_default(
     name: str, default: Any, given: str, read: Any, flag: Any
 ) -> None:
     environment = {"TOOLSCRIPT_" + name.upper(): given}
-    assert getattr(load_settings(environment={}), name) == default
-    assert getattr(load_settings(environment=environment), name) == read
-    assert type(getattr(load_settings(environment=environment), name)) is type(read)
-    assert getattr(load_settings(environment=environment, **{name: flag}), name) == flag
-    assert getattr(load_settings(environment=environment, **{name: None}), name) == read
+    assert getattr(load_settings(variables={}), name) == default
+    assert getattr(load_settings(variables=environment), name) == read
+    assert type(getattr(load_settings(variables=environment), name)) is type(read)
+    assert getattr(load_settings(variables=environment, **{name: flag}), name) == flag
+    assert getattr(load_settings(variables=environment, **{name: None}), name) == read
 
 
 @pytest.mark.req("S-05")
 def test_an_empty_variable_counts_as_unset() -> None:
-    assert load_settings(environment={variable_of(f.name): "" for f in fields(Settings)}) == Settings()
+    assert load_settings(variables={variable_of(f.name): "" for f in fields(Settings)}) == Settings()
 
 
 def test_variables_of_others_are_not_read() -> None:
-    assert load_settings(environment={"SEARCH_LIMIT": "7", "toolscript_search_limit": "8"}) == Settings()
+    assert load_settings(variables={"SEARCH_LIMIT": "7", "toolscript_search_limit": "8"}) == Settings()
 
 
 def test_without_a_mapping_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,11 @@ def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) ->
     least, most, step = BOUNDS[name]
     variable = variable_of(name)
     for inside in (least, most):
-        assert getattr(load_settings(environment={variable: f"{inside:g}"}), name) == inside
-        assert getattr(load_settings(environment={}, **{name: inside}), name) == inside
+        assert getattr(load_settings(variables={variable: f"{inside:g}"}), name) == inside
+        assert getattr(load_settings(variables={}, **{name: inside}), name) == inside
     for outside in (least - step, most + step):
         for error, source in (
-            (refusal(environment={variable: f"{outside:g}"}), variable),
+            (refusal(variables={variable: f"{outside:g}"}), variable),
             (refusal(**{name: outside}), flag_of(name)),
         ):
             assert error.message.startswith(f"{source}={outside:g} ")
@@ -128,7 +128,7 @@ def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) ->
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("given", ["many", "nan", "inf", "-inf", "1,5", " ", "0x10"])
 def test_what_is_no_number_is_refused(name: str, given: str) -> None:
-    error = refusal(environment={variable_of(name): given})
+    error = refusal(variables={variable_of(name): given})
     assert error.message.startswith(f"{variable_of(name)}={given} ")
     assert "number from" in error.message
 
@@ -137,16 +137,16 @@ def test_what_is_no_number_is_refused(name: str, given: str) -> None:
 @pytest.mark.parametrize("name", ["search_limit", "port"])
 @pytest.mark.parametrize("given", ["1.5", "1e1"])
 def test_a_whole_number_is_asked_for_where_one_is_needed(name: str, given: str) -> None:
-    assert "a whole number from" in refusal(environment={variable_of(name): given}).message
+    assert "a whole number from" in refusal(variables={variable_of(name): given}).message
 
 
 @pytest.mark.req("X-03", "S-09")
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_choice_is_one_of_those_allowed(name: str) -> None:
     for choice in CHOICES[name]:
-        assert getattr(load_settings(environment={variable_of(name): choice}), name) == choice
+        assert getattr(load_settings(variables={variable_of(name): choice}), name) == choice
     for error, source in (
-        (refusal(environment={variable_of(name): "tpu"}), variable_of(name)),
+        (refusal(variables={variable_of(name): "tpu"}), variable_of(name)),
         (refusal(**{name: "tpu"}), flag_of(name)),
     ):
         assert error.message == f"{source}=tpu is not usable: give one of {', '.join(CHOICES[name])}"
@@ -155,13 +155,13 @@ def test_a_choice_is_one_of_those_allowed(name: str) -> None:
 
 @pytest.mark.req("X-03")
 def test_a_bad_variable_does_not_matter_under_a_good_flag() -> None:
-    assert load_settings(environment={"TOOLSCRIPT_PORT": "x"}, port=1).port == 1
+    assert load_settings(variables={"TOOLSCRIPT_PORT": "x"}, port=1).port == 1
 
 
 @pytest.mark.req("X-04")
 def test_secrets_do_not_show() -> None:
     assert {f.name for f in fields(Settings) if rule_of(f).secret} == SECRETS
-    shown = repr(load_settings(environment={variable_of(s): f"hush-{s}" for s in SECRETS}))
+    shown = repr(load_settings(variables={variable_of(s): f"hush-{s}" for s in SECRETS}))
     assert "hush" not in shown
     assert "search_model" in shown
 
@@ -173,21 +173,21 @@ def test_every_setting_says_what_it_is_for() -> None:
 def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert load_settings(environment={}).data == tmp_path / ".toolscript"
-    assert load_settings(environment={}, data_dir="here").data == tmp_path / "here"
+    assert load_settings(variables={}).data == tmp_path / ".toolscript"
+    assert load_settings(variables={}, data_dir="here").data == tmp_path / "here"
 
 
 @pytest.mark.req("S-10", "X-03")
 def test_a_switch_is_on_or_off_in_any_of_the_usual_words() -> None:
     for word, read in {"true": True, "1": True, "Yes": True, "off": False, "0": False, "FALSE": False}.items():
-        assert load_settings(environment={"TOOLSCRIPT_SEARCH_NO_CACHE": word}).search_no_cache is read
+        assert load_settings(variables={"TOOLSCRIPT_SEARCH_NO_CACHE": word}).search_no_cache is read
     with pytest.raises(Invalid, match="TOOLSCRIPT_SEARCH_NO_CACHE=maybe is not usable: give one of true, false"):
-        load_settings(environment={"TOOLSCRIPT_SEARCH_NO_CACHE": "maybe"})
+        load_settings(variables={"TOOLSCRIPT_SEARCH_NO_CACHE": "maybe"})
 
 
 @pytest.mark.req("X-04")
 def test_names_of_hosts_are_separated_by_commas() -> None:
-    assert load_settings(environment={"TOOLSCRIPT_ALLOWED_HOSTS": "a.example, b.example,"}).allowed_hosts == (
+    assert load_settings(variables={"TOOLSCRIPT_ALLOWED_HOSTS": "a.example, b.example,"}).allowed_hosts == (
         "a.example",
         "b.example",
     )
