@@ -35,6 +35,7 @@ SECRETS = {
 def flag_of(name: str) -> str:
     return {
         "call_timeout": "--call-timeout",
+        "environment": "--environment",
         "connect_timeout": "--connect-timeout",
         "search_alpha": "--alpha",
         "search_limit": "--limit",
