@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -80,7 +82,8 @@ def http() -> str:
         "# HTTP",
         "",
         'The same as `GET /openapi.json`, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
-        "`TOOLSCRIPT_API_KEY` set, every request but `GET /health` brings `Authorization: Bearer KEY`. `/mcp` speaks",
+        "`TOOLSCRIPT_API_KEY` set, requests bring `X-API-Key: KEY` or `Authorization: Bearer KEY`; `GET /health` and",
+        "`GET /search/health` need none, and routes of documents ask for a token instead. `/mcp` speaks",
         "[MCP](mcp.md).",
         "",
         "| status | when |",
@@ -96,7 +99,42 @@ def http() -> str:
             for each in parameters:
                 default = each["schema"].get("default", "")
                 lines.append(f"| `{each['name']}` | {each.get('description', '')} | {default} |")
+            body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            if body:
+                lines += _body_fields(body, described)
     return "\n".join(lines) + "\n"
+
+
+def _body_fields(body: dict[str, Any], described: dict[str, Any]) -> list[str]:
+    """The fields of a body, each with what it means, what it may be and its default."""
+    fields = _resolved(body, described).get("properties", {})
+    lines = ["", "| field of the body | meaning | may be | default |", "|---|---|---|---|"] if fields else []
+    for name, about in fields.items():
+        whole = _resolved(about, described)
+        default = "" if "default" not in about else json.dumps(about["default"])
+        lines.append(f"| `{name}` | {about.get('description', '')} | {_may_be(whole)} | {default} |")
+    return lines
+
+
+def _resolved(schema: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    """A schema with what it refers to in its place; of several, the one that is not null."""
+    choices = [each for each in schema.get("anyOf", schema.get("allOf", ())) if each.get("type") != "null"]
+    if "$ref" in schema:
+        return _resolved(described["components"]["schemas"][schema["$ref"].rpartition("/")[2]], described)
+    return _resolved(choices[0], described) if choices else schema
+
+
+def _may_be(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{each}`" for each in schema["enum"])
+    least, most = (schema.get(key) for key in ("minimum", "maximum"))
+    told = str(schema.get("type", ""))
+    if least is not None or most is not None:
+        told += f", {least if least is not None else ''} to {most if most is not None else ''}"
+    for key, what in (("maxLength", "characters"), ("maxItems", "items")):
+        if key in schema:
+            told += f", at most {schema[key]:,} {what}"
+    return told
 
 
 def mcp() -> str:

@@ -254,9 +254,13 @@ class DocumentStore(Protocol):
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents and their terms from the tenant's counts; returns how many there were."""
 
+    async def mark(self, tenant: str, ids: Sequence[str]) -> None:
+        """Leaves documents waiting that are about to be indexed without having been saved before."""
+
     async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         """The index holds these documents as they were with these digests (None: no longer). Those that have not
-        changed since then no longer wait."""
+        changed since then no longer wait for what this process has written, nor for one that is long gone; for what
+        another process is still at they do."""
 
     async def waiting(self) -> dict[str, list[str]]:
         """The ids that wait for the index, saved or deleted, by tenant."""
@@ -269,6 +273,9 @@ class DocumentStore(Protocol):
 
     async def listing(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
         """Documents by id order (of code points), from the first one after that id."""
+
+    async def ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
+        """The ids of what `listing` returns."""
 
     async def count(self, tenant: str) -> int: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from tests.ingesting import Ingest, sentences
 from toolscript.adapters import sql_database
 from toolscript.adapters.sql_database import Database, migrations
-from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.adapters.sql_documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
@@ -94,6 +95,8 @@ async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: Docu
     while page := await store.listing("acme", after=found[-1] if found else None, limit=3):
         found += [d.id for d in page]
     assert found == sorted(ids)
+    assert await store.ids("acme", limit=100) == sorted(ids)
+    assert await store.ids("acme", after="a", limit=2) == ["a b", "ab"]
     assert await store.listing("acme", after="a", limit=1) == [Document("a b", "text")]
     assert (await store.count("acme"), await store.count("other"), await store.count("none")) == (len(ids), 1, 0)
 
@@ -126,6 +129,33 @@ async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: Docu
     await store.save_documents("acme", [stored(ONE)])
     await store.settle("acme", {"one": None, "two": NEW_TWO.digest})
     assert await store.waiting() == {"acme": ["one"]}
+
+
+@pytest.mark.req("D-09")
+async def test_what_another_process_is_at_goes_on_waiting_until_that_one_is_long_gone(database: Database) -> None:
+    now = [1_000_000.0]
+    mine, theirs = (SqlDocuments(database, clock=lambda: now[0]) for _ in range(2))
+    await theirs.save_documents("acme", [stored(ONE), stored(TWO)])
+    await mine.mark("acme", ["one", "two"])
+    await mine.delete_documents("acme", ["two"])
+    await mine.settle("acme", {"one": ONE.digest, "two": None})
+    assert await mine.waiting() == {"acme": ["one", "two"]}
+    await theirs.settle("acme", {"one": ONE.digest})
+    assert await mine.waiting() == {"acme": ["two"]}
+    now[0] += ABANDONED_AFTER_SECONDS + 1
+    await mine.settle("acme", {"two": None})
+    assert await mine.waiting() == {}
+
+
+@pytest.mark.req("D-09")
+async def test_the_longest_id_of_the_longest_tenant_is_kept(store: DocumentStore, index: VectorIndex) -> None:
+    letters = random.Random(1).sample(range(0x20000, 0x2A000), 384)
+    tenant, own_id = ("".join(map(chr, part)) for part in (letters[:256], letters[256:]))
+    await index.drop(DOCUMENTS)
+    ingest = await Ingest(store, index).opened()
+    await ingest.service.put(tenant, [Document(own_id, "Some text")])
+    await ingest.assert_whole()
+    await index.drop(DOCUMENTS)
 
 
 @pytest.mark.req("D-09")

@@ -38,6 +38,39 @@ DAYS = [
     "2024-01-01T01:00:00+01:00",
     "2024-06-30T12:00:00.5Z",
     "2025-02-03 04:05:06",
+    "2024-01-01T01:00:00.1234567891z",
+    "2024-01-01T00:00:00.123456",
+    "2024-01-01 01:00",
+    "2024-01-01 02:30:00 +0130",
+    "2023-12-31T14:00:00-10",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59.999999-14:00",
+]
+NEARLY_DAYS = [
+    "2024-W05-1",
+    "20240101",
+    "2024-01-01T10",
+    "2024-01-01T10:00Z",
+    "2024-01-01T10:00:00,5Z",
+    "2024-01-01T10:00:00.Z",
+    "2024-01-01_10:00:00",
+    "2024-01-01T24:00:00",
+    "2024-01-01T10:00:00+24:00",
+    "2024-01-01T10:00:00+01:60",
+    "2024-02-30",
+    "2024-1-1",
+    "+2024-01-01",
+    "-2024-01-01",
+    "0000-01-01",
+    "99-01-01",
+    " 2024-01-01",
+    "2024-01-01t10:00:00z",
+    "2024-01-01T10:00:00UTC",
+    "2024-01-01T10:00:00Z ",
+    "2024-01-01T10:00:00+00:00:30",
+    "2024-01-01T23:59:60Z",
+    "2024-01-01T1:2:3",
+    "٢٠٢٤-01-01",
 ]
 numbers = st.one_of(st.integers(-5, 5), st.sampled_from([0.5, -1.25, 3.0]))
 
@@ -54,12 +87,14 @@ payloads = st.fixed_dictionaries(
         "size": some(st.integers(-5, 5)),
         "price": some(numbers),
         "sold": some(st.booleans()),
-        "day": some(st.sampled_from(DAYS)),
-        "free form": some(st.one_of(st.sampled_from(COLORS), numbers, st.booleans(), st.sampled_from(DAYS))),
+        "day": some(st.sampled_from([*DAYS, *NEARLY_DAYS])),
+        "free form": some(
+            st.one_of(st.sampled_from(COLORS), numbers, st.booleans(), st.sampled_from([*DAYS, *NEARLY_DAYS]))
+        ),
     },
 )
 fields = st.sampled_from([*FIELDS, "free form", "missing"])
-scalars = st.one_of(st.sampled_from([*COLORS, *DAYS, "re"]), numbers, st.booleans())
+scalars = st.one_of(st.sampled_from([*COLORS, *DAYS, *NEARLY_DAYS, "re"]), numbers, st.booleans())
 conditions = st.one_of(
     st.builds(Condition, fields, st.sampled_from([Op.EQ, Op.NE, Op.CONTAINS]), scalars),
     st.builds(

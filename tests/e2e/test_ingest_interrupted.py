@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.ingesting import Ingest, sentences
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.adapters.sql_documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.domain.documents import Document
 
 pytestmark = pytest.mark.req("D-09")
@@ -70,12 +71,17 @@ def version_of(number: int, version: int) -> Document:
     )
 
 
+def long_after() -> float:
+    """When nobody takes a process that was killed for one that is still at work."""
+    return time.time() + 2 * ABANDONED_AFTER_SECONDS
+
+
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Ingest]:
     database = Database(f"sqlite:///{folder / 'store.db'}")
     index = QdrantEdgeIndex(folder / "index", worth_optimising=150)
     try:
-        yield await Ingest(SqlDocuments(database), index, HashedEmbedder(32)).opened()
+        yield await Ingest(SqlDocuments(database, clock=long_after), index, HashedEmbedder(32)).opened()
     finally:
         await index.close()
         await database.close()

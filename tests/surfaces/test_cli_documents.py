@@ -13,10 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from toolscript.app import open_app
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.cli.running import LARGEST_BODY, ask, said
 from toolscript.surfaces.cli.tenant_documents import LARGEST_AT_ONCE
 from toolscript.surfaces.cli.values import conditions, pairs, typed
+from toolscript.surfaces.http import guard
 
 pytestmark = pytest.mark.req("D-09")
 
@@ -146,6 +150,36 @@ def test_pruning_removes_what_is_gone_and_nothing_else(toolscript: Toolscript, n
     assert ids() == [each for each in [*IDS, "stays.txt"] if each not in {"keys.md", "2"}]
 
 
+def test_pruning_keeps_what_was_just_put_whatever_path_it_says_it_has(toolscript: Toolscript, notes: Path) -> None:
+    says = {"path": str(notes / "gone.txt"), "source_path": str(notes / "gone.txt")}
+    rows = [{"id": name, "text": name, "metadata": says} for name in ("kept", "dropped")]
+    (notes / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert told("ingest", "notes/rows.jsonl", "--prune")["removed"] == 0
+    assert ids() == ["dropped", "kept"]
+    assert told("documents", "show", "kept")["metadata"]["path"] == says["path"]
+    (notes / "rows.jsonl").write_text(json.dumps(rows[0]))
+    assert told("ingest", "notes/deep/../rows.jsonl", "--prune")["removed"] == 1
+    assert ids() == ["kept"]
+    (notes / "rows.json").write_text("[]")
+    (notes / "rows.jsonl").unlink()
+    assert told("ingest", "notes/deep/..", "--prune", "--include", "rows*")["removed"] == 1
+
+
+def test_pruning_leaves_alone_what_was_not_ingested(small_folder: Path, notes: Path) -> None:
+    async def put() -> None:
+        async with open_app(load_settings(variables={}, data_dir=small_folder, search_model="hashed-64")) as app:
+            others = Document("other", "Put by somebody else.", metadata={"path": str(notes / "gone.txt")})
+            await app.ingest_documents.put("default", [others])
+
+    asyncio.run(put())
+    assert told("ingest", "notes", "--prune")["removed"] == 0
+    assert "other" in ids()
+    assert (
+        "--metadata source_path is not usable"
+        in invoke("ingest", "notes", "--metadata", "source_path=x", code=2).stderr
+    )
+
+
 def test_nothing_is_pruned_below_a_path_that_is_out_of_reach(small_folder: Path, notes: Path) -> None:
     invoke("ingest", "notes")
     notes.rename(notes.with_name("elsewhere"))
@@ -211,12 +245,18 @@ def test_it_ends_with_2_when_nothing_could_be_read(small_folder: Path) -> None:
     assert "--metadata team is not usable" in invoke("ingest", "empty", "--metadata", "team", code=2).stderr
 
 
-def test_hidden_files_are_left_out_and_no_folder_is_entered_twice(small_folder: Path, notes: Path) -> None:
+def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_entered_twice(
+    small_folder: Path, notes: Path
+) -> None:
     (notes / ".hidden.txt").write_text("Hidden.")
     (notes / ".git").mkdir()
     (notes / ".git" / "config.txt").write_text("Hidden.")
     (notes / "deep" / "loop").symlink_to(notes)
     (notes / "deep" / "broken.txt").symlink_to(notes / "nothing.txt")
+    Path("elsewhere").mkdir()
+    Path("elsewhere", "private.txt").write_text("Not ours.")
+    (notes / "away").symlink_to(Path("elsewhere").absolute())
+    (notes / "private.txt").symlink_to(Path("elsewhere", "private.txt").absolute())
     assert told("ingest", "notes")["added"] == 7
 
 
@@ -260,6 +300,7 @@ def test_titles_and_metadata_come_from_the_files(small_folder: Path, notes: Path
     }
     assert listed["keys.md"]["metadata"] == {
         "path": str(notes / "keys.md"),
+        "source_path": str(notes / "keys.md"),
         "extension": ".md",
         "modified": "2023-11-14T22:13:20+00:00",
         "team": "search",
@@ -275,12 +316,36 @@ def test_a_page_is_its_text_without_tags_scripts_and_styles(small_folder: Path, 
 def test_more_than_one_request_can_hold_is_sent_in_several(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
-    rows = [{"id": f"d{n}", "text": "ü" * (LARGEST_AT_ONCE // 24)} for n in range(6)]  # six bytes each on the way
+    rows = [{"id": f"d{n}", "text": "ü" * (LARGEST_AT_ONCE // 8)} for n in range(6)]  # two bytes each on the way
     rows += [{"id": f"e{n:03}", "text": "short"} for n in range(600)]
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     start_gateway()
     assert told("ingest", "rows.jsonl")["added"] == 606
     assert len(ids()) == 606
+
+
+def test_what_no_request_can_hold_is_told_in_one_line_and_the_others_go_on(
+    small_folder: Path, start_gateway: Callable[[], None]
+) -> None:
+    Path("large.txt").write_text('"' * (LARGEST_BODY // 2))  # two bytes each on the way
+    Path("wide.txt").write_text("ü " * 1_500_000, encoding="utf-8")  # 19 MB were they escaped
+    Path("small.txt").write_text("small")
+    start_gateway()
+    answer = told("ingest", "large.txt", "wide.txt", "small.txt", "--prune")
+    assert (answer["added"], answer["removed"]) == (2, 0)
+    assert [each["path"] for each in answer["failed"]] == [str(Path("large.txt").absolute())]
+    assert "16.0 MiB to send, and the gateway takes 16 at a time" in answer["failed"][0]["problem"]
+    assert "nothing could be read of large.txt" in invoke("ingest", "large.txt", code=2).stderr
+
+
+def test_a_body_that_the_gateway_would_hang_up_on_is_not_sent(
+    small_folder: Path, start_gateway: Callable[[], None]
+) -> None:
+    start_gateway()
+    with pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* takes at most 16: send less"):
+        ask(load_settings(variables={}, data_dir=small_folder), "/documents", body="x" * LARGEST_BODY, tenant="default")
+    assert LARGEST_BODY == guard.LARGEST_BODY
+    assert said({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
 
 
 def test_what_a_gateway_was_given_is_there_without_it(small_folder: Path, notes: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 import httpx
 import pytest
@@ -100,3 +101,33 @@ async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx
         "limit": 3,
         "threshold": 0.35,
     }
+
+
+@pytest.mark.req("D-10")
+async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[dict[str, Any]] = []
+    sent = iter([{"type": "http.request", "body": b'{"q', "more_body": True}])
+
+    async def receive() -> dict[str, Any]:
+        return next(sent, {"type": "http.disconnect"})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        told.append(dict(message))
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/api/v1/search",
+        "raw_path": b"/api/v1/search",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"50")],
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    await create_http(Serving(app.settings, app))(scope, receive, send)
+    assert told[0]["status"] == 499
+    assert "unexpected" not in {record.message for record in caplog.records}

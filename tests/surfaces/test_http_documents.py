@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,11 +16,14 @@ import jwt
 import pytest
 
 from toolscript.app import App, open_app
+from toolscript.domain.documents import Document
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Report
 from toolscript.services.document_search import DocumentHit, DocumentPage, DocumentStream
 from toolscript.settings import Settings
-from toolscript.surfaces.http.documents import NDJSON, json_lines
+from toolscript.surfaces.http.bodies import LARGE_BODY, MOST_MISTAKES
+from toolscript.surfaces.http.documents import LARGEST_SEARCH, NDJSON, json_lines
+from toolscript.surfaces.http.documents_models import BatchModel
 from toolscript.surfaces.http.guard import LARGEST_BODY
 from toolscript.surfaces.http.server import Serving, create_http
 
@@ -273,6 +277,45 @@ async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_leng
     assert "MiB" in answer.json()["error"]["message"]
 
 
+async def test_the_body_of_a_search_is_a_mebibyte_at_most(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/search", content=b" " * LARGEST_SEARCH + b"{}")
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "body")
+    assert "1 MiB" in answer.json()["error"]["message"]
+
+
+async def test_a_large_body_is_read_in_a_thread(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+    every = BatchModel.every
+
+    def noting(given: BatchModel) -> list[Document]:
+        readers.append(threading.get_ident())
+        return every(given)
+
+    monkeypatch.setattr(BatchModel, "every", noting)
+    for size in (1, LARGE_BODY):
+        await filled(http, keys={"text": "Keys." + " " * size})
+    here = threading.get_ident()
+    assert [reader == here for reader in readers] == [True, False]
+
+
+async def test_of_very_many_mistakes_the_number_alone_is_told(http: httpx.AsyncClient) -> None:
+    unknown = {f"field-{n}": n for n in range(MOST_MISTAKES + 1)}
+    for path in ("/search", "/documents"):
+        error = (await http.post(path, json=unknown)).json()["error"]
+        assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", "body")
+    wrong = [{"id": "x"}] * 1000
+    error = (await http.post("/documents", json={"documents": wrong})).json()["error"]
+    assert error["details"]["field"] == "documents.0.text"
+
+
+@pytest.mark.req("D-12")
+async def test_a_search_is_counted_once_and_before_its_body_is_looked_at(http: httpx.AsyncClient) -> None:
+    mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
+    told = [(await http.post("/search", json={"top_k": 1}, headers=mine)).status_code for _ in range(3)]
+    told.append((await http.post("/search", content=b"{", headers=mine)).status_code)
+    assert told == [200, 200, 200, 429]
+
+
 @pytest.mark.req("D-05")
 async def test_who_is_asking_is_established_before_the_body_is_looked_at(nobody: httpx.AsyncClient) -> None:
     for path, method in (("/search", "POST"), ("/documents", "POST"), ("/documents/x", "PUT")):
@@ -351,9 +394,13 @@ async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: st
 
 
 @pytest.mark.req("D-06")
-async def test_health_needs_no_token_and_names_what_does_not_answer(nobody: httpx.AsyncClient, app: App) -> None:
+async def test_health_needs_no_token(nobody: httpx.AsyncClient) -> None:
     well = await nobody.get("/search/health")
     assert (well.status_code, well.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.req("D-06")
+async def test_health_names_what_does_not_answer(nobody: httpx.AsyncClient, app: App) -> None:
     await app.catalog.close()
     ill = await nobody.get("/search/health")
     assert ill.status_code == 503

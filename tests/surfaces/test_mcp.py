@@ -844,7 +844,6 @@ async def test_every_type_of_search_finds_and_nothing_found_is_an_answer(documen
         ({"year": {"gt": 2000, "lt": 2020}}, ["lease"]),
         ('{"team": "legal"}', ["lease"]),
         ({"must_not": [{"field": "team", "op": "exists", "value": True}]}, ["keys.md"]),
-        ({"must": "have"}, []),
     ],
     ids=str,
 )
@@ -867,6 +866,10 @@ async def test_filters_name_fields_with_values_lists_or_operators(
         ({"query": "x", "search_type": "psychic"}, "search_type: give one of semantic, keyword, hybrid"),
         ({"query": "x", "filters": "team"}, "filters: give an object like"),
         ({"query": "x", "filters": ["team"]}, "filters: give an object like"),
+        ({"query": "x", "filters": "[" * 100_000}, "filters: give an object like"),
+        ({"query": "x", "filters": {"a": json.loads("[" * 200 + "]" * 200)}}, "must be a string, a number"),
+        ({"query": "x", "filters": {"must": "have"}}, "lists of conditions"),
+        ({"query": "x", "filters": {"team": "legal", "must_not": []}}, "with nothing beside them"),
         ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is none of eq, ne"),
         ({"query": "x", "filters": {"year": {"lt": "soon"}}}, "the value must be a number or an ISO 8601 date"),
         ({"query": "x", "filters": {"": 1}}, "is not usable"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -291,3 +292,10 @@ async def test_an_index_without_its_points_is_named_with_its_remedy(small: Setti
     with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
         async with open_app(small) as app:
             await app.sync.run(demo_items())
+
+
+@pytest.mark.req("X-04")
+async def test_a_new_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with open_app(load_settings(data_dir=folder, search_model="hashed-64")):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,11 +23,13 @@ from toolscript.domain.requests import request_id
 from toolscript.domain.search import Vector
 from toolscript.ports import DocumentStore, Embedder, Reranker, VectorIndex
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services import document_ranking, document_search
-from toolscript.services.document_points import DOCUMENTS, documents_collection
+from toolscript.retrieval.texts import document_frequencies
+from toolscript.services import document_ranking, document_reading, document_search
+from toolscript.services.document_points import DOCUMENTS, DraftedDocument, documents_collection, drafted
 from toolscript.services.document_search import DocumentAsk, DocumentHit, DocumentSearch, SearchType
 from toolscript.services.ingest_documents import IngestDocuments
 from toolscript.services.page_tokens import PageTokens
+from toolscript.services.patience import Patience
 from toolscript.services.plans import Plans
 
 ACME = Principal("acme")
@@ -111,6 +114,7 @@ class Archive:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     events: Events = field(default_factory=Events)
     spans: list[str] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
 
     @property
     def service(self) -> DocumentSearch:
@@ -123,6 +127,7 @@ class Archive:
             self.events,
             reranker=self.reranker,
             span=self._span,
+            clock=self.clock,
         )
 
     @contextmanager
@@ -523,3 +528,122 @@ async def test_the_index_is_asked_for_no_payloads_while_ranking(archive: Archive
     assert await archive.index.count(DOCUMENTS) == 3
     archive.index = Faulty(archive.index, payloads=ConnectionError("no"))
     assert len(await archive.ids("wine", include_snippets=False)) == 3
+
+
+@pytest.mark.req("D-08")
+async def test_snippets_of_a_page_read_so_much_text_and_no_more(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_reading, "MOST_READ", 9000)
+    await archive.put(Document("long", "zebra " + "grass " * 2000 + "lion"), Document("short", "zebra lion"))
+    long, short = sorted(await archive.hits("zebra lion", search_type=KEYWORD), key=lambda hit: hit.doc_id)
+    assert long.snippet is not None
+    assert long.snippet.startswith("zebra grass")
+    assert short.snippet == "zebra lion"
+    monkeypatch.setattr(document_reading, "MOST_READ", 90_000)
+    (whole,) = [h for h in await archive.hits("lion", search_type=KEYWORD) if h.doc_id == "long"]
+    assert whole.snippet is not None
+    assert whole.snippet.endswith("lion")
+
+
+@pytest.mark.req("D-08")
+async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Archive) -> None:
+    document = Document("long", "grass " * 100 + "zebra")
+    read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
+    for patience, start in ((Patience(60), "grass"), (Patience(0), document.text[:100])):
+        (hit,) = await document_reading.told(DocumentAsk("zebra"), Plan(), read, patience)
+        assert hit.snippet is not None
+        assert hit.snippet.startswith(start)
+        assert ("zebra" in hit.snippet) is not patience.is_over
+
+
+async def test_no_document_is_digested_while_searching(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest(_: Document) -> str:
+        raise AssertionError
+
+    monkeypatch.setattr(Document, "digest", property(digest))
+    assert (await archive.ids("red wine", search_type=SEMANTIC))[0] == "wine"
+
+
+@pytest.mark.req("D-02", "D-07")
+@pytest.mark.parametrize("kind", [SEMANTIC, HYBRID])
+async def test_a_long_document_does_not_crowd_out_the_others(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, kind: SearchType
+) -> None:
+    monkeypatch.setattr(document_ranking, "DEPTH", 10)
+    monkeypatch.setattr(document_ranking, "DEEP", 20)
+    for name in ("big", "huge"):
+        await archive.put(Document(name, " ".join(f"lease notice {name} period {n}. " * 12 for n in range(60))))
+    await archive.put(*(Document(f"s{n:02}", f"whales {n}") for n in range(5)))
+    whole = await archive.hits("lease notice period", search_type=kind, top_k=13)
+    assert len(whole) == 10
+    assert {"big", "huge"} == {h.doc_id for h in whole[:2]}
+    assert [(-h.score, h.doc_id) for h in whole] == sorted((-h.score, h.doc_id) for h in whole)
+    pages = [await archive.hits("lease notice period", search_type=kind, top_k=3, offset=n) for n in range(0, 10, 3)]
+    assert [hit for page in pages for hit in page] == whole
+
+
+@pytest.mark.req("D-12")
+@pytest.mark.parametrize(
+    "says",
+    [lambda n: 100 - n / 2, lambda n: -20.0 - n, lambda n: -1e12 * n],
+    ids=["percent", "negative", "huge"],
+)
+async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_told_by_id(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, says: Callable[[int], float]
+) -> None:
+    monkeypatch.setattr(document_search, "RERANKED", 12)
+    archive.reranker = reranker = LongestFirst()
+    await archive.put(*(Document(f"d{n:02}", f"rent {n}") for n in range(20)))
+    reranker.says = [says(n // 2) for n in range(12)]
+    hits = await archive.hits("rent", top_k=15, rerank=True)
+    assert [(-h.score, h.doc_id) for h in hits] == sorted((-h.score, h.doc_id) for h in hits)
+    assert len({h.score for h in hits[:12]}) >= 2
+    first = await archive.ids("rent", top_k=12)
+    assert {h.doc_id for h in hits[:2]} == set(first[:2])
+
+
+@pytest.mark.req("D-04")
+async def test_points_of_an_earlier_version_are_not_looked_at(archive: Archive) -> None:
+    (point,) = DraftedDocument.points(drafted("acme", WINE), "acme", {}, document_frequencies(WINE))
+    payload = {"tenant": "acme", "doc_id": "wine"}
+    vector: Vector = np.full(64, 0.125, np.float32)
+    await archive.index.upsert(DOCUMENTS, [replace(point, id='["acme", "wine"]', vector=vector, payload=payload)])
+    for kind in (SEMANTIC, KEYWORD, HYBRID):
+        assert (await archive.ids("red wine", search_type=kind)).count("wine") == 1
+    assert (await archive.ids()).count("wine") == 1
+
+
+@pytest.mark.req("D-12")
+async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive) -> None:
+    archive.plans = {"slow": Plan("slow", requests_per_minute=1)}
+    service, slow = archive.service, Principal("acme", "slow")
+    plan = service.admit(slow)
+    assert (await service.search(slow, DocumentAsk("wine", top_k=1), plan)).hits
+    with pytest.raises(RateLimited):
+        service.admit(slow)
+    assert [event["error"] for event in archive.events.told] == [None, "RATE_LIMITED"]
+
+
+@pytest.mark.req("D-06")
+async def test_a_check_is_believed_for_a_moment(archive: Archive) -> None:
+    now = [0.0]
+    asked: list[str] = []
+
+    class Counting(HashedEmbedder):
+        async def embed_query(self, text: str) -> Vector:
+            asked.append(text)
+            return await super().embed_query(text)
+
+    archive.embedder, archive.clock = Counting(64), lambda: now[0]
+    service = archive.service
+    await asyncio.gather(*(service.check() for _ in range(5)))
+    assert len(asked) == 1
+    now[0] += document_search.WELL_SECONDS
+    await service.check()
+    assert len(asked) == 2
+    archive.embedder = None
+    unwell = archive.service
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await unwell.check()

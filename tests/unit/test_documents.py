@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolscript.domain.documents import Document, check
-from toolscript.domain.errors import Invalid
+from toolscript.domain.documents import Document, check, check_reference
+from toolscript.domain.errors import Invalid, InvalidArguments
 
 pytestmark = pytest.mark.req("D-09", "X-03")
 
@@ -20,7 +20,7 @@ TEXT = "Some text"
     "document",
     [
         Document("a", "x"),
-        Document("ü/\U0001f600 " + "i" * 508, TEXT, "t" * 1_000),
+        Document("ü/\U0001f600 " + "i" * 504, TEXT, "t" * 1_000),
         Document("a", "x" * 10_000_000),
         Document("a", "tabs\tand\nlines\r\n"),
         Document("a", TEXT, metadata={f"f{n}": n for n in range(100)}),
@@ -35,8 +35,9 @@ def test_what_may_be_kept_passes(document: Document) -> None:
 @pytest.mark.parametrize(
     ("document", "field", "told"),
     [
-        (Document("", TEXT), "id", "has 0 characters"),
-        (Document("i" * 513, TEXT), "id", "has 513 characters"),
+        (Document("", TEXT), "id", "has 0 bytes"),
+        (Document("i" * 513, TEXT), "id", "has 513 bytes"),
+        (Document("\U0001f600" * 129, TEXT), "id", "has 516 bytes"),
         (Document("a\nb", TEXT), "id", "control character"),
         (Document("a\x7f", TEXT), "id", "control character"),
         (Document("a\ud800", TEXT), "id", "half a surrogate pair"),
@@ -49,6 +50,16 @@ def test_what_may_be_kept_passes(document: Document) -> None:
         (Document("a", "x\ud83d"), "text", "half a surrogate pair"),
         (Document("a", "x\0"), "text", "null character"),
         (Document("a", TEXT, metadata={f"f{n}": n for n in range(101)}), "metadata", "has 101 fields"),
+        (
+            Document("a", TEXT, metadata={f"f{n}": "ü" * 5_000 for n in range(7)}),
+            "metadata",
+            "has 70,070 bytes as JSON",
+        ),
+        (
+            Document("a", "x" * 2_000_000, metadata={f"f{n}": "v" * 10_000 for n in range(4)}),
+            "metadata",
+            "has 40,040 bytes as JSON, and each of the text's 2,001 or so passages carries it",
+        ),
     ],
 )
 def test_a_field_that_cannot_be_kept_is_named(document: Document, field: str, told: str) -> None:
@@ -87,6 +98,15 @@ def test_a_value_that_no_filter_could_compare_is_refused(value: Any, told: str) 
     with pytest.raises(Invalid, match=told) as refused:
         check(Document("a", TEXT, metadata={"fine": 1, "odd": value}))
     assert refused.value.details["field"] == "metadata.odd"
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
+def test_an_id_that_no_store_could_look_for_is_refused_by_the_name_of_its_field(odd: str) -> None:
+    check_reference(tenant="acme", id="ü", after=None)
+    with pytest.raises(InvalidArguments, match=r"after .* holds a null character or half a surrogate pair") as refused:
+        check_reference(tenant="acme", after=odd)
+    assert refused.value.details["field"] == "after"
+    json.dumps(refused.value.envelope(), ensure_ascii=False).encode()
 
 
 def test_the_digest_tells_apart_what_differs() -> None:

@@ -15,6 +15,23 @@ from toolscript.domain.filters import EVERYTHING, RANGE_OPS, Condition, Filter, 
 MISSING: list[dict[str, Any]] = [{}, {"f": None}, {"f": []}]
 DAYS = ["2024-01-01", "2024-01-01T01:00:00+01:00", "2024-06-30T12:00:00.5Z", "2025-02-03 04:05:06"]
 
+NEARLY_DATES = [
+    "2024-W05-1",
+    "20240201",
+    "2024-02-01T10",
+    "2024-02-01T10:00Z",
+    "2024-02-01T10:00:00,5Z",
+    "2024-02-01T10:00:00.Z",
+    "2024-02-01_10:00:00",
+    "2024-02-01T24:00:00",
+    "2024-02-01T10:00:00+00:00:30",
+    "2024-02-01T10:00:00+24:00",
+    "2024-02-01T10:00:00+01:60",
+    "2024-02-30",
+    "2024-02-01\n",
+    "٢٠٢٤-02-01",
+]
+
 numbers = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, -1.25, 3.0]))
 scalars = st.one_of(st.sampled_from(["red", "green", "dark green", "", *DAYS]), numbers, st.booleans())
 payloads = st.dictionaries(
@@ -90,11 +107,14 @@ def test_a_boolean_is_not_a_number() -> None:
 @pytest.mark.req("D-03")
 def test_a_date_without_an_offset_is_utc() -> None:
     assert moment("2024-01-01") == moment("2024-01-01T00:00:00Z") == moment("2024-01-01T01:00:00+01:00")
-    assert moment("2024-01-01 12:30") == moment("2024-01-01T07:30:00-05:00")
+    assert moment("2024-01-01 12:30") == moment("2024-01-01T07:30:00-05:00") == moment("2024-01-01 13:30:00 +01")
+    assert moment("2024-01-01T00:00:00.1234567891z") == moment("2024-01-01T05:30:00.123456+0530")
 
 
 @pytest.mark.req("D-03")
-@pytest.mark.parametrize("text", ["", "3", "2024", "2024-13-01", "yesterday", "2024-01-01 and more", 2024, None, True])
+@pytest.mark.parametrize(
+    "text", ["", "3", "2024", "2024-13-01", "yesterday", "2024-01-01 and more", 2024, None, True, *NEARLY_DATES]
+)
 def test_what_is_not_an_iso_date_names_no_moment(text: Any) -> None:
     assert moment(text) is None
 
@@ -206,6 +226,7 @@ def test_at_least_is_more_than_or_equal(bound: float, payload: dict[str, Any]) -
         (Op.LT, "soon", "a number or an ISO 8601 date"),
         (Op.LTE, True, "a number or an ISO 8601 date"),
         (Op.GT, None, "a number or an ISO 8601 date"),
+        (Op.GT, "2024-01-01T10:00:00+00:00:30", "a number or an ISO 8601 date"),
         (Op.GTE, [1], "a number or an ISO 8601 date"),
         (Op.EQ, None, "a string, a number, true or false"),
         (Op.NE, ["red"], "a string, a number, true or false"),

@@ -278,13 +278,13 @@ async def test_while_one_batch_is_embedded_the_one_before_is_indexed_and_the_nex
         async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
             self.calls += 1
             if self.calls == 2:
-                while (await ingest.store.count("acme"), await ingest.index.count(DOCUMENTS)) != (384, 128):
+                while (await ingest.store.count("acme"), await ingest.index.count(DOCUMENTS)) != (96, 32):
                     pass
             return await super().embed_documents(texts)
 
     stepping = IngestDocuments(ingest.store, ingest.index, SteppingEmbedder(32))
     async with asyncio.timeout(60):
-        await stepping.put("acme", [Document(f"d{n:03d}", f"text {n}") for n in range(500)])
+        await stepping.put("acme", [Document(f"d{n:03d}", f"text {n}") for n in range(125)])
     await ingest.assert_whole()
 
 

@@ -177,3 +177,27 @@ def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: 
 )
 def test_megabytes_are_read_in_one_pass(text: str) -> None:
     assert len(told(text, "zebra", 240, highlight=True)) <= 240
+
+
+@given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, most_read=st.integers(64, 300))
+def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_of_whole_words(
+    text: str, query: str, most: int, near: tuple[int, int] | None, most_read: int
+) -> None:
+    found = snippet(text, stems(query), most, near=near, highlight=False, most_read=most_read)
+    assert len(found) <= min(most, max(most_read, 1))
+    assert found in text
+    if text.isascii() and max(map(len, text.split()), default=0) < 20:
+        assert set(found.split()) <= set(text.split())
+
+
+def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
+    text = "zebra " + "grass " * 500 + "zebra lion " + "sand " * 500
+    place = text.index("zebra lion")
+    asked = stems("zebra lion")
+    assert snippet(text, asked, 40, near=None, highlight=False, most_read=200).startswith("zebra grass")
+    assert "zebra lion" in snippet(text, asked, 40, near=(place, place + 10), highlight=False, most_read=200)
+    assert "zebra lion" in snippet(text, asked, 40, near=None, highlight=False, most_read=len(text))
+
+
+def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:
+    assert told("The tenant pays the rent on the first day", "tenant rent", 24) == "tenant pays the rent on"

@@ -7,7 +7,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, point_id
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, MOMENTS_FIELD, TERMS, key, moments_of, point_id
 from toolscript.domain.search import Candidate, Point
 
 # Holds every true and false of a point as text: the engine's Python binding takes True for the number 1, and then
@@ -55,7 +55,8 @@ def edge_point(point: Point) -> qe.Point:
         vectors[DENSE] = point.vector.tolist()
     if point.terms.ids:
         vectors[TERMS] = qe.SparseVector(list(point.terms.ids), list(point.terms.weights))
-    payload = {**point.payload, ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload)}
+    ours = {ID_FIELD: point.id, FLAGS_FIELD: _flags(point.payload), **moments_of(point.payload)}
+    payload = {**point.payload, **ours}
     return qe.Point(id=point_id(point.id), vector=vectors, payload=payload)
 
 
@@ -72,4 +73,5 @@ def candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
     """A hit as we tell it."""
     told = payload or {}
     told.pop(FLAGS_FIELD, None)
+    told.pop(MOMENTS_FIELD, None)
     return Candidate(told.pop(ID_FIELD), score, told)

@@ -5,8 +5,10 @@ The two packages name the same things with different classes; each adapter bring
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from toolscript.domain.filters import Condition, Filter, Op, is_number, moment
@@ -15,6 +17,11 @@ from toolscript.domain.search import Candidate, FieldType, in_order
 DENSE = "dense"
 TERMS = "terms"
 ID_FIELD = "_id"
+MOMENTS_FIELD = "_moments"
+
+# Qdrant reads more texts as dates than the filter language does; all of them begin like this.
+_MAYBE_DATE = re.compile(r"\s*[+-]?\d+\s*-")
+_NO_DATE = "-"
 
 _NAMESPACE = uuid.UUID("6f1c4a52-5a3e-4b0e-9d52-5c8b8f0f4f57")
 
@@ -35,6 +42,13 @@ class QdrantWords(Protocol):
 def point_id(own_id: str) -> str:
     """The UUID under which Qdrant keeps a point of ours."""
     return str(uuid.uuid5(_NAMESPACE, own_id))
+
+
+def moments_of(payload: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """What is kept beside a payload: for fields with a text that Qdrant might take for a date and the filter language
+    does not, the dates that are in the field. Nothing for most payloads."""
+    found = {field: told for field, value in payload.items() if (told := _moments(value))}
+    return {MOMENTS_FIELD: found} if found else {}
 
 
 def payload_of(fields: Sequence[str] | None) -> bool | list[str]:
@@ -116,10 +130,29 @@ class _Translation:
         instant = moment(value)
         if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
             return self._words.nothing()
-        return self._words.date_range(key(field), {op.value: instant.isoformat()})
+        bounds, ours = {op.value: _in_utc(instant)}, f"{MOMENTS_FIELD}.{key(field)}"
+        theirs = self._words.all_any_none(
+            [self._words.is_empty(ours), self._words.date_range(key(field), bounds)], [], []
+        )
+        return self._words.all_any_none([], [theirs, self._words.date_range(ours, bounds)], [])
 
     def _numbers(self, field: str, bounds: dict[str, float]) -> Any:
         # An index of dates holds them as numbers, and would compare them with ours.
         if self._fields.get(field) is FieldType.DATETIME:
             return self._words.nothing()
         return self._words.number_range(key(field), bounds)
+
+
+def _moments(value: Any) -> list[str]:
+    values = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, str)]
+    instants = [moment(v) for v in values]
+    if not any(i is None and _MAYBE_DATE.match(v) for v, i in zip(values, instants, strict=True)):
+        return []
+    return [_NO_DATE, *(_in_utc(i) for i in instants if i is not None)]
+
+
+def _in_utc(instant: datetime) -> str:
+    try:
+        return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except OverflowError:  # within a day of the first year or the last
+        return instant.isoformat()

@@ -12,7 +12,18 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
+from toolscript.adapters.qdrant_language import (
+    DENSE,
+    ID_FIELD,
+    MOMENTS_FIELD,
+    TERMS,
+    key,
+    moments_of,
+    payload_of,
+    point_id,
+    translated,
+    with_ties,
+)
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import (
@@ -281,9 +292,11 @@ def _point(point: Point) -> qm.PointStruct:
         vectors[DENSE] = point.vector.tolist()
     if point.terms.ids:
         vectors[TERMS] = qm.SparseVector(indices=list(point.terms.ids), values=list(point.terms.weights))
-    return qm.PointStruct(id=point_id(point.id), vector=vectors, payload={**point.payload, ID_FIELD: point.id})
+    payload = {**point.payload, ID_FIELD: point.id, **moments_of(point.payload)}
+    return qm.PointStruct(id=point_id(point.id), vector=vectors, payload=payload)
 
 
 def _candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
     told = dict(payload or {})
+    told.pop(MOMENTS_FIELD, None)
     return Candidate(str(told.pop(ID_FIELD)), score, told)

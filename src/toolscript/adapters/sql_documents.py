@@ -3,7 +3,9 @@ does the note that the index is behind on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 
 from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Row, Session
@@ -11,12 +13,18 @@ from toolscript.adapters.sql_terms import change_counts, count_terms, packed, ta
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.ports import TermCounts
 
+# A writer needs minutes at most from storing a document to having indexed it. A mark that is older than this is of one
+# that is no longer alive, and whoever has brought the index up to date may take it away.
+ABANDONED_AFTER_SECONDS = 3_600.0
+
 
 class SqlDocuments:
-    """The documents of one database."""
+    """The documents of one database. Each instance is a writer of its own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._clock = clock
+        self._writer = uuid.uuid4().hex
 
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
         def work(session: Session) -> None:
@@ -35,7 +43,7 @@ class SqlDocuments:
                 for d in documents
             ]
             upsert(session, "documents", rows, keys=["tenant", "id"])
-            _wait(session, tenant, [d.document.id for d in documents])
+            self._wait(session, tenant, [d.document.id for d in documents])
             change_counts(session, _scope(tenant), removed=old, added=(d.terms for d in documents))
 
         await self._database.write(work)
@@ -46,30 +54,35 @@ class SqlDocuments:
             statement = f"SELECT id, terms FROM documents WHERE {_named(session)}"
             old = session.rows(statement, tenant=tenant, ids=list(ids))
             session.run(f"DELETE FROM documents WHERE {_named(session)}", tenant=tenant, ids=list(ids))
-            _wait(session, tenant, [row["id"] for row in old])
+            self._wait(session, tenant, [row["id"] for row in old])
             change_counts(session, _scope(tenant), removed=[unpacked(row["terms"]) for row in old])
             return len(old)
 
         return await self._database.write(work)
 
+    async def mark(self, tenant: str, ids: Sequence[str]) -> None:
+        await self._database.write(lambda session: self._wait(session, tenant, ids))
+
     async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         def work(session: Session) -> None:
             # A writer of these documents that has not ended yet would be taken for one that has not begun.
             take_turns(session, _scope(tenant))
-            rows = [{"tenant": tenant, "id": i, "digest": digest} for i, digest in digests.items()]
+            mark = {"tenant": tenant, "writer": self._writer, "before": self._clock() - ABANDONED_AFTER_SECONDS}
             kept = "EXISTS (SELECT 1 FROM documents WHERE tenant = :tenant AND id = :id"
-            settled = "DELETE FROM documents_waiting WHERE tenant = :tenant AND id = :id"
+            own = "(writer = :writer OR since < :before)"
+            settled = f"DELETE FROM documents_waiting WHERE tenant = :tenant AND id = :id AND {own}"
             session.run_many(
-                f"{settled} AND {kept} AND digest = :digest)", [r for r in rows if r["digest"] is not None]
+                f"{settled} AND {kept} AND digest = :digest)",
+                [{**mark, "id": i, "digest": digest} for i, digest in digests.items() if digest is not None],
             )
             session.run_many(
-                f"{settled} AND NOT {kept})", [{"tenant": tenant, "id": r["id"]} for r in rows if r["digest"] is None]
+                f"{settled} AND NOT {kept})", [{**mark, "id": i} for i, digest in digests.items() if digest is None]
             )
 
         await self._database.write(work)
 
     async def waiting(self) -> dict[str, list[str]]:
-        statement = "SELECT tenant, id FROM documents_waiting"
+        statement = "SELECT DISTINCT tenant, id FROM documents_waiting"
         found: dict[str, list[str]] = {}
         for row in await self._database.read(lambda session: session.rows(statement)):
             found.setdefault(row["tenant"], []).append(row["id"])
@@ -101,6 +114,16 @@ class SqlDocuments:
 
         return await self._database.read(work)
 
+    async def ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
+        def work(session: Session) -> list[str]:
+            own_id = f"id {session.words['by_code_point']}"
+            statement = (
+                f"SELECT id FROM documents WHERE tenant = :tenant AND {own_id} > :after ORDER BY {own_id} LIMIT :most"
+            )
+            return [row["id"] for row in session.rows(statement, tenant=tenant, after=after or "", most=limit)]
+
+        return await self._database.read(work)
+
     async def count(self, tenant: str) -> int:
         statement = "SELECT count(*) AS n FROM documents WHERE tenant = :tenant"
         return int((await self._database.read(lambda session: session.rows(statement, tenant=tenant)))[0]["n"])
@@ -118,16 +141,16 @@ class SqlDocuments:
     async def ping(self) -> None:
         await self._database.read(lambda session: session.rows("SELECT 1 AS one"))
 
+    def _wait(self, session: Session, tenant: str, ids: Sequence[str]) -> None:
+        session.run_many(
+            "INSERT INTO documents_waiting (tenant, id, writer, since) VALUES (:tenant, :id, :writer, :since) "
+            "ON CONFLICT (tenant, id, writer) DO UPDATE SET since = excluded.since",
+            [{"tenant": tenant, "id": i, "writer": self._writer, "since": self._clock()} for i in ids],
+        )
+
 
 def _document(row: Row) -> Document:
     return Document(row["id"], row["text"], row["title"], row["metadata"])
-
-
-def _wait(session: Session, tenant: str, ids: Sequence[str]) -> None:
-    session.run_many(
-        "INSERT INTO documents_waiting (tenant, id) VALUES (:tenant, :id) ON CONFLICT (tenant, id) DO NOTHING",
-        [{"tenant": tenant, "id": i} for i in ids],
-    )
 
 
 def _scope(tenant: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -147,6 +147,9 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
         if each:
             stack.push_async_callback(each.close)
     watching = open_watching(settings, stack, serving=serving)
+    if not settings.index or not settings.store:
+        with suppress(OSError):  # whoever needs the folder says what is wrong with it
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = open_index(settings)
     stack.push_async_callback(index.close)
     is_shared = settings.index.startswith(("http", "postgres"))

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import missing_extra
-from toolscript.domain.errors import Invalid
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports import LanguageModel, Reranker, ToolServer, VectorIndex
 from toolscript.settings import Settings
@@ -80,7 +80,11 @@ async def open_reranker(settings: Settings) -> Reranker | None:
         from toolscript.adapters.http_reranker import HttpReranker
 
         return HttpReranker(settings.reranker, settings.reranker_key, settings.reranker_model)
-    return await asyncio.to_thread(_local_reranker, settings, settings.reranker)
+    try:
+        return await asyncio.to_thread(_local_reranker, settings, settings.reranker)
+    except (Invalid, Unavailable) as error:
+        told = f"TOOLSCRIPT_RERANKER={settings.reranker} cannot be used: {error.message}"
+        raise type(error)(told, details={**error.details, "field": "TOOLSCRIPT_RERANKER"}) from error
 
 
 def _local_reranker(settings: Settings, name: str) -> Reranker:

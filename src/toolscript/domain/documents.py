@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolscript.domain.errors import Invalid
+from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import LARGEST_EXACT_NUMBER, is_number
 
+# In bytes of UTF-8: it is part of keys, and an engine's keys hold some 2,000 bytes, a tenant among them.
 LONGEST_ID = 512
 LONGEST_TITLE = 1_000
 LONGEST_TEXT = 10_000_000
@@ -19,6 +20,10 @@ MOST_FIELDS = 100
 LONGEST_FIELD_NAME = 128
 LONGEST_VALUE = 10_000
 LONGEST_LIST = 1_000
+# Every passage in the index carries the metadata.
+LARGEST_METADATA = 64 * 1024
+MOST_METADATA_OF_PASSAGES = 64 * 1024 * 1024
+PASSAGE_CHARACTERS = 1_000
 
 # What the engines' languages for the paths of fields have no way to say.
 _UNSAYABLE_IN_NAMES = frozenset('"\\')
@@ -80,16 +85,17 @@ def _problem(document: Document) -> _Problem | None:
         or _text_problem("title", document.title, 0, LONGEST_TITLE)
         or _text_problem("text", document.text, 1, LONGEST_TEXT)
         or _metadata_problem(document.metadata)
+        or _size_problem(document)
     )
 
 
 def _id_problem(own_id: str) -> _Problem | None:
-    allowed = f"1 to {LONGEST_ID} characters without control characters"
-    if not 1 <= len(own_id) <= LONGEST_ID:
-        return "id", f"has {len(own_id):,} characters", allowed
-    if _has_controls(own_id):
-        return "id", "holds a control character", allowed
-    return ("id", "holds half a surrogate pair", allowed) if _is_unsayable(own_id) else None
+    allowed = f"1 to {LONGEST_ID} bytes of UTF-8 without control characters"
+    if _is_unsayable(own_id):
+        return "id", "holds half a surrogate pair", allowed
+    if not 1 <= len(own_id.encode()) <= LONGEST_ID:
+        return "id", f"has {len(own_id.encode()):,} bytes", allowed
+    return ("id", "holds a control character", allowed) if _has_controls(own_id) else None
 
 
 def _text_problem(where: str, text: str, least: int, most: int) -> _Problem | None:
@@ -109,6 +115,18 @@ def _metadata_problem(metadata: Mapping[str, Any]) -> _Problem | None:
     return next(
         (p for name, value in metadata.items() if (p := _name_problem(name) or _field_problem(name, value))), None
     )
+
+
+def _size_problem(document: Document) -> _Problem | None:
+    size = len(json.dumps(dict(document.metadata), ensure_ascii=False).encode())
+    if size > LARGEST_METADATA:
+        return "metadata", f"has {size:,} bytes as JSON", f"at most {LARGEST_METADATA:,} bytes"
+    passages = 1 + len(document.text) // PASSAGE_CHARACTERS
+    if passages * size > MOST_METADATA_OF_PASSAGES:
+        most = MOST_METADATA_OF_PASSAGES // passages
+        wrong = f"has {size:,} bytes as JSON, and each of the text's {passages:,} or so passages carries it"
+        return "metadata", wrong, f"at most {most:,} bytes with a text of {len(document.text):,} characters"
+    return None
 
 
 def _name_problem(name: str) -> _Problem | None:
@@ -145,6 +163,17 @@ def _kind(value: Any) -> str:
     if value is None:
         return "null"
     return "a list inside a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
+
+
+def check_reference(**named: str | None) -> None:
+    """Raises InvalidArguments, naming the field, for an id or a tenant that no store could even look for."""
+    for field_name, value in named.items():
+        if value is not None and ("\0" in value or _is_unsayable(value)):
+            raise InvalidArguments(
+                f"{field_name} {_shown(value[:LONGEST_ID])!r} holds a null character or half a surrogate pair: give "
+                "text without them",
+                details={"field": field_name, "allowed": "text without null characters and halves of surrogate pairs"},
+            )
 
 
 def _has_controls(text: str) -> bool:

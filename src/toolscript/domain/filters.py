@@ -6,6 +6,8 @@ agree with it (the contract tests hold them to that).
 
 from __future__ import annotations
 
+import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +20,15 @@ Payload = Mapping[str, Any]
 
 # Numbers beyond this lose digits in engines that compare as 64-bit floats.
 LARGEST_EXACT_NUMBER = 2**53
+
+# The forms of ISO 8601 that every engine reads, and reads alike: a day; with a time; with a time and an offset.
+_HOUR, _MINUTE = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
+_OFFSET = rf"[Zz]|[+-]{_HOUR}(?::?{_MINUTE})?"
+_SECONDS = rf":{_MINUTE}(?:\.[0-9]+)?"
+_MOMENT = re.compile(
+    rf"(?P<day>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})"
+    rf"(?:(?P<time>[T ]{_HOUR}:{_MINUTE})(?:(?P<seconds>{_SECONDS})(?: ?(?P<offset>{_OFFSET}))?)?)?"
+)
 
 
 class Op(StrEnum):
@@ -90,11 +101,13 @@ def matches(where: Filter, payload: Payload) -> bool:
 
 
 def moment(value: Any) -> datetime | None:
-    """The instant that an ISO 8601 text names (a text without an offset is UTC), or None."""
-    if not isinstance(value, str) or not value[:4].isdigit():
+    """The instant that an ISO 8601 text names, to the microsecond (a text without an offset is UTC), or None. A week, a
+    date without hyphens, an hour alone, an offset with seconds or after minutes name none: engines differ on them."""
+    told = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if told is None:
         return None
     try:
-        parsed = datetime.fromisoformat(value)
+        parsed = datetime.fromisoformat("".join(part or "" for part in told.groups()).upper())
     except ValueError:
         return None
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
@@ -175,7 +188,7 @@ def _value_problem(op: Op, value: Any) -> str | None:
 
 def _scalar_problem(value: Any) -> str | None:
     if not isinstance(value, str | int | float | bool):
-        return f"{value!r} must be a string, a number, true or false"
+        return f"{reprlib.repr(value)} must be a string, a number, true or false"
     if not isinstance(value, str | bool) and not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
         return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
     return None

@@ -1,8 +1,8 @@
 """The stretch of a document that shows why it was found: verbatim, whole words, as many of the query's as fit.
 
-The text is read once, in units of what stands between spaces, so that ten megabytes take time in proportion to their
-length. A unit that is too long (scripts without spaces, addresses) is cut between words, and a word that is too long
-between characters, never between a character and the marks that belong to it.
+The text is read once, in units of what stands between spaces, and no more of it than was asked for: around the passage
+that was found, or from the beginning. A unit that is too long (scripts without spaces, addresses) is cut between words,
+and a word that is too long between characters, never between a character and the marks that belong to it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ PIECE = 16
 MOST_KNOWN = 50_000
 # A text with fewer bytes for each character is English or something like it.
 PLAIN = 1.2
+# How far a space is looked for, where a part of a text is to begin and end.
+NEXT_SPACE = 200
 # What stands before the words that were found, as a share of the room that is left.
 LEAD = 3
 
@@ -53,13 +55,26 @@ class _Found:
     marks: int
 
 
-def snippet(text: str, stems: Collection[str], most_chars: int, *, near: Span | None, highlight: bool) -> str:
+def snippet(
+    text: str,
+    stems: Collection[str],
+    most_chars: int,
+    *,
+    near: Span | None,
+    highlight: bool,
+    most_read: int | None = None,
+) -> str:
     """At most that many characters of the text, around as many different words with these stems as fit together.
 
     Among windows with equally many, one in `near` (the passage that was found) is preferred, then the first. A text
     without any of the words tells the beginning of `near`, or its own where there is nothing. With `highlight` words
-    that match stand between `**`, and the marks count as characters.
+    that match stand between `**`, and the marks count as characters. Of a text longer than `most_read` that many
+    characters are read.
     """
+    if most_read is not None and len(text) > most_read:
+        begin, end = _part(text, near, most_read)
+        near = (max(begin, near[0]) - begin, min(end, near[1]) - begin) if near else None
+        text = text[begin:end]
     near = near if near and text[near[0] : near[1]].strip() else None
     reader = _Reader(text, frozenset(stems), most_chars, highlight=highlight)
     core = reader.best_window(near) if stems else None
@@ -141,7 +156,10 @@ class _Reader:
             while len(window) > 1 and found.end - window[0].start + taken > self._most:
                 gone = window.popleft()
                 taken -= gone.marks
-                held -= Counter(gone.stems)
+                for each in gone.stems:
+                    held[each] -= 1
+                    if not held[each]:
+                        del held[each]
             is_near = near is None or near[0] <= window[0].start < near[1]
             if best is None or (len(held), is_near) > best[:2]:
                 best = len(held), is_near, (window[0].start, found.end)
@@ -242,6 +260,24 @@ class _Reader:
             done = cut
 
 
+def _part(text: str, near: Span | None, most: int) -> Span:
+    """That much of a text, with the passage in its middle, or else the beginning; between words where there are spaces,
+    between characters where there are none."""
+    middle = (near[0] + min(near[1], near[0] + most)) // 2 if near else 0
+    start = max(0, min(middle - most // 2, len(text) - most))
+    ahead = range(start, start + min(NEXT_SPACE, most // 2))
+    end = start + most
+    back = range(end, end - min(NEXT_SPACE, most // 2), -1)
+    return _cut_in(text, ahead), _cut_in(text, back)
+
+
+def _cut_in(text: str, places: range) -> int:
+    """The first of the places that is between words; where there is none, the first between characters."""
+    between = [at for at in places if may_cut(text, at)]
+    edges = (at for at in between if at in {0, len(text)} or text[at - 1].isspace() or text[at].isspace())
+    return next(edges, between[0] if between else places[0])
+
+
 def may_cut(text: str, at: int) -> bool:
     """Whether what is before belongs to another character, in a reader's sense, than what comes after."""
     if at <= 0 or at >= len(text):
@@ -293,9 +329,10 @@ def _prefixes(stems: Collection[str]) -> tuple[str, ...]:
 def _beginnings(prefixes: Collection[str], *, ascii_only: bool) -> re.Pattern[str]:
     """Where a word with one of the prefixes may begin, or one with a letter that folding may change. First letters in
     both cases come first, and what stands before them after that: an engine of patterns looks for the former a hundred
-    times as fast. That one's first letter may be found with another's rest is seen later."""
+    times as fast. That one's first letter may be found with another's rest is seen later; the longest come first, so
+    that a shorter one of another word hides none."""
     firsts = "".join(sorted({c for prefix in prefixes for c in (prefix[0], prefix[0].upper())}))
-    rest = "|".join(re.escape(prefix[1:]) for prefix in prefixes)
+    rest = "|".join(re.escape(prefix[1:]) for prefix in sorted(prefixes, key=len, reverse=True))
     words_begin = f"[{re.escape(firsts)}]{_WORD_START}(?i:{rest})" if prefixes else "(?!)"
     return re.compile(words_begin if ascii_only else f"{words_begin}|{_FOLDED}")
 

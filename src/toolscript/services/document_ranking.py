@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.filters import Filter
+from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, Report, Vector
 from toolscript.ports import DocumentStore, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms
@@ -23,11 +24,17 @@ from toolscript.retrieval.fusion import FUSIONS, ordered
 from toolscript.retrieval.retriever import Prepared, Retriever, stage
 from toolscript.retrieval.words import sayable
 from toolscript.services.document_ask import DocumentAsk, SearchType, in_payload
-from toolscript.services.document_points import DOCUMENTS, doc_of, first_parts, of_tenant
+from toolscript.services.document_points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
 from toolscript.services.patience import Patience
 
 # How many passages a ranking by meaning looks at; more of them only for pages far behind.
 DEPTH, DEEP = 1_000, 12_000
+# A document with this share of the passages that were looked at, or more, stands in the way of others: it is set aside,
+# and the rest is looked at anew, so many times at most.
+CROWDING = 100
+ROUNDS = 6
+# How many documents hybrid search wants to have found by meaning, whatever page is asked for.
+ENOUGH = 100
 # Every document that a page can reach: the largest offset and the most hits.
 KEYWORD_DEPTH = 10_200
 DIGITS = 6
@@ -82,7 +89,7 @@ class DocumentRanker:
 
         Raises Unavailable when index or store fail, or when nothing but meaning was asked for and no model answers.
         """
-        where = in_payload(ask.where).requiring(of_tenant(tenant))
+        where = in_payload(ask.where).requiring(*in_tenant(tenant))
         if not ask.text:
             return await self._listed(where, end, report, patience)
         prepared = await self._prepared(tenant, ask, report, patience)
@@ -150,10 +157,10 @@ class DocumentRanker:
         total, found = await asyncio.gather(
             patience.of("index", counting), self._dense(prepared, where, DEPTH, report, patience)
         )
-        places, parts = _by_best_passage(_sure(found, DEPTH))
-        if len(places) < end and len(found) == DEPTH:
-            places, parts = _by_best_passage(await self._dense(prepared, where, DEEP, report, patience))
-        return DocumentRanking(places, max(total, len(places)), parts=parts)
+        crowd = _Crowd(end, DEEP)
+        while (beyond := crowd.take(found)) is not None:
+            found = await self._dense(prepared, where.requiring(*beyond), crowd.depth, report, patience)
+        return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
 
     async def _dense(
         self, prepared: Prepared, where: Filter, depth: int, report: Report, patience: Patience
@@ -175,13 +182,52 @@ class DocumentRanker:
         """Both rankings to a depth that no page changes: what is fused depends on it."""
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
         legs = await patience.of("index", work)
-        is_cut = DEPTH in {len(legs.dense), len(legs.lexical)}
+        crowd, found = _Crowd(ENOUGH, DEPTH), _rounded(legs.dense)
+        vector = Prepared(prepared.text, prepared.vector)
+        while (beyond := crowd.take(found)) is not None:
+            found = await self._dense(vector, where.requiring(*beyond), crowd.depth, report, patience)
+        is_cut = DEPTH in {len(found), len(legs.lexical)}
         with stage(report, "fuse"):
-            meaning, parts = _by_best_passage(_sure(_rounded(legs.dense), DEPTH))
             worded = _documents(_sure(_rounded(legs.lexical), DEPTH))
-            fused = FUSIONS[fusion]([meaning, worded])
+            fused = FUSIONS[fusion]([crowd.places, worded])
             told = ordered({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
-        return DocumentRanking(told, len(told), is_cut, parts)
+        return DocumentRanking(told, len(told), is_cut, crowd.parts)
+
+
+class _Crowd:
+    """Documents by their best passages, taken in from one look at the index after another.
+
+    What is told is certain whatever the looks were: every passage better than the last one of the last look was seen,
+    or is of a document that was set aside, whose best passage is known.
+    """
+
+    def __init__(self, enough: int, deepest: int) -> None:
+        self.places: list[Place] = []
+        self.parts: dict[str, int] = {}
+        self.depth = DEPTH
+        self._enough = enough
+        self._deepest = deepest
+        self._looks = 0
+        self._aside: dict[str, Place] = {}
+
+    def take(self, found: list[Place]) -> list[Condition] | None:
+        """Takes in a look of `depth`; what the next one has to ask for, to that depth, or None when none is needed."""
+        self._looks += 1
+        places, parts = _by_best_passage(found)
+        self.parts |= parts
+        merged = sorted([*self._aside.values(), *places], key=lambda place: (-place.score, place.id))
+        is_cut = len(found) >= self.depth
+        self.places = [p for p in merged if p.score > found[-1].score] or merged if is_cut else merged
+        if not is_cut or len(self.places) >= self._enough or self._looks > ROUNDS:
+            return None
+        often = Counter(doc_of(place.id)[0] for place in found)
+        many = {i for i, times in often.items() if times >= max(2, self.depth // CROWDING)}
+        if not many and self.depth == self._deepest:
+            return None
+        if not many or self._enough > DEPTH:
+            self.depth = self._deepest
+        self._aside |= {place.id: place for place in places if place.id in many}
+        return [Condition("doc_id", Op.NIN, list(self._aside))] if self._aside else []
 
 
 def _rounded(found: Sequence[Candidate]) -> list[Place]:

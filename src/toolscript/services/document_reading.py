@@ -19,7 +19,9 @@ from toolscript.services.document_ranking import Ranked
 from toolscript.services.patience import Patience
 
 # More text than this is read in a thread of its own, so that nobody else waits for it.
-MUCH_TEXT = 200_000
+MUCH_TEXT = 20_000
+# How many characters are read for all the snippets of a page together, and for each at least.
+MOST_READ, LEAST_READ = 200_000, 2 * MOST_SNIPPET
 PLACE = ("digest", "start", "end")
 
 
@@ -58,54 +60,75 @@ class DocumentReader:
         points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
         if points:
             finding = self._index.payloads(DOCUMENTS, list(points.values()), PLACE)
-            documents, places = await asyncio.gather(reading, patience.of("index", finding))
+            digesting = self._store.digests(tenant, [r.doc_id for r in points])
+            documents, places, digests = await asyncio.gather(
+                reading, patience.of("index", finding), patience.of("store", digesting)
+            )
         else:
-            documents, places = await reading, {}
+            documents, places, digests = await reading, {}, {}
         by_id = {d.id: d for d in documents}
         return [
-            Read(r, by_id[r.doc_id], _passage(r, by_id[r.doc_id], places.get(points.get(r, ""))))
+            Read(r, by_id[r.doc_id], _passage(r, digests.get(r.doc_id), places.get(points.get(r, ""))))
             for r in found
             if r.doc_id in by_id
         ]
 
 
-async def told(ask: DocumentAsk, plan: Plan, read: Sequence[Read]) -> list[DocumentHit]:
-    """The hits that are told of documents that were read."""
+async def told(ask: DocumentAsk, plan: Plan, read: Sequence[Read], patience: Patience) -> list[DocumentHit]:
+    """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
     wanted = stems(sayable(ask.text)) if ask.text else []
     much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
-    return await asyncio.to_thread(_hits, ask, plan, wanted, read) if much else _hits(ask, plan, wanted, read)
+    if much:
+        return await asyncio.to_thread(_hits, ask, plan, wanted, read, patience)
+    return _hits(ask, plan, wanted, read, patience)
 
 
 def question_and_passages(ask: DocumentAsk, read: Sequence[Read]) -> tuple[str, list[str]]:
     """What a reranker reads: title and best passage; where only words have found a document, what is around them."""
     wanted = stems(sayable(ask.text))
-    return sayable(ask.text), [_best_text(each, wanted) for each in read]
+    shares = _shares([0 if each.passage else len(each.document.text) for each in read])
+    return sayable(ask.text), [_best_text(each, wanted, share) for each, share in zip(read, shares, strict=True)]
 
 
-def _best_text(read: Read, wanted: Sequence[str]) -> str:
+def _best_text(read: Read, wanted: Sequence[str], share: int) -> str:
     text = read.document.text
     if read.passage is not None:
         return passage_text(read.document, read.passage)
-    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False)
+    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False, most_read=share)
     start = text.find(around)
     return passage_text(read.document, Passage(0, start, start + len(around)))
 
 
-def _hits(ask: DocumentAsk, plan: Plan, wanted: Sequence[str], read: Sequence[Read]) -> list[DocumentHit]:
+def _shares(lengths: Sequence[int]) -> list[int]:
+    """How much of each text is read: what short ones leave is for those after them."""
+    shares, left = [], MOST_READ
+    for number, length in enumerate(lengths):
+        share = max(LEAST_READ, left // (len(lengths) - number))
+        left = max(0, left - min(share, length))
+        shares.append(share)
+    return shares
+
+
+def _hits(
+    ask: DocumentAsk, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
+) -> list[DocumentHit]:
+    shares = _shares([len(each.document.text) for each in read])
     return [
         DocumentHit(
             each.ranked.doc_id,
             each.ranked.score,
             _metadata(each.document, ask.metadata_fields, plan),
-            _snippet(each, wanted, ask) if ask.include_snippets else None,
+            _snippet(each, () if patience.is_over else wanted, ask, share) if ask.include_snippets else None,
         )
-        for each in read
+        for each, share in zip(read, shares, strict=True)
     ]
 
 
-def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk) -> str:
+def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk, share: int) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
-    return snippet(read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight)
+    return snippet(
+        read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=share
+    )
 
 
 def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> dict[str, Any]:
@@ -117,8 +140,8 @@ def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> d
     }
 
 
-def _passage(ranked: Ranked, document: Document, place: Mapping[str, Any] | None) -> Passage | None:
+def _passage(ranked: Ranked, digest: str | None, place: Mapping[str, Any] | None) -> Passage | None:
     """Where the passage is; None for a document that has changed since it was indexed."""
-    if place is None or ranked.part is None or place.get("digest") != document.digest:
+    if place is None or ranked.part is None or place.get("digest") != digest:
         return None
     return Passage(ranked.part, int(place["start"]), int(place["end"]))

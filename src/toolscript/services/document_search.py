@@ -23,7 +23,7 @@ from toolscript.domain.search import Report, no_span
 from toolscript.ports import DocumentStore, EventSink, Reranker, VectorIndex
 from toolscript.retrieval.retriever import Retriever, stage
 from toolscript.services.document_ask import LARGEST_OFFSET, DocumentAsk, SearchType, allow, check
-from toolscript.services.document_ranking import DIGITS, DocumentRanker, DocumentRanking, Ranked
+from toolscript.services.document_ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.document_reading import DocumentHit, DocumentReader, question_and_passages, told
 from toolscript.services.page_tokens import PageTokens
 from toolscript.services.patience import Patience
@@ -34,7 +34,10 @@ __all__ = ["DocumentAsk", "DocumentHit", "DocumentPage", "DocumentSearch", "Docu
 MOST_SECONDS = 10.0
 RERANKED = 50
 RERANK_SECONDS = 5.0
+LEAST_SHARE = 1e-9
 BATCH = 20
+# How long what a check has found is believed: nobody can make it ask the model again and again.
+WELL_SECONDS, UNWELL_SECONDS = 5.0, 1.0
 
 log = logging.getLogger(__name__)
 
@@ -73,17 +76,28 @@ class DocumentSearch:
         *,
         reranker: Reranker | None = None,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plans = plans
         self._page_tokens = page_tokens
         self._events = events
         self._reranker = reranker
         self._span = span
+        self._clock = clock
+        self._checking = asyncio.Lock()
+        self._checked_until = -math.inf
+        self._unwell: ToolscriptError | None = None
         self._ranker = DocumentRanker(retriever, index, store)
         self._reader = DocumentReader(index, store)
 
-    async def search(self, principal: Principal, ask: DocumentAsk) -> DocumentPage:
-        """One page of the tenant's documents, best first, equal scores by id.
+    def admit(self, principal: Principal) -> Plan:
+        """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
+        count it again. Raises RateLimited."""
+        with _Told(self._events, _UnderWay(principal, DocumentAsk(), Report()), at_success=False):
+            return self._plans.admit(principal)
+
+    async def search(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentPage:
+        """One page of the tenant's documents, best first, equal scores by id. `plan` is what `admit` has given.
 
         Raises RateLimited and Forbidden for what the plan does not give, InvalidArguments for what is out of range,
         Invalid for a page token that is no good, Unavailable when index or store fail, or the model does and nothing
@@ -91,27 +105,40 @@ class DocumentSearch:
         """
         under_way = _UnderWay(principal, ask, Report(span=self._span))
         with _Told(self._events, under_way), self._span("search.execute"):
-            found = await self._found(under_way)
+            found = await self._found(under_way, plan)
             page = replace(found.page, hits=await self._hits(found, found.documents))
             under_way.doc_ids = [hit.doc_id for hit in page.hits]
         return page
 
-    async def stream(self, principal: Principal, ask: DocumentAsk) -> DocumentStream:
+    async def stream(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentStream:
         """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
         does; what goes wrong after the ranking is raised while reading."""
         under_way = _UnderWay(principal, ask, Report(span=self._span))
         telling = _Told(self._events, under_way, at_success=False)
         with telling, self._span("search.execute"):
-            found = await self._found(under_way)
+            found = await self._found(under_way, plan)
         return DocumentStream(found.page, self._batches(found))
 
     async def check(self) -> None:
-        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
-        await self._ranker.check(Patience(MOST_SECONDS))
+        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`. Those who ask
+        at the same time or a moment later are told the same."""
+        async with self._checking:
+            if self._clock() >= self._checked_until:
+                await self._check()
+            if self._unwell is not None:
+                raise self._unwell.with_traceback(None)
 
-    async def _found(self, under_way: _UnderWay) -> _Found:
+    async def _check(self) -> None:
+        try:
+            await self._ranker.check(Patience(MOST_SECONDS))
+            self._unwell = None
+        except ToolscriptError as error:
+            self._unwell = error
+        self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
+
+    async def _found(self, under_way: _UnderWay, plan: Plan | None) -> _Found:
         principal, ask, report = under_way.principal, under_way.ask, under_way.report
-        plan = under_way.plan = self._plans.admit(principal)
+        plan = under_way.plan = plan or self._plans.admit(principal)
         check(ask)
         allow(plan, ask)
         if ask.rerank and self._reranker is None:
@@ -143,7 +170,7 @@ class DocumentSearch:
         with stage(found.under_way.report, "read"):
             tenant = found.under_way.principal.tenant
             read = await self._reader.read(tenant, documents, found.patience, passages=ask.include_snippets)
-            return await told(ask, found.plan, read)
+            return await told(ask, found.plan, read, found.patience)
 
     async def _batches(self, found: _Found) -> AsyncIterator[list[DocumentHit]]:
         with _Told(self._events, found.under_way):
@@ -160,8 +187,9 @@ class DocumentSearch:
         """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
         page is asked for.
 
-        Their score is 1 / (1 + e^-s), for a reranker's score of s, above that of the best document that was not read:
-        within one answer, more is better. A reranker that fails or takes too long leaves the first ranking.
+        Their score is between 0 and 1, more for a higher score of the reranker's, above that of the best document that
+        was not read: within one answer, more is better. A reranker that fails or takes too long leaves the first
+        ranking.
         """
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
         began = time.monotonic()
@@ -176,8 +204,8 @@ class DocumentSearch:
         finally:
             patience.extend(time.monotonic() - began)
         above = max(0.0, rest[0][1]) if rest else 0.0
-        order = sorted(best, key=lambda r: (-scores.get(r.doc_id, -math.inf), r.doc_id))
-        anew = [(r.doc_id, round(above + _share(scores.get(r.doc_id)), DIGITS)) for r in order]
+        shares = ((r.doc_id, round(above + _share(scores.get(r.doc_id)), FUSED_DIGITS)) for r in best)
+        anew = sorted(shares, key=lambda place: (-place[1], place[0]))
         return replace(ranking, places=[*anew, *rest])
 
     async def _rerank_scores(
@@ -276,7 +304,6 @@ def _code(error: BaseException | None) -> str | None:
 
 
 def _share(score: float | None) -> float:
-    """A reranker's score between 0 and 1; 0 for a document that is gone from the store."""
-    if score is None:
-        return 0.0
-    return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(max(score, -700)) / (1 + math.exp(max(score, -700)))
+    """A reranker's score, however large, between 0 and 1; the least for a document that is gone from the store."""
+    share = 0.0 if score is None else (1 + score / (1 + abs(score))) / 2
+    return max(share, LEAST_SHARE)

@@ -1,22 +1,22 @@
 """The write path of documents: compare digests, store (the truth), embed what changed, index.
 
 Embedding takes the longest by far, so a few batches are under way at once: while one is embedded, the one before is
-indexed and the next one stored. Whatever is stored waits, in the store, until the index has it: what a crash
-interrupts is finished by `repair`.
+indexed and the next one stored. Whatever is stored waits, in the store, until the index has it, and whoever writes
+into the index without having stored says so there before: what a crash interrupts is finished by `repair`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TypeVar
 
-from toolscript.domain.documents import Document, StoredDocument, check
-from toolscript.domain.errors import NotFound
-from toolscript.domain.filters import Filter
+from toolscript.domain.documents import Document, StoredDocument, check, check_reference
+from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Vector
 from toolscript.ports import DocumentStore, Embedder, VectorIndex
 from toolscript.retrieval.chunking import PASSAGE_SIZE
@@ -29,15 +29,20 @@ from toolscript.services.document_points import (
     of_documents,
     of_tenant,
 )
-from toolscript.services.turns import Turns
+from toolscript.services.turns import Turns, a_few_at_once, one_by_one
 
-PASSAGES_IN_A_BATCH = 128
+# Few enough for progress to be seen, and for whoever writes a little not to wait long behind whoever writes much.
+PASSAGES_IN_A_BATCH = 32
 DOCUMENTS_IN_A_BATCH = 64
 BATCHES_AT_ONCE = 3
+# So many failures one after the other, and it is not the documents that are wrong.
+FAILURES_IN_A_ROW = 200
+NO_MODEL = "none"
 
 Progress = Callable[[int, int], None]
 Frequencies = dict[str, Counter[int]]
-T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,15 @@ class PutReport:
     added: int
     changed: int
     unchanged: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """How many documents the index held differently, and which of them are there without vectors for want of a
+    model."""
+
+    written: int
+    bare: AbstractSet[str]
 
 
 class IngestDocuments:
@@ -66,6 +80,7 @@ class IngestDocuments:
         Raises Invalid for a document that cannot be kept, before anything is written; Unavailable when the model or
         a store fails, and what was stored by then waits for `repair`, or to be put again.
         """
+        check_reference(tenant=tenant)
         given = list({d.id: d for d in documents}.values())
         for document in given:
             check(document)
@@ -75,11 +90,13 @@ class IngestDocuments:
             async with self._turns.of((tenant, d.id) for d in batch):
                 tally.add(await self._put_batch(tenant, batch))
 
-        await _a_few_at_once(_all(_batches(given)), put_batch)
+        await a_few_at_once(one_by_one(_batches(given)), put_batch, most=BATCHES_AT_ONCE)
         return tally.report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents; returns how many there were."""
+        for own_id in ids:
+            check_reference(tenant=tenant, id=own_id)
         gone = 0
         for page in _pages(list(dict.fromkeys(ids))):
             async with self._turns.of((tenant, i) for i in page):
@@ -89,6 +106,7 @@ class IngestDocuments:
 
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""
+        check_reference(tenant=tenant, id=doc_id)
         found = await self._store.documents(tenant, [doc_id])
         if not found:
             raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
@@ -96,39 +114,60 @@ class IngestDocuments:
 
     async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
         """Documents by id order (of code points), from the first one after that id."""
+        check_reference(tenant=tenant, after=after)
         return await self._store.listing(tenant, after=after, limit=limit)
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly the stored documents; returns how many it lacked or had differently."""
-        held = await self._index.scroll(DOCUMENTS, fields=["tenant", "doc_id"])
-        orphans: dict[str, set[str]] = {}
-        strangers = []
-        for point in held:
-            match point.payload:
-                case {"tenant": str(tenant), "doc_id": str(doc_id)}:
-                    orphans.setdefault(tenant, set()).add(doc_id)
-                case _:
-                    strangers.append(point.id)
-        await self._index.delete(DOCUMENTS, strangers)
+        orphans = await self._held()
         tenants = await self._store.tenants()
         tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
         await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
         written = tally.written
-        await self._catch_up_all(_all(_pages_by_tenant(orphans)), _Tally(0, None))
+        await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), _Tally(0, None))
         return written
 
     async def repair(self) -> int:
-        """Finishes whatever waits for the index, because a crash or a failure came between, and fills an index that
-        holds fewer or more of a tenant's documents than the store, because it is another one than before; returns how
-        many documents waited or were written."""
-        waiting = await self._store.waiting()
-        await self._catch_up_all(_all(_pages_by_tenant(waiting)), _Tally(0, None))
+        """Finishes whatever waits for the index, because a crash or a failure came between, and makes an index that
+        holds fewer or more of a tenant's documents than the store, because it is another one than before, hold what is
+        stored; returns how many documents were written.
+
+        A document that fails keeps no other from being finished. Raises Unavailable, in the end, when some have
+        failed."""
         tally = _Tally(0, None)
-        for tenant in await self._store.tenants():
+        waiting = await self._store.waiting()
+        await self._catch_up_all(one_by_one(_pages_by_tenant(waiting)), tally, careful=True)
+        tenants = await self._store.tenants()
+        unseen = await self._index.count(DOCUMENTS, Filter(must=(first_parts(),)))
+        for tenant in tenants:
             held = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
+            unseen -= held
             if held != await self._store.count(tenant):
-                await self._catch_up_all(self._stored_pages([tenant], {}), tally)
-        return sum(map(len, waiting.values())) + tally.written
+                orphans = await self._held(Filter(must=(of_tenant(tenant),)))
+                await self._catch_up_all(self._stored_pages([tenant], orphans), tally, careful=True)
+                await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), tally, careful=True)
+        if unseen > 0:
+            others = {t: ids for t, ids in (await self._held()).items() if t not in set(tenants)}
+            await self._catch_up_all(one_by_one(_pages_by_tenant(others)), tally, careful=True)
+        if failed := len(tally.failed):
+            raise Unavailable(
+                f"{failed:,} documents could not be indexed: the log tells why, and the next repair tries again",
+                details={"documents": failed},
+            )
+        return tally.written
+
+    async def _held(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
+        """The documents that the index has points of, by tenant. Points that are of none are removed."""
+        held: dict[str, set[str]] = {}
+        strangers = []
+        for point in await self._index.scroll(DOCUMENTS, where=where, fields=["tenant", "doc_id"]):
+            match point.payload:
+                case {"tenant": str(tenant), "doc_id": str(doc_id)}:
+                    held.setdefault(tenant, set()).add(doc_id)
+                case _:
+                    strangers.append(point.id)
+        await self._index.delete(DOCUMENTS, strangers)
+        return held
 
     async def _stored_pages(
         self, tenants: Sequence[str], orphans: Mapping[str, set[str]]
@@ -136,19 +175,37 @@ class IngestDocuments:
         """The ids of all stored documents; they are no orphans."""
         for tenant in tenants:
             after = None
-            while page := await self._store.listing(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
-                ids = [d.id for d in page]
+            while ids := await self._store.ids(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
                 orphans.get(tenant, set()).difference_update(ids)
                 yield tenant, ids
                 after = ids[-1]
 
-    async def _catch_up_all(self, pages: AsyncIterator[tuple[str, list[str]]], tally: _Tally) -> None:
+    async def _catch_up_all(
+        self, pages: AsyncIterator[tuple[str, list[str]]], tally: _Tally, *, careful: bool = False
+    ) -> None:
+        """Catches up page by page; if careful, those that fail document by document, and goes on with the others."""
+
         async def work(page: tuple[str, list[str]]) -> None:
             tenant, ids = page
             async with self._turns.of((tenant, i) for i in ids):
-                tally.tell(len(ids), written=await self._catch_up(tenant, ids))
+                try:
+                    tally.tell(len(ids), written=await self._catch_up(tenant, ids))
+                except Exception:
+                    if not careful:
+                        raise
+                    for own_id in ids:
+                        await self._try_to_catch_up(tenant, own_id, tally)
 
-        await _a_few_at_once(pages, work)
+        await a_few_at_once(pages, work, most=BATCHES_AT_ONCE)
+
+    async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
+        try:
+            tally.tell(1, written=await self._catch_up(tenant, [doc_id]))
+        except Exception as error:
+            reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
+            log.warning("document_not_indexed", extra={"tenant": tenant, "document_id": doc_id, "reason": reason})
+            if tally.fail(tenant, doc_id) >= FAILURES_IN_A_ROW:
+                raise
 
     async def _put_batch(self, tenant: str, batch: Sequence[Document]) -> PutReport:
         known = await self._store.digests(tenant, [d.id for d in batch])
@@ -159,8 +216,8 @@ class IngestDocuments:
             if m.document.id in frequencies
         ]
         await self._store.save_documents(tenant, fresh)
-        await self._index_drafts(tenant, made, frequencies)
-        await self._settle(tenant, {m.document.id: m.digest for m in made})
+        indexed = await self._index_drafts(tenant, made, frequencies)
+        await self._settle(tenant, {m.document.id: m.digest for m in made}, indexed)
         changed = sum(d.document.id in known for d in fresh)
         return PutReport(len(fresh) - changed, changed, len(batch) - len(fresh))
 
@@ -168,19 +225,26 @@ class IngestDocuments:
         """Brings the index up to what the store holds of these documents; returns how many it had to write."""
         documents = await self._store.documents(tenant, ids)
         made = await asyncio.to_thread(lambda: [drafted(tenant, d) for d in documents])
-        written = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
+        indexed = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
         now: dict[str, str | None] = dict.fromkeys(ids)
-        await self._settle(tenant, now | {m.document.id: m.digest for m in made})
-        return written
+        await self._settle(tenant, now | {m.document.id: m.digest for m in made}, indexed)
+        return indexed.written
 
-    async def _settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+    async def _settle(self, tenant: str, digests: Mapping[str, str | None], indexed: _Indexed) -> None:
         """Tells the store what the index holds. What another process has changed meanwhile is indexed again: of two
-        that wrote the same document, the one that comes later to this point sees what the other stored."""
+        that wrote the same document, the one that comes later to this point sees what the other stored. What has no
+        vectors goes on waiting, if the index is one of vectors: a repair makes them once there is a model."""
+        if indexed.bare and await self._wants_vectors():
+            digests = {i: digest for i, digest in digests.items() if i not in indexed.bare}
         now = await self._store.digests(tenant, [*digests])
         overtaken = [i for i, digest in digests.items() if now.get(i) != digest]
         await self._store.settle(tenant, digests)
         if overtaken:
             await self._catch_up(tenant, overtaken)
+
+    async def _wants_vectors(self) -> bool:
+        collection = await self._index.describe(DOCUMENTS)
+        return collection is not None and collection.model != NO_MODEL
 
     async def _index_drafts(
         self,
@@ -188,8 +252,9 @@ class IngestDocuments:
         made: Sequence[DraftedDocument],
         frequencies: Frequencies,
         gone: AbstractSet[str] = frozenset(),
-    ) -> int:
-        """Makes the index hold these documents and not those that are gone; returns how many it held differently."""
+    ) -> _Indexed:
+        """Makes the index hold these documents and not those that are gone. Those that have been saved just now have
+        their frequencies among the given ones."""
         ids = [*(m.document.id for m in made), *gone]
         found = await self._index.scroll(
             DOCUMENTS, where=of_documents(tenant, ids), fields=["doc_id", "digest", "text_digest"]
@@ -202,11 +267,17 @@ class IngestDocuments:
         vectors = await self._vectors(stale, {i: text for each in held.values() for i, (_, text) in each.items()})
         lacking = [m.document for m in stale if m.document.id not in frequencies]
         counted = frequencies | await asyncio.to_thread(_counted, lacking)
+        if unsaid := [*(d.id for d in lacking), *sorted(gone & held.keys())]:
+            await self._store.mark(tenant, unsaid)
         points = [p for m in stale for p in m.points(tenant, vectors, counted[m.document.id])]
         await self._index.upsert(DOCUMENTS, points)
         kept = {d.id for m in made for d in m.drafts}
         await self._index.delete(DOCUMENTS, sorted({c.id for c in found} - kept))
-        return len(stale)
+        bare = set()
+        if self._embedder is None:
+            texts = vectors.keys() | {text for each in held.values() for _, text in each.values()}
+            bare = {m.document.id for m in made if any(d.text_digest not in texts for d in m.drafts)}
+        return _Indexed(len(stale) + len(gone & held.keys()), bare)
 
     def _is_current(self, made: DraftedDocument, held: Mapping[str, tuple[str, str]]) -> bool:
         """Whether the index holds exactly these points; those that were made without a model, only without one."""
@@ -243,8 +314,12 @@ class _Tally:
         self._total = total
         self._progress = progress
         self._done = 0
+        self._failed_in_a_row = 0
+        self.failed: set[tuple[str, str]] = set()
         self.written = 0
         self.report = PutReport(0, 0, 0)
+        if progress and total:
+            progress(0, total)
 
     def add(self, some: PutReport) -> None:
         """Takes what became of a batch."""
@@ -256,36 +331,17 @@ class _Tally:
 
     def tell(self, done: int, *, written: int = 0) -> None:
         """So many more are done."""
+        self._failed_in_a_row = 0
         self._done += done
         self.written += written
         if self._progress:
             self._progress(min(self._done, self._total), self._total)
 
-
-async def _a_few_at_once(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Works on a few batches at a time. When one fails no other is begun; those under way end, and the failure is
-    told."""
-    under_way: set[asyncio.Task[None]] = set()
-    try:
-        async for batch in batches:
-            under_way.add(asyncio.ensure_future(work(batch)))
-            if len(under_way) == BATCHES_AT_ONCE:
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        for task in list(under_way):
-            await task
-    except asyncio.CancelledError:
-        for task in under_way:
-            task.cancel()
-        raise
-    finally:
-        await asyncio.gather(*under_way, return_exceptions=True)
-
-
-async def _all(things: Iterable[T]) -> AsyncIterator[T]:
-    for thing in things:
-        yield thing
+    def fail(self, tenant: str, doc_id: str) -> int:
+        """A document has failed; returns how many have, one after the other."""
+        self.failed.add((tenant, doc_id))
+        self._failed_in_a_row += 1
+        return self._failed_in_a_row
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:

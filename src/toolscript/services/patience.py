@@ -22,7 +22,13 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._until = asyncio.get_running_loop().time() + seconds
+        self._time = asyncio.get_running_loop().time
+        self._until = self._time() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left. May be asked in any thread."""
+        return self._time() >= self._until
 
     def extend(self, seconds: float) -> None:
         """Lets something that has a limit of its own not count."""
@@ -30,7 +36,7 @@ class Patience:
 
     def restart(self) -> None:
         """Begins to wait anew, for what is read in several steps."""
-        self._until = asyncio.get_running_loop().time() + self._seconds
+        self._until = self._time() + self._seconds
 
     async def of(self, adapter: str, work: Awaitable[T]) -> T:
         """What the adapter answers. Raises Unavailable, naming it, when it fails or takes too long; errors about what

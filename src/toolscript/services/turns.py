@@ -1,10 +1,13 @@
-"""Turns at things that only one may change at a time, several things at once."""
+"""Turns at things that only one may change at a time, several things at once; and a few pieces of work at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Turns:
@@ -27,3 +30,30 @@ class Turns:
             self._in_hand -= wanted
             self._freed.set()
             self._freed = asyncio.Event()
+
+
+async def a_few_at_once(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, most: int) -> None:
+    """Works on a few batches at a time. When one fails no other is begun; those under way end, and the failure is
+    told."""
+    under_way: set[asyncio.Task[None]] = set()
+    try:
+        async for batch in batches:
+            under_way.add(asyncio.ensure_future(work(batch)))
+            if len(under_way) == most:
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        for task in list(under_way):
+            await task
+    except asyncio.CancelledError:
+        for task in under_way:
+            task.cancel()
+        raise
+    finally:
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def one_by_one(things: Iterable[T]) -> AsyncIterator[T]:
+    """Things that are there already, as those that come."""
+    for thing in things:
+        yield thing

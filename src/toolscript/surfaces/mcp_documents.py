@@ -55,15 +55,14 @@ def _told(hit: DocumentHit) -> list[str]:
 def _where(given: Any) -> Filter:
     """Fields with a value, a list of which any will do, or operators; also the filters of `POST /search`."""
     if isinstance(given, str):  # some models write the object as a text
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             given = json.loads(given)
     if given is None or given == {}:
         return EVERYTHING
     if not isinstance(given, dict):
         raise InvalidArguments(_FILTERS, details={"field": "filters"})
-    if given.keys() <= FiltersModel.model_fields.keys():
-        with suppress(ValidationError):
-            return FiltersModel.model_validate_json(json.dumps(given)).filter()
+    if given.keys() & FiltersModel.model_fields.keys():
+        return _as_over_http(given)
     try:
         conditions = tuple(_condition(*each) for each in _tests(given))
     except Invalid as error:
@@ -71,6 +70,17 @@ def _where(given: Any) -> Filter:
     if len(conditions) > MOST_CONDITIONS:
         raise InvalidArguments(f"filters: give at most {MOST_CONDITIONS}", details={"field": "filters"})
     return Filter(must=conditions)
+
+
+def _as_over_http(given: Mapping[str, Any]) -> Filter:
+    try:
+        return FiltersModel.model_validate_json(json.dumps(given)).filter()
+    except (ValidationError, RecursionError) as error:
+        raise InvalidArguments(
+            f"{_FILTERS}; must, should and must_not are no fields but lists of conditions: "
+            '{"must": [{"field": "year", "op": "gte", "value": 2024}]}, with nothing beside them',
+            details={"field": "filters"},
+        ) from error
 
 
 def _tests(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:

@@ -20,6 +20,8 @@ ENDINGS = (".txt", ".md", ".rst", ".html", ".htm", ".json", ".jsonl")
 # A character is four bytes at most.
 LARGEST_FILE = 4 * LONGEST_TEXT
 LONGEST_TITLE = 200
+SOURCE = "source_path"
+"""The metadata that says which file a document was made of. It is ours: what a document says of it is not heard."""
 _FIELDS = ("id", "title", "text", "metadata")
 
 
@@ -48,10 +50,11 @@ class Search:
     failures: list[Failure] = field(default_factory=list)
 
     def files(self, paths: Sequence[Path]) -> list[Found]:
-        """The files, by path. What is hidden is left out, and no folder is entered twice."""
+        """The files, by path. What is hidden is left out, links that lead out of the folder too, and no folder is
+        entered twice."""
         found: dict[Path, Found] = {}
         for path in paths:
-            place = Path(os.path.abspath(path))  # noqa: PTH100  (a link stays what it is called)
+            place = normal(path)
             if place.is_dir():
                 for file in self._below(place, set()):
                     found.setdefault(file, Found(file, file.relative_to(place).as_posix()))
@@ -62,7 +65,7 @@ class Search:
         return list(found.values())
 
     def _below(self, root: Path, entered: set[str]) -> Iterator[Path]:
-        folders = [root]
+        folders, here = [root], Path(os.path.realpath(root))
         while folders:
             folder = folders.pop()
             real = os.path.realpath(folder)
@@ -74,7 +77,8 @@ class Search:
             except OSError as error:
                 self.failures.append(Failure(str(folder), error.strerror or str(error)))
                 continue
-            inside = [each for each in entries if not each.name.startswith(".")]
+            shown = (each for each in entries if not each.name.startswith("."))
+            inside = [each for each in shown if Path(os.path.realpath(each)).is_relative_to(here)]
             yield from (each for each in inside if each.is_file() and self._is_wanted(each.relative_to(root)))
             folders += [each for each in reversed(inside) if each.is_dir() and not self._is_excluded(each, root)]
 
@@ -87,14 +91,20 @@ class Search:
         return _fits(folder.relative_to(root), self.exclude)
 
 
+def normal(path: Path) -> Path:
+    """The whole path without any `..`. A link stays what it is called."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
 def read(found: Found, more: Mapping[str, Any]) -> Iterator[Document | Failure]:
     """The documents of a file, with that metadata beside what they have; and whatever is wrong with it."""
+    more = {**more, SOURCE: str(found.file)}
     try:
         told = _about(found.file)
         if found.file.suffix.lower() == ".jsonl":
-            made = _from_lines(found, {**told}, more)
+            made = _from_lines(found, told, more)
         else:
-            made = _from_text(found, _text_of(found.file), {**told}, more)
+            made = _from_text(found, _text_of(found.file), told, more)
         yield from made
     except OSError as error:
         yield Failure(str(found.file), error.strerror or str(error))

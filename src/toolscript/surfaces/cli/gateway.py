@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.configuration import Configuration
-from toolscript.domain.errors import Invalid, ToolscriptError
+from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli import options
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SAMPLE = "put my changes into version control"
 # A server that is slower than this is waited for in the background.
 FIRST_ROUND_SECONDS = 9.0
+# How soon, and how seldom at last, documents are tried again that could not be indexed.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 600.0
 
 log = logging.getLogger(__name__)
 
@@ -169,14 +171,19 @@ class Run:
 
 
 async def _finish_documents(app: App) -> None:
-    """Finishes what a gateway before this one had no time for."""
-    try:
-        finished = await app.ingest_documents.repair()
-    except ToolscriptError as error:
-        log.warning("documents_unfinished", extra={"reason": error.message})
-    else:
-        if finished:
-            log.info("documents_finished", extra={"documents": finished})
+    """Finishes what a gateway before this one had no time for, however often it takes. Documents must not keep tools
+    from being served, whatever is wrong with them."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            if finished := await app.ingest_documents.repair():
+                log.info("documents_finished", extra={"documents": finished})
+            if app.model.embedder is None or not await app.documents.waiting():
+                return
+        except Exception as error:  # noqa: BLE001
+            log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def _http_server(settings: Settings) -> HttpServer:

@@ -15,7 +15,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
-from toolscript.surfaces.cli.files import Failure, Found, Search, read
+from toolscript.surfaces.cli.files import SOURCE, Failure, Found, Search, normal, read
 from toolscript.surfaces.cli.progress import bar
 from toolscript.surfaces.cli.tenant_documents import Documents, Progress, documents_of
 from toolscript.surfaces.cli.terminal import printable
@@ -24,6 +24,7 @@ from toolscript.surfaces.cli.values import pairs
 MOST_AT_ONCE = 256
 MOST_CHARACTERS_AT_ONCE = 4_000_000
 LISTED_AT_ONCE = 1000
+PUT = ("added", "changed", "unchanged")
 
 
 @click.command()
@@ -37,7 +38,11 @@ LISTED_AT_ONCE = 1000
     metavar="KEY=VALUE",
     help="Metadata for all of them: a number, true or false, else a text.",
 )
-@click.option("--prune", is_flag=True, help="Remove documents that came from these paths and are no longer there.")
+@click.option(
+    "--prune",
+    is_flag=True,
+    help=f"Remove what was ingested from below these paths (its {SOURCE}) and is no longer there.",
+)
 @options.data_dir
 @options.as_json
 def ingest(
@@ -53,8 +58,8 @@ def ingest(
 
     Read are .txt, .md, .rst, .html, .json and .jsonl (objects with id, title, text, metadata), and any other file that
     is named itself. A document is called by its path below the folder, and has path, extension and modified as
-    metadata. Run it again after changes: what is the same is left alone. A file that cannot be read is named, and the
-    others go on; ends with 2 when none can be.
+    metadata, unless it says otherwise itself; and source_path, which only ingest sets. Run it again after changes: what
+    is the same is left alone. A file that cannot be read is named, and the others go on; ends with 2 when none can be.
 
     \b
     toolscript ingest notes/
@@ -62,12 +67,17 @@ def ingest(
     toolscript ingest corpus.jsonl --tenant acme
     """
     settings = settings_of(flags)
-    work = _Work(Search(include, exclude), pairs(metadata, "--metadata"))
+    more = pairs(metadata, "--metadata")
+    if SOURCE in more:
+        raise Invalid(
+            f"--metadata {SOURCE} is not usable: it says which file a document came from; choose another name"
+        )
+    work = _Work(Search(include, exclude), more)
     answer = asyncio.run(_ingested(settings, work, paths, prune=prune))
     for each in answer["failed"]:
         told = printable(f"{each['path']}: {each['problem']}".encode(errors="replace").decode())
         click.echo(click.style("not read: ", fg="yellow") + told, err=True)
-    if work.failures and not work.came_from:
+    if work.failures and not any(answer[name] for name in PUT):
         raise Invalid(f"nothing could be read of {', '.join(map(str, paths))}", details={"failed": answer["failed"]})
     tell(answer, as_json, _show)
 
@@ -80,6 +90,8 @@ class _Work:
     metadata: dict[str, Any]
     came_from: dict[str, str] = field(default_factory=dict)
     """Where each document that was read came from, by id."""
+    files: set[str] = field(default_factory=set)
+    """The files that were read."""
     unsure: set[str] = field(default_factory=set)
     """The files of which something could not be read."""
 
@@ -102,12 +114,13 @@ class _Work:
             yield batch, 0
 
     def is_gone(self, doc_id: str, came_from: str) -> bool:
-        """Whether a document that came from that file is no longer there."""
-        if came_from in self.came_from.values():
-            return self.came_from.get(doc_id) != came_from and came_from not in self.unsure
-        return not Path(came_from).exists()
+        """Whether a document that came from that file is no longer there. One that was just read is."""
+        if doc_id in self.came_from or came_from in self.unsure:
+            return False
+        return came_from in self.files or not Path(came_from).exists()
 
     def _read(self, found: Found) -> Iterator[Document]:
+        self.files.add(str(found.file))
         for made in read(found, self.metadata):
             if isinstance(made, Failure):
                 self.failures.append(made)
@@ -121,6 +134,7 @@ class _Work:
 
 
 async def _ingested(settings: Settings, work: _Work, paths: Sequence[Path], *, prune: bool) -> dict[str, Any]:
+    roots = [normal(path) for path in paths]
     files = work.search.files(paths)
     if prune and work.failures:
         raise Invalid(
@@ -132,36 +146,36 @@ async def _ingested(settings: Settings, work: _Work, paths: Sequence[Path], *, p
         work.failures.extend(Failure(str(path), "has no file that can be read") for path in paths if path.is_dir())
     async with documents_of(settings) as documents:
         with bar("Ingesting") as shown:
-            counts = await _put(documents, work.batches(files), shown)
-        removed = await _pruned(documents, work, paths) if prune else 0
+            counts = await _put(documents, work, files, shown)
+        removed = await _pruned(documents, work, roots) if prune else 0
     failed = [{"path": each.place, "problem": each.problem} for each in work.failures]
     return {**counts, "removed": removed, "failed": failed}
 
 
-async def _put(documents: Documents, batches: Iterator[tuple[list[Document], int]], shown: Progress) -> dict[str, int]:
-    counts = {"added": 0, "changed": 0, "unchanged": 0}
+async def _put(documents: Documents, work: _Work, files: Sequence[Found], shown: Progress) -> dict[str, int]:
+    counts = dict.fromkeys(PUT, 0)
     done = 0
-    for batch, files_left in batches:
+    for batch, files_left in work.batches(files):
         total = done + len(batch) + files_left
 
         def progress(here: int, _: int, done: int = done, total: int = total) -> None:
             shown(done + here, total)
 
         put = await documents.put(batch, progress)
+        work.failures.extend(Failure(work.came_from[each], problem) for each, problem in put["refused"].items())
         counts = {name: count + put[name] for name, count in counts.items()}
         done += len(batch)
     return counts
 
 
-async def _pruned(documents: Documents, work: _Work, paths: Sequence[Path]) -> int:
+async def _pruned(documents: Documents, work: _Work, roots: Sequence[Path]) -> int:
     """Removes what came from below these paths and is gone: its file, or it from a file that holds several."""
-    roots = [path.absolute() for path in paths]
     gone = []
     after: str | None = None
     while True:
         listed = await documents.listing(after=after, limit=LISTED_AT_ONCE)
         for each in listed["documents"]:
-            came_from = each["metadata"].get("path")
+            came_from = each["metadata"].get(SOURCE)
             if not isinstance(came_from, str) or not any(Path(came_from).is_relative_to(root) for root in roots):
                 continue
             if work.is_gone(each["id"], came_from):
@@ -172,7 +186,7 @@ async def _pruned(documents: Documents, work: _Work, paths: Sequence[Path]) -> i
 
 
 def _show(answer: dict[str, Any]) -> None:
-    told = [f"{answer[name]} {name}" for name in ("added", "changed", "unchanged")]
+    told = [f"{answer[name]} {name}" for name in PUT]
     if answer["removed"]:
         told.append(f"{answer['removed']} removed")
     failed = len(answer["failed"])

@@ -29,6 +29,8 @@ from toolscript.settings import Settings
 
 FILE = "gateway.json"
 PATIENCE_SECONDS = 10
+# What a gateway takes in one request; it hangs up on more.
+LARGEST_BODY = 16 * 2**20
 _KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, RateLimited, UpstreamFailed, TimedOut)
 _ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
@@ -124,13 +126,26 @@ def ask(
         return None
     _check_configuration(settings)
     asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
-    data = None if body is None else json.dumps(body).encode()
+    data = None if body is None else said(body)
+    if data and len(data) > LARGEST_BODY:
+        raise Invalid(
+            f"what is sent has {len(data) / 2**20:.1f} MiB, and the gateway at {url} takes at most "
+            f"{LARGEST_BODY // 2**20}: send less at a time, or stop the gateway and run the command without it"
+        )
     request = urllib.request.Request(asked, data=data, method=method)  # noqa: S310
     for name, value in credentials(settings, tenant).items():
         request.add_header(name, value)
     if body is not None:
         request.add_header("Content-Type", "application/json")
     return _answer(request, url, patience, is_signed=tenant is not None)
+
+
+def said(body: Any) -> bytes:
+    """A body as it is sent: in UTF-8, where each character has few bytes, unless half a character is among them."""
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(body).encode()
 
 
 def _check_configuration(settings: Settings) -> None:

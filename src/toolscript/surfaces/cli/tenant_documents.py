@@ -4,16 +4,16 @@ here. Both answer what the routes of HTTP answer."""
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from toolscript.domain.access import Principal
-from toolscript.domain.errors import NotFound, RateLimited, Unavailable
+from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.running import ask
+from toolscript.surfaces.cli.running import LARGEST_BODY, ask, said
 
 if TYPE_CHECKING:
     from toolscript.app import App
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 3600.0
 MOST_AT_ONCE = 500
 LARGEST_AT_ONCE = 8 * 2**20
+# Some bytes are for what is around it.
+LARGEST_DOCUMENT = LARGEST_BODY - 1024
+
+log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -32,7 +36,8 @@ Progress = Callable[[int, int], None]
 class Documents(Protocol):
     """What a command may do with documents."""
 
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Answer: ...
+    async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
+        """Adds or replaces them; how many were added, changed and unchanged, and which were refused: {id: why}."""
 
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; how many there were."""
@@ -67,7 +72,8 @@ class Opened:
         """Adds or replaces them."""
         from toolscript.surfaces.answers_documents import batch_answer
 
-        return batch_answer(await self._app.ingest_documents.put(self._caller.tenant, documents, progress))
+        done = await self._app.ingest_documents.put(self._caller.tenant, documents, progress)
+        return {**batch_answer(done), "refused": {}}
 
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; how many there were."""
@@ -91,7 +97,18 @@ class Opened:
         """The best of them."""
         from toolscript.surfaces.answers_documents import page_answer
 
+        await self._finish()
         return page_answer(await self._app.document_search.search(self._caller, wanted))
+
+    async def _finish(self) -> None:
+        """Has what an interrupted command has left indexed first: what is stored must not be missing here."""
+        from rich.console import Console
+
+        with Console(stderr=True).status("Finishing what was interrupted"):
+            try:
+                await self._app.ingest_documents.repair()
+            except ToolscriptError as error:
+                log.warning("documents_unfinished", extra={"reason": error.message})
 
 
 class Asked:
@@ -101,15 +118,17 @@ class Asked:
         self._settings = settings
 
     async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
-        """Adds or replaces them, a few at a time."""
+        """Adds or replaces them, a few at a time, and refuses those that no request can hold."""
         counts = {"added": 0, "changed": 0, "unchanged": 0}
-        done = 0
-        for batch in _batches([_body(each) for each in documents]):
+        bodies = [(body, len(said(body))) for body in map(_body, documents)]
+        refused = {body["id"]: _too_large(size) for body, size in bodies if size > LARGEST_DOCUMENT}
+        done = len(refused)
+        for batch in _batches([each for each in bodies if each[1] <= LARGEST_DOCUMENT]):
             told = await self._ask("/documents", body={"documents": batch})
             counts = {name: count + told[name] for name, count in counts.items()}
             done += len(batch)
             progress(done, len(documents))
-        return counts
+        return {**counts, "refused": refused}
 
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; how many there were."""
@@ -169,12 +188,18 @@ def _body(document: Document) -> Answer:
     }
 
 
-def _batches(bodies: Sequence[Answer]) -> list[list[Answer]]:
-    """As many at a time as one request may hold."""
+def _too_large(size: int) -> str:
+    return (
+        f"takes {size / 2**20:.1f} MiB to send, and the gateway takes {LARGEST_BODY // 2**20} at a time: stop the "
+        "gateway for as long as it is ingested, or divide it"
+    )
+
+
+def _batches(bodies: Sequence[tuple[Answer, int]]) -> list[list[Answer]]:
+    """As many at a time as one request may hold; each comes with its size in bytes."""
     batches: list[list[Answer]] = []
     size = 0
-    for body in bodies:
-        larger = len(json.dumps(body))
+    for body, larger in bodies:
         if not batches or size + larger > LARGEST_AT_ONCE or len(batches[-1]) == MOST_AT_ONCE:
             batches.append([])
             size = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import TypeVar
 
 from fastapi import Request
@@ -10,25 +12,45 @@ from pydantic import BaseModel, ValidationError
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.guard import LARGEST_BODY
 
+# A larger body is read in a thread of its own, so that nobody else waits for it.
+LARGE_BODY = 256 * 2**10
+# With more mistakes than this, none of them is told: there may be a million.
+MOST_MISTAKES = 20
+
 Asked = TypeVar("Asked", bound=BaseModel)
+Made = TypeVar("Made")
 
 
-async def whole_body(request: Request) -> bytes:
+async def whole_body(request: Request, largest: int = LARGEST_BODY) -> bytes:
     """The body. Raises InvalidArguments when it is too large, whatever was said of its length."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LARGEST_BODY:
-            raise InvalidArguments(f"the body is larger than {LARGEST_BODY // 2**20} MiB", details={"field": "body"})
+        if len(body) > largest:
+            raise InvalidArguments(f"the body is larger than {largest // 2**20} MiB", details={"field": "body"})
     return bytes(body)
 
 
-async def read_body(request: Request, model: type[Asked]) -> Asked:
-    """The body as that model. Raises InvalidArguments, naming the field by its whole path."""
-    body = await whole_body(request)
+async def read_body(
+    request: Request, model: type[Asked], make: Callable[[Asked], Made], largest: int = LARGEST_BODY
+) -> Made:
+    """What is made of the body as that model. Raises InvalidArguments, naming the field by its whole path."""
+    body = await whole_body(request, largest)
+    if len(body) <= LARGE_BODY:
+        return make(_read(body, model))
+    return await asyncio.to_thread(lambda: make(_read(body, model)))
+
+
+def _read(body: bytes, model: type[Asked]) -> Asked:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
+        if error.error_count() > MOST_MISTAKES:
+            raise InvalidArguments(
+                f"the body has {error.error_count()} fields that are wrong or not known: known are "
+                f"{', '.join(model.model_fields)}",
+                details={"field": "body", "allowed": list(model.model_fields)},
+            ) from None
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"])) or "body"
         raise InvalidArguments(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]}) from error

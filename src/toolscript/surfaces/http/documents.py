@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 NDJSON = "application/x-ndjson"
 TAGS: list[str | Enum] = ["documents"]
 MOST_LISTED = 1000
+LARGEST_SEARCH = 2**20
 
 DocId = Annotated[str, Path(description="The document's id; slashes in it may stay.", examples=["contracts/lease-7"])]
 
@@ -78,11 +79,12 @@ def _add_search(http: FastAPI, serving: Serving, identify: Any) -> None:
         openapi_extra={**body_of(SearchModel), **NEEDS_TOKEN},
     )
     async def search_documents(request: Request, caller: Principal = identify) -> Response:
-        ask = (await read_body(request, SearchModel)).ask()
+        searching = serving.app.document_search
+        plan = searching.admit(caller)
+        ask = await read_body(request, SearchModel, SearchModel.ask, LARGEST_SEARCH)
         if _wants_lines(request):
-            stream = await serving.app.document_search.stream(caller, ask)
-            return StreamingResponse(json_lines(stream), media_type=NDJSON)
-        return _json(page_answer(await serving.app.document_search.search(caller, ask)))
+            return StreamingResponse(json_lines(await searching.stream(caller, ask, plan)), media_type=NDJSON)
+        return _json(page_answer(await searching.search(caller, ask, plan)))
 
 
 def _add_health(http: FastAPI, serving: Serving) -> None:
@@ -113,7 +115,7 @@ def _add_writing(http: FastAPI, serving: Serving, identify: Any) -> None:
     )
     async def put_document(doc_id: DocId, request: Request, caller: Principal = identify) -> Response:
         serving.app.plans.admit(caller)
-        document = (await read_body(request, DocumentModel)).document(doc_id)
+        document = await read_body(request, DocumentModel, lambda given: given.document(doc_id))
         report = await serving.app.ingest_documents.put(caller.tenant, [document])
         return _json(put_answer(doc_id, report), 201 if report.added else 200)
 
@@ -127,7 +129,7 @@ def _add_writing(http: FastAPI, serving: Serving, identify: Any) -> None:
     )
     async def put_documents(request: Request, caller: Principal = identify) -> Response:
         serving.app.plans.admit(caller)
-        documents = (await read_body(request, BatchModel)).every()
+        documents = await read_body(request, BatchModel, BatchModel.every)
         return _json(batch_answer(await serving.app.ingest_documents.put(caller.tenant, documents)))
 
     @http.delete(

@@ -42,7 +42,7 @@ class ConditionModel(_Asked):
     )
 
 
-Conditions = Annotated[list[ConditionModel], Field(max_length=MOST_CONDITIONS)]
+Conditions = Annotated[list[ConditionModel], Field(max_length=MOST_CONDITIONS, fail_fast=True)]
 
 
 class FiltersModel(_Asked):
@@ -84,7 +84,7 @@ class SearchModel(_Asked):
     include_snippets: bool = Field(default=True, description="Tell the part of each document that fits best.")
     snippet_max_chars: int = Field(default=240, ge=32, le=1000, description="Most characters of a snippet.")
     highlight: bool = Field(default=False, description="Put `**` around the words of the query in snippets.")
-    metadata_fields: list[str] | None = Field(
+    metadata_fields: Annotated[list[str], Field(fail_fast=True)] | None = Field(
         default=None,
         max_length=100,
         description="Tell these fields of the metadata. Without it, all.",
@@ -139,7 +139,7 @@ class NamedDocumentModel(DocumentModel):
 class BatchModel(_Asked):
     """Documents to be added or replaced: all of them, or none when one of them cannot be."""
 
-    documents: list[NamedDocumentModel] = Field(max_length=MOST_DOCUMENTS)
+    documents: list[NamedDocumentModel] = Field(max_length=MOST_DOCUMENTS, fail_fast=True)
 
     def every(self) -> list[Document]:
         """The documents. Raises InvalidArguments, naming the number of the document and the field."""

@@ -9,6 +9,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from toolscript.domain.errors import (
     Conflict,
@@ -39,6 +41,7 @@ STATUSES: dict[type[ToolscriptError], int] = {
 }
 
 WRONG = 400
+LEFT = 499
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ def answer_errors(http: FastAPI) -> None:
     http.add_exception_handler(ToolscriptError, _ours)
     http.add_exception_handler(RequestValidationError, _malformed)
     http.add_exception_handler(HTTPException, _not_there)
+    http.add_exception_handler(ClientDisconnect, _left)
     http.add_exception_handler(Exception, _unexpected)
 
 
@@ -88,6 +92,11 @@ async def _not_there(request: Request, error: Exception) -> JSONResponse:
     told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
     headers = error.headers if isinstance(error, HTTPException) else None  # `Allow`, where the method is the wrong one
     return JSONResponse(told.envelope(), status_code=status, headers=headers)
+
+
+async def _left(_: Request, __: Exception) -> Response:
+    """Nobody reads it; it is what the metrics and the log tell of a caller who went away while sending."""
+    return Response(status_code=LEFT)
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:
