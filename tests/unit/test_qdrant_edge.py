@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolscript.adapters import qdrant_copy
+from toolscript.adapters import qdrant_copy, qdrant_shard
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
@@ -235,4 +235,16 @@ async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
         "p000120",
         "p000129",
     ]
+    await index.close()
+
+
+async def test_a_search_for_ids_alone_finds_them_however_many_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_shard, "MOST_NAMES", 25)
+    index = await filled(tmp_path, 60)
+    for n in (3, 40, 3, 59):
+        whole = await index.dense(NAME, vector(n), limit=20)
+        bare = await index.dense(NAME, vector(n), limit=20, fields=())
+        assert [(c.id, c.score, c.payload) for c in bare] == [(c.id, c.score, {}) for c in whole]
     await index.close()

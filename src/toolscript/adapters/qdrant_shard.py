@@ -21,7 +21,7 @@ import qdrant_edge as qe
 
 from toolscript.adapters.qdrant_copy import Copied, Copy, CopyKeeper
 from toolscript.adapters.qdrant_edge_points import FLAGS_FIELD, WORDS, candidate, edge_point
-from toolscript.adapters.qdrant_language import DENSE, TERMS, key, payload_of, point_id, translated, with_ties
+from toolscript.adapters.qdrant_language import DENSE, ID_FIELD, TERMS, key, payload_of, point_id, translated, with_ties
 from toolscript.adapters.qdrant_manifest import (
     Manifest,
     damaged,
@@ -43,6 +43,8 @@ GRAPH_FROM_KILOBYTES = 10_000
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 128
 COPY_PAGE = 64
+# Our ids that are kept beside the engine's, for searches that want nothing else: some 200 bytes each.
+MOST_NAMES = 200_000
 
 _OPTIMISE = """
 import os, sys
@@ -81,6 +83,7 @@ class Shard:
             else Manifest(collection, generation=1, optimised=0)
         )
         self._copy = CopyKeeper(self._manifest.collection, searches_before_copy)
+        self._names: dict[Any, str] = {}
         sweep(folder, keep=self._place if written else None)
         if written:
             self._shard = _load(self._place)
@@ -151,10 +154,24 @@ class Shard:
         request = self._request(query, where, floor)
 
         async def fetch(wanted: int) -> list[Candidate]:
+            if fields is not None and not fields:
+                found = self._shard.query(request(wanted, False))
+                return [Candidate(own_id, p.score) for own_id, p in zip(self._named(found), found, strict=True)]
             found = self._shard.query(request(wanted, payload_of(fields)))
             return [candidate(p.payload, p.score) for p in found]
 
         return await with_ties(fetch, limit)
+
+    def _named(self, found: Sequence[Any]) -> list[str]:
+        """Our ids of the engine's points. Each is read once: what a point is called is made of our id, and stays."""
+        point_ids = [p.id for p in found]
+        unknown = [i for i in point_ids if i not in self._names]
+        if len(self._names) + len(unknown) > MOST_NAMES:
+            self._names, unknown = {}, point_ids
+        if unknown:
+            for record in self._shard.retrieve(unknown, with_payload=[ID_FIELD], with_vector=False):
+                self._names[record.id] = record.payload[ID_FIELD] if record.payload else ""
+        return [self._names[i] for i in point_ids]
 
     def _copied(self, where: Filter) -> Copy | None:
         if self._manifest.collection.exact:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -30,6 +30,9 @@ PLAIN = 1.2
 NEXT_SPACE = 200
 # What stands before the words that were found, as a share of the room that is left.
 LEAD = 3
+
+# A text that is read as a whole sooner than in parts.
+SHORT = 20_000
 
 _UNIT = re.compile(r"\S+")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
@@ -95,12 +98,13 @@ class _Reader:
         self._mark = MARKS if highlight else 0
         self._longest = min(most, max(LONG, most // 2))
         self._prefixes = _prefixes(stems)
-        self._beginnings = _beginnings(self._prefixes, ascii_only=text.isascii())
+        self._is_ascii = text.isascii()
+        self._beginnings = _beginnings(self._prefixes, ascii_only=self._is_ascii)
         self._known: dict[str, tuple[frozenset[str], int]] = {}
 
     def best_window(self, near: Span | None) -> Span | None:
         """The units from the first to the last word of the best window, if the text has any of the words."""
-        inside = self._best(near, near) if near else None
+        inside = self._best(near, near) if near and len(self._text) > SHORT else None
         if inside and inside[0] == len(self._stems):
             return inside[1]
         anywhere = self._best((0, len(self._text)), near)
@@ -180,9 +184,18 @@ class _Reader:
             place = hit.end()
             if hit[0].isascii() and not hit[0].lower().startswith(self._prefixes):
                 continue
-            for start, end in self._units(hit.start(), hit.start() + 1):
+            for start, end in self._units_at(hit.start()):
                 place = max(place, end)
                 yield start, end
+
+    def _units_at(self, place: int) -> Iterable[Span]:
+        """The units that are there: in plain texts one, but where it is too long."""
+        if self._is_ascii:
+            begin = self._snapped(place)
+            unit = _UNIT.match(self._text, begin)
+            if unit and unit.end() - begin <= self._longest and (begin == 0 or self._text[begin - 1].isspace()):
+                return (unit.span(),)
+        return self._units(place, place + 1)
 
     def _meaning(self, unit: str) -> tuple[frozenset[str], int]:
         """Which of the words a unit has, and how many of its own words those are."""
@@ -209,6 +222,11 @@ class _Reader:
     def _units(self, start: int, stop: int) -> Iterator[Span]:
         """What stands between spaces, cut where it is too long: every unit that begins from `start` to before `stop`.
         A mark that stands on a space belongs to what is before it."""
+        if self._is_ascii and stop - start <= 4 * self._most:  # soon done, as there are no marks
+            spans = [u.span() for u in _UNIT.finditer(self._text, self._snapped(start), stop + self._longest)]
+            if all(end - begin <= self._longest for begin, end in spans):
+                yield from (span for span in spans if span[0] < stop)
+                return
         begun: Span | None = None
         for begin, end in self._between_spaces(start, stop + 2 * self._longest):
             if begun and not may_cut(self._text, begin):
