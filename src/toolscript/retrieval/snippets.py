@@ -31,8 +31,6 @@ NEXT_SPACE = 200
 # What stands before the words that were found, as a share of the room that is left.
 LEAD = 3
 
-# A text that is read as a whole sooner than in parts.
-SHORT = 20_000
 
 _UNIT = re.compile(r"\S+")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
@@ -104,7 +102,7 @@ class _Reader:
 
     def best_window(self, near: Span | None) -> Span | None:
         """The units from the first to the last word of the best window, if the text has any of the words."""
-        inside = self._best(near, near) if near and len(self._text) > SHORT else None
+        inside = self._best(near, near) if near else None
         if inside and inside[0] == len(self._stems):
             return inside[1]
         anywhere = self._best((0, len(self._text)), near)
