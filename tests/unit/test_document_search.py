@@ -531,7 +531,7 @@ async def test_the_index_is_asked_for_no_payloads_while_ranking(archive: Archive
 
 
 @pytest.mark.req("D-08")
-async def test_snippets_of_a_page_read_so_much_text_and_no_more(
+async def test_a_snippet_takes_reading_so_much_text_and_no_more(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_reading, "MOST_READ", 9000)
@@ -581,6 +581,18 @@ async def test_a_long_document_does_not_crowd_out_the_others(
     assert [(-h.score, h.doc_id) for h in whole] == sorted((-h.score, h.doc_id) for h in whole)
     pages = [await archive.hits("lease notice period", search_type=kind, top_k=3, offset=n) for n in range(0, 10, 3)]
     assert [hit for page in pages for hit in page] == whole
+
+
+@pytest.mark.req("D-07", "D-08")
+@pytest.mark.parametrize("kind", [SEMANTIC, HYBRID, KEYWORD])
+async def test_snippets_of_long_texts_are_the_same_on_every_page(archive: Archive, kind: SearchType) -> None:
+    filling = "nothing of note happens here. " * 1500
+    await archive.put(
+        *(Document(f"long{n}", f"{filling}A lease {n}. {filling}Its notice. {filling}") for n in range(12))
+    )
+    whole = await archive.hits("lease notice", search_type=kind, top_k=12)
+    pages = [await archive.hits("lease notice", search_type=kind, top_k=5, offset=n) for n in range(0, 12, 5)]
+    assert [hit for page in pages for hit in page][:12] == whole
 
 
 @pytest.mark.req("D-12")

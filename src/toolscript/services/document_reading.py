@@ -20,8 +20,9 @@ from toolscript.services.patience import Patience
 
 # More text than this is read in a thread of its own, so that nobody else waits for it.
 MUCH_TEXT = 20_000
-# How many characters are read for all the snippets of a page together, and for each at least.
-MOST_READ, LEAST_READ = 200_000, 2 * MOST_SNIPPET
+# How many characters of a text are read for its snippet: the same whatever else is on the page, so that pages tell what
+# one large request would.
+MOST_READ = 20_000
 PLACE = ("digest", "start", "end")
 
 
@@ -86,48 +87,36 @@ async def told(ask: DocumentAsk, plan: Plan, read: Sequence[Read], patience: Pat
 def question_and_passages(ask: DocumentAsk, read: Sequence[Read]) -> tuple[str, list[str]]:
     """What a reranker reads: title and best passage; where only words have found a document, what is around them."""
     wanted = stems(sayable(ask.text))
-    shares = _shares([0 if each.passage else len(each.document.text) for each in read])
-    return sayable(ask.text), [_best_text(each, wanted, share) for each, share in zip(read, shares, strict=True)]
+    return sayable(ask.text), [_best_text(each, wanted) for each in read]
 
 
-def _best_text(read: Read, wanted: Sequence[str], share: int) -> str:
+def _best_text(read: Read, wanted: Sequence[str]) -> str:
     text = read.document.text
     if read.passage is not None:
         return passage_text(read.document, read.passage)
-    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False, most_read=share)
+    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False, most_read=MOST_READ)
     start = text.find(around)
     return passage_text(read.document, Passage(0, start, start + len(around)))
-
-
-def _shares(lengths: Sequence[int]) -> list[int]:
-    """How much of each text is read: what short ones leave is for those after them."""
-    shares, left = [], MOST_READ
-    for number, length in enumerate(lengths):
-        share = max(LEAST_READ, left // (len(lengths) - number))
-        left = max(0, left - min(share, length))
-        shares.append(share)
-    return shares
 
 
 def _hits(
     ask: DocumentAsk, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
 ) -> list[DocumentHit]:
-    shares = _shares([len(each.document.text) for each in read])
     return [
         DocumentHit(
             each.ranked.doc_id,
             each.ranked.score,
             _metadata(each.document, ask.metadata_fields, plan),
-            _snippet(each, () if patience.is_over else wanted, ask, share) if ask.include_snippets else None,
+            _snippet(each, () if patience.is_over else wanted, ask) if ask.include_snippets else None,
         )
-        for each, share in zip(read, shares, strict=True)
+        for each in read
     ]
 
 
-def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk, share: int) -> str:
+def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
     return snippet(
-        read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=share
+        read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=MOST_READ
     )
 
 
