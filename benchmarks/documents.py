@@ -76,6 +76,8 @@ class _MadeUp:
         self.model = inner.model
         self.dimensions = inner.dimensions
         self.similarity: Similarity | None = None
+        self.window = inner.window
+        self.count_tokens = inner.count_tokens
 
     async def embed_query(self, text: str) -> Vector:
         return self._made(text)

@@ -10,6 +10,7 @@ from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from toolscript.domain.access import Principal
@@ -27,6 +28,7 @@ from toolscript.domain.catalog import (
 )
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.knowledge import Book, Chunk, Extraction, Shelf, Source
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
 from toolscript.domain.servers import CallResult, Listing, ServerSpec
 
@@ -52,6 +54,14 @@ class Embedder(Protocol):
     @property
     def similarity(self) -> Similarity | None:
         """What the model's cosines mean; None where nobody has measured it."""
+
+    @property
+    def window(self) -> int:
+        """How many tokens of a text the model reads; what comes after them it does not see."""
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens of its window a text takes, those that stand around every text not counted. An estimate that
+        is rather too high where the tokenizer is not at hand. May be asked in any thread."""
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a query. Raises Unavailable when the model cannot answer."""
@@ -286,6 +296,52 @@ class DocumentStore(Protocol):
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
+
+
+class KnowledgeReader(Protocol):
+    """Sources, chunks and extractions, to be read and nothing else: all that searching needs."""
+
+    async def shelf(self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]) -> Shelf:
+        """Those of the named that exist, in one batched read."""
+
+    async def sources(self) -> list[Source]:
+        """All sources, by title, then id."""
+
+    async def contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
+        """All chunks of a source in reading order, and all extractions by id; none of a source that is not there."""
+
+    async def counts(self) -> dict[str, tuple[int, int]]:
+        """How many chunks and extractions each source has, by its id."""
+
+    async def ping(self) -> None:
+        """Raises Unavailable when the store does not answer."""
+
+    async def close(self) -> None: ...
+
+
+class KnowledgeStore(KnowledgeReader, Protocol):
+    """The truth about knowledge, for the pipeline that writes it."""
+
+    async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
+        """Makes the source be as given and have exactly these chunks, in this order, and these extractions. What a
+        crash interrupts leaves the old, the new, or, where the store knows no transactions, some of both with the
+        source's status not ready; doing it again completes it."""
+
+    async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
+        """Adds or replaces extractions by id. Raises NotFound when there is no such source."""
+
+    async def set_status(self, source_id: str, status: str) -> None: ...
+
+    async def remove(self, source_id: str) -> bool:
+        """Removes a source with all its chunks and extractions; whether it was there."""
+
+
+class BookReader(Protocol):
+    """Makes books of files."""
+
+    async def read(self, path: Path) -> Book:
+        """The book that a file holds. Raises Invalid, in one line without the path, for one that cannot or must not be
+        read: too large, broken, a trap, of a kind that nobody knows. Bounded in time and memory."""
 
 
 class TokenVerifier(Protocol):

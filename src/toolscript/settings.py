@@ -28,6 +28,8 @@ class Rule:
     most: float | None = None
     allowed: tuple[str, ...] = ()
     secret: bool = False
+    also: str = ""
+    """A variable of another name that is read where the own one is not set."""
 
 
 def _truth(text: str) -> bool:
@@ -61,6 +63,7 @@ class Settings:
         "server or cluster. `postgresql://USER@HOST/NAME`: PostgreSQL with pgvector, also the one of TOOLSCRIPT_STORE. "
         "`memory:`: this process only.",
         secret=True,
+        also="QDRANT_URL",
     )
     index_key: str | None = _setting(None, "API key of the Qdrant server.", secret=True)
     store: str = _setting(
@@ -68,6 +71,21 @@ class Settings:
         "The source of truth. Empty: a SQLite file under the data folder. `postgresql://USER@HOST/NAME`: PostgreSQL. "
         "`sqlite://`: this process only.",
         secret=True,
+    )
+    knowledge: str = _setting(
+        "",
+        "Where sources, chunks and extractions live. Empty: beside the rest, in TOOLSCRIPT_STORE. "
+        "`mongodb://HOST/NAME` or `mongodb+srv://…`: MongoDB.",
+        secret=True,
+        also="MONGODB_URI",
+    )
+    knowledge_rate: int = _setting(
+        120,
+        "How often one client (an address) may search in knowledge, in a minute: that needs no authentication. 0: as "
+        "often as it likes.",
+        read=int,
+        least=0,
+        most=1_000_000,
     )
     search_model: str = _setting(
         DEFAULT_MODEL,
@@ -213,8 +231,10 @@ def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -
         if flags.get(each.name) not in {None, ""}:
             flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
             values[each.name] = _checked(each, flags[each.name], flag)
-        elif variables.get(variable):
-            values[each.name] = _checked(each, variables[variable], variable)
+        else:
+            named = next((name for name in (variable, rule_of(each).also) if variables.get(name)), None)
+            if named:
+                values[each.name] = _checked(each, variables[named], named)
     return Settings(**values)
 
 

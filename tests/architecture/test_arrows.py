@@ -58,7 +58,7 @@ LIBRARIES: dict[str, set[str]] = {
     "adapters/memory.py": {"numpy"},
     "adapters/model_folders.py": {"huggingface_hub", "httpx"},
     "adapters/onnx.py": {"numpy", "onnxruntime", "tokenizers"},
-    "adapters/onnx_reranker.py": {"numpy", "tokenizers"},
+    "adapters/onnx_reranker.py": {"numpy"},
     "adapters/openai.py": {"numpy", "openai"},
     "adapters/openai_chat.py": {"httpx2", "jsonschema", "openai"},
     "adapters/pgvector.py": {"psycopg"},

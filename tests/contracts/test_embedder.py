@@ -48,6 +48,24 @@ async def test_vectors_are_of_length_one_and_of_the_declared_size(embedder: Embe
     assert [float(np.linalg.norm(v)) for v in vectors] == pytest.approx([1.0] * len(vectors), abs=1e-5)
 
 
+async def test_tokens_are_counted_and_no_text_is_too_long_for_that(embedder: Embedder) -> None:
+    assert embedder.window >= 128
+    assert embedder.count_tokens("") == 0
+    assert embedder.count_tokens("word " * 3000) >= 3000
+    counts = [embedder.count_tokens(text) for text in TEXTS if text]
+    assert min(counts) >= 1
+
+
+async def test_what_stands_behind_the_window_does_not_count(minilm: OnnxEmbedder) -> None:
+    text = "harbour " * minilm.window
+    assert minilm.count_tokens(text) == minilm.window
+    whole, more, less = await minilm.embed_documents(
+        [text, text + "entirely different", text.replace("harbour", "a", 1)]
+    )
+    assert np.array_equal(whole, more)
+    assert not np.array_equal(whole, less)
+
+
 async def test_a_vector_depends_on_its_own_text_alone(embedder: Embedder) -> None:
     together = await embedder.embed_documents(TEXTS)
     for text, vector in zip(TEXTS, together, strict=True):

@@ -55,6 +55,13 @@ class GatheredEmbedder:
     def similarity(self) -> Similarity | None:
         return self._similarity
 
+    @property
+    def window(self) -> int:
+        return self._inner.window
+
+    def count_tokens(self, text: str) -> int:
+        return self._inner.count_tokens(text)
+
     async def embed_query(self, text: str) -> Vector:
         known = self._known.get(text)
         if known is not None:

@@ -144,6 +144,13 @@ class HashedEmbedder:
     def at_once(self) -> int:
         return 1
 
+    @property
+    def window(self) -> int:
+        return 256
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
     async def embed_query(self, text: str) -> Vector:
         return self._embed(text)
 

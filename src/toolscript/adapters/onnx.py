@@ -25,6 +25,7 @@ from toolscript.ports import Similarity
 
 if TYPE_CHECKING:
     import onnxruntime
+    from tokenizers import Tokenizer
 
 BATCH = 32
 MOST_THREADS = 4
@@ -67,6 +68,21 @@ class OnnxEmbedder:
     @property
     def similarity(self) -> Similarity | None:
         return self._card.similarity
+
+    @property
+    def window(self) -> int:
+        return self._card.window - self._counting.num_special_tokens_to_add(is_pair=False)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._counting.encode(text, add_special_tokens=False))
+
+    @cached_property
+    def _counting(self) -> Tokenizer:
+        """A tokenizer that cuts nothing off and adds nothing."""
+        tokenizer = read_tokenizer(self._folder.tokenizer)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
 
     @property
     def together(self) -> int:
@@ -116,17 +132,10 @@ class _Lane:
     """A session of its own with workers of its own."""
 
     def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int) -> None:
-        from tokenizers import Tokenizer  # imports take half a second: only where a model is used
-
         self._session = open_session(folder.onnx, device, threads)
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._pooling = folder.card.pooling
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder.tokenizer))
-        except Exception as error:  # the library raises no class of its own
-            raise Invalid(
-                f"{folder.tokenizer} is not a tokenizer: {error}", details={"file": str(folder.tokenizer)}
-            ) from error
+        self._tokenizer = read_tokenizer(folder.tokenizer)
         self._tokenizer.enable_truncation(folder.card.window)
         self._tokenizer.no_padding()
         self._size = workers
@@ -172,6 +181,16 @@ class _Lane:
             pooled = (hidden * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
         lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
         return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def read_tokenizer(file: Path) -> Tokenizer:
+    """The tokenizer of a file. Raises Invalid."""
+    from tokenizers import Tokenizer  # imports take half a second: only where a model is used
+
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises no class of its own
+        raise Invalid(f"{file} is not a tokenizer: {error}", details={"file": str(file)}) from error
 
 
 def open_session(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSession:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.adapters.model_folders import ONNX_FILES, ModelCard, ModelFolder, download, find_locally, known
-from toolscript.adapters.onnx import BATCH, MOST_THREADS, is_dynamically_quantised, open_session
+from toolscript.adapters.onnx import BATCH, MOST_THREADS, is_dynamically_quantised, open_session, read_tokenizer
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 LONGEST_WINDOW = 512
@@ -133,14 +133,7 @@ class _Pairs:
     """Makes token numbers of query and passage; where the two are too long, the passage is cut."""
 
     def __init__(self, folder: ModelFolder) -> None:
-        from tokenizers import Tokenizer  # imports take half a second: only where a model is used
-
-        try:
-            self._of_queries, self._of_pairs = (Tokenizer.from_file(str(folder.tokenizer)) for _ in range(2))
-        except Exception as error:  # the library raises no class of its own
-            raise Invalid(
-                f"{folder.tokenizer} is not a tokenizer: {error}", details={"file": str(folder.tokenizer)}
-            ) from error
+        self._of_queries, self._of_pairs = (read_tokenizer(folder.tokenizer) for _ in range(2))
         # Half the window at most is the query's: the rest is the passage's.
         self._longest_query = folder.card.window // 2
         self._of_queries.no_padding()

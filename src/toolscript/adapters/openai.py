@@ -14,6 +14,10 @@ from toolscript.domain.search import Vector
 from toolscript.ports import Similarity
 
 BATCH = 128
+# Such an API says neither how much its models read nor how they count. Nearly all read this much, and few tokens are
+# shorter than this on average.
+WINDOW = 510
+BYTES_PER_TOKEN = 3
 AT_ONCE = 4
 
 
@@ -49,6 +53,13 @@ class OpenAiEmbedder:
     @property
     def similarity(self) -> Similarity | None:
         return None
+
+    @property
+    def window(self) -> int:
+        return WINDOW
+
+    def count_tokens(self, text: str) -> int:
+        return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
     @property
     def together(self) -> int:

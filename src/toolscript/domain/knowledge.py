@@ -1,0 +1,130 @@
+"""Books, papers and other long texts: what a reader makes of a file, and what is kept of it to be found and cited."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+SCHEMA_VERSION = 1
+UNKNOWN_SOURCE = "Unknown Source"
+# What extractions are usually; any other word will do as well.
+EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in a source something stands: what a person needs to look it up."""
+
+    chapter: str = ""
+    section: str = ""
+    page: int | None = None
+
+
+class BlockKind(StrEnum):
+    """What a block is, as far as cutting it is concerned."""
+
+    PROSE = "prose"
+    CODE = "code"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph, a list, a block of code or a table, as it stands in a book."""
+
+    text: str
+    kind: BlockKind = BlockKind.PROSE
+    position: Position = Position()
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """What a reader made of a file: blocks in reading order, and what the file says of itself."""
+
+    title: str
+    authors: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+
+class SourceStatus(StrEnum):
+    """How far a source has come: stored, or also indexed."""
+
+    INDEXING = "indexing"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A book or paper that chunks and extractions come from. `metadata` holds our own notes, too (see
+    `services/ingest_knowledge.py`): `digest` of what was read, and with which model extractions were made."""
+
+    id: str
+    type: str
+    title: str
+    authors: tuple[str, ...]
+    path: str
+    ingested_at: str
+    status: str = SourceStatus.READY
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+    def with_status(self, status: SourceStatus) -> Source:
+        """The same source, that far."""
+        return replace(self, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a source that fits the model's window."""
+
+    id: str
+    source_id: str
+    content: str
+    position: Position
+    token_count: int
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Something worth knowing that was read out of a chunk: a decision, a pattern, a warning. `content` is what the
+    reader made of it, in parts."""
+
+    id: str
+    source_id: str
+    chunk_id: str
+    type: str
+    content: Mapping[str, Any]
+    topics: tuple[str, ...]
+    extracted_at: str
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What one batched read brought, by id; what is not there is missing."""
+
+    sources: Mapping[str, Source]
+    chunks: Mapping[str, Chunk]
+    extractions: Mapping[str, Extraction]
+
+
+def own_id(*parts: object) -> str:
+    """An id of 24 hexadecimal digits, which is also what MongoDB calls an ObjectId: the same for the same parts."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def told(content: Mapping[str, Any]) -> str:
+    """What an extraction says, as text: its parts one a line, with their names."""
+    return "\n".join(f"{name}: {_said(value)}" for name, value in content.items() if value not in (None, "", [], {}))
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_said(each)}" for name, each in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(map(_said, value))
+    return str(value)
