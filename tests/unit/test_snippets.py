@@ -201,3 +201,21 @@ def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
 
 def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:
     assert told("The tenant pays the rent on the first day", "tenant rent", 24) == "tenant pays the rent on"
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [("vie", "vying"), ("lie", "lying"), ("on", "on"), ("up", "ups"), ("server", "HTTPServer"), ("file", "readFile")],
+)
+@pytest.mark.parametrize("quote", ["", "“"])
+def test_a_word_is_found_in_whatever_form_it_is_written(query: str, word: str, quote: str) -> None:
+    text = f"{quote}{'lorem ipsum ' * 60}{word} {'dolor sit ' * 60}"
+    assert f" {word} " in snippet(text, stems(query), 60, near=None, highlight=False)
+
+
+@given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
+def test_plain_texts_show_what_others_show(said: list[str]) -> None:
+    text = " ".join([*["lorem"] * 60, *said, *["ipsum"] * 60])
+    plain = snippet(text, stems("serve file"), 60, near=None, highlight=True)
+    other = snippet(text + " “", stems("serve file"), 60, near=None, highlight=True)
+    assert plain == other

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import qdrant_edge as qe
@@ -83,7 +84,7 @@ class Shard:
             else Manifest(collection, generation=1, optimised=0)
         )
         self._copy = CopyKeeper(self._manifest.collection, searches_before_copy)
-        self._names: dict[Any, str] = {}
+        self._names: dict[int, str] = {}
         sweep(folder, keep=self._place if written else None)
         if written:
             self._shard = _load(self._place)
@@ -164,14 +165,15 @@ class Shard:
 
     def _named(self, found: Sequence[Any]) -> list[str]:
         """Our ids of the engine's points. Each is read once: what a point is called is made of our id, and stays."""
-        point_ids = [p.id for p in found]
-        unknown = [i for i in point_ids if i not in self._names]
+        numbers = [p.id.int for p in found]
+        unknown = [n for n in numbers if n not in self._names]
         if len(self._names) + len(unknown) > MOST_NAMES:
-            self._names, unknown = {}, point_ids
+            self._names, unknown = {}, numbers
         if unknown:
-            for record in self._shard.retrieve(unknown, with_payload=[ID_FIELD], with_vector=False):
-                self._names[record.id] = record.payload[ID_FIELD] if record.payload else ""
-        return [self._names[i] for i in point_ids]
+            point_ids: list[Any] = [UUID(int=n) for n in unknown]
+            for record in self._shard.retrieve(point_ids, with_payload=[ID_FIELD], with_vector=False):
+                self._names[record.id.int] = record.payload[ID_FIELD] if record.payload else ""
+        return [self._names[n] for n in numbers]
 
     def _copied(self, where: Filter) -> Copy | None:
         if self._manifest.collection.exact:
