@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, page, searches
+from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, knowledge, page, searches
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -21,6 +21,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "gateway": ("Gateway", gateway.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),
+    "knowledge": ("Knowledge", knowledge.run),
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -25,8 +25,7 @@ from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
 from toolscript.app import local_token
 from toolscript.domain.documents import Document
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 from toolscript.services.document_points import documents_collection
 from toolscript.services.ingest_documents import IngestDocuments
 

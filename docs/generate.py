@@ -39,7 +39,8 @@ def settings() -> str:
             if each.default in {None, "", ()}
             else f"`{str(each.default).lower() if each.default is False else each.default}`"
         )
-        lines.append(f"| `{variable_of(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')} |")
+        also = f" `{rule.also}` is read where this is not set." if rule.also else ""
+        lines.append(f"| `{variable_of(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')}{also} |")
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 # On few and busy cores numpy's own threads wait for each other; it must be said before numpy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from tests.servers.mongo import serving_mongo
 from toolscript.adapters.model_folders import PACKAGED, find_locally
 from toolscript.adapters.onnx import OnnxEmbedder
 from toolscript.app import App, open_app
@@ -30,6 +32,8 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the settings, the home folder or the network of whoever runs it."""
     for variable in [v for v in os.environ if v.startswith("TOOLSCRIPT_") and not v.startswith("TOOLSCRIPT_TEST_")]:
         monkeypatch.delenv(variable)
+    for variable in ("MONGODB_URI", "QDRANT_URL"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TOOLSCRIPT_HUB_URL", "http://127.0.0.1:9")
 
@@ -67,10 +71,32 @@ def postgres(postgres_server: str) -> str:
     import psycopg
 
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        for schema in ("mcp", "documents"):
+        for schema in ("mcp", "documents", "knowledge"):
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
         connection.execute("DROP TABLE IF EXISTS toolscript_migrations")
     return postgres_server
+
+
+@pytest.fixture(scope="session")
+def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a server that speaks MongoDB's protocol and lives as long as the tests."""
+    given = os.environ.get("TOOLSCRIPT_TEST_MONGO_URL")
+    if given:
+        yield given
+        return
+    with serving_mongo(tmp_path_factory.mktemp("mongo")) as uri:
+        yield uri
+
+
+@pytest.fixture
+def mongo(mongo_server: str) -> Iterator[str]:
+    """The URI of an empty database on that server."""
+    from pymongo import MongoClient
+
+    name = f"test_{uuid.uuid4().hex}"
+    yield f"{mongo_server.rstrip('/')}/{name}"
+    with MongoClient[dict[str, object]](mongo_server) as client:
+        client.drop_database(name)
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
-"""Every port on one page: what the core needs of the world outside. Adapters implement these and nothing else.
-
-Ports speak the domain's words. Those that do I/O are async; each says what it promises, and the contract tests
-under `tests/contracts/` hold every adapter to it.
-"""
+"""Every port on one page: what the core needs of the world outside. Adapters implement these and nothing else. Ports
+speak the domain's words. Those that do I/O are async; each says what it promises, and the contract tests under
+`tests/contracts/` hold every adapter to it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,16 +26,12 @@ from toolscript.domain.catalog import (
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.knowledge import Book, Chunk, Extraction, Shelf, Source
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
+from toolscript.domain.prompts import Prompt
+from toolscript.domain.search import Candidate, Collection, Point, Similarity, TermCounts, Terms, Vector
 from toolscript.domain.servers import CallResult, Listing, ServerSpec
 
-
-@dataclass(frozen=True, slots=True)
-class Similarity:
-    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` what texts that say the same do."""
-
-    floor: float
-    ceiling: float
+# The fields of a payload that are read: all, or the named ones.
+Fields = Sequence[str] | None
 
 
 class Embedder(Protocol):
@@ -60,8 +53,7 @@ class Embedder(Protocol):
         """How many tokens of a text the model reads; what comes after them it does not see."""
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens of its window a text takes, those that stand around every text not counted. An estimate that
-        is rather too high where the tokenizer is not at hand. May be asked in any thread."""
+        """How many tokens of its window a text takes; an estimate, rather high, where the tokenizer is elsewhere."""
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a query. Raises Unavailable when the model cannot answer."""
@@ -88,10 +80,8 @@ class VectorCache(Protocol):
 
 
 class VectorIndex(Protocol):
-    """Points with a dense vector, weighted terms and a flat payload, in named collections.
-
-    Derived data: everything in it can be rebuilt from a store. Rankings are best first, equal scores by id.
-    """
+    """Points with a dense vector, weighted terms and a flat payload, in named collections. Derived data: everything in
+    it can be rebuilt from a store. Rankings are best first, equal scores by id."""
 
     async def describe(self, name: str) -> Collection | None:
         """What the named collection was made with, or None where there is none."""
@@ -116,10 +106,9 @@ class VectorIndex(Protocol):
         where: Filter = EVERYTHING,
         limit: int,
         floor: float | None = None,
-        fields: Sequence[str] | None = None,
+        fields: Fields = None,
     ) -> list[Candidate]:
-        """The points nearest by cosine, those below `floor` left out; with all of their payload or only the named
-        fields."""
+        """The points nearest by cosine, those below `floor` left out."""
 
     async def nearest(
         self,
@@ -130,40 +119,27 @@ class VectorIndex(Protocol):
         limit: int,
         floor: float,
         count_to: int,
-        fields: Sequence[str] | None = None,
+        fields: Fields = None,
     ) -> tuple[list[Candidate], int]:
-        """What `dense` answers, and how many points there are that are not below the floor: counted up to `count_to`,
-        which is no less than the limit."""
+        """What `dense` answers, and how many points are not below the floor, counted up to `count_to` (≥ the limit)."""
 
     async def lexical(
-        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
         """The points with the largest dot product of terms; points that share no term are left out."""
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int: ...
 
-    async def scroll(
-        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
-    ) -> list[Candidate]:
-        """Every matching point by id, score 0, with all of its payload or only the named fields."""
+    async def scroll(self, name: str, *, where: Filter = EVERYTHING, fields: Fields = None) -> list[Candidate]:
+        """Every matching point by id, score 0."""
 
-    async def payloads(
-        self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None
-    ) -> dict[str, Mapping[str, Any]]:
-        """The payloads of the named points that exist, or only the named fields of them."""
+    async def payloads(self, name: str, ids: Sequence[str], fields: Fields = None) -> dict[str, Mapping[str, Any]]:
+        """The payloads of the named points that exist."""
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the named points that exist and have one."""
 
     async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TermCounts:
-    """How many documents a scope has, and how many of them hold each of the asked-for terms."""
-
-    documents: int
-    holding: Mapping[int, int]
 
 
 class CatalogStore(Protocol):
@@ -238,12 +214,7 @@ class CatalogStore(Protocol):
     async def suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]: ...
 
     async def review(
-        self,
-        number: int,
-        status: SuggestionStatus,
-        reviewed_by: str | None = None,
-        *,
-        into: Skill | str | None = None,
+        self, number: int, status: SuggestionStatus, reviewed_by: str | None = None, *, into: Skill | str | None = None
     ) -> Suggestion:
         """Records a person's decision about a pending suggestion; with `into`, the source item is put by that person
         into the skill of that id, or into a new skill, which is added. Raises NotFound for an unknown suggestion or
@@ -384,18 +355,6 @@ class Classifier(Protocol):
         """One classification per item (given with its vector), in order: only ids of these skills, only confidences
         of 0.5 and more, three at most. Where it was asked and said nothing usable, one that is not clear; None where
         it could not be asked, which may pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A question for a language model, and the JSON schema that its answer must fit."""
-
-    instructions: str
-    text: str
-    answer: Mapping[str, Any]
-    most_tokens: int = 1024
-    examples: tuple[tuple[str, str], ...] = ()
-    """Texts and what a good answer to each would be, shown to the model before the question."""
 
 
 class LanguageModel(Protocol):

@@ -85,7 +85,7 @@ class Settings:
         "often as it likes.",
         read=int,
         least=0,
-        most=1_000_000,
+        most=100_000,
     )
     search_model: str = _setting(
         DEFAULT_MODEL,

@@ -1,4 +1,4 @@
-"""Every adapter of the index port, by name."""
+"""Every adapter of the ports of the index and of knowledge, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.adapters.qdrant_server import QdrantServerIndex
-from toolscript.ports import VectorIndex
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge, SqlKnowledgeReader
+from toolscript.ports import KnowledgeReader, KnowledgeStore, VectorIndex
 
 SERVER_URL = os.environ.get("TOOLSCRIPT_TEST_QDRANT_URL")
 INDEXES = [
@@ -21,6 +23,8 @@ INDEXES = [
     "pgvector",
     *(["qdrant-server"] if SERVER_URL else []),
 ]
+
+LIBRARIES = ["sqlite-file", "sqlite-memory", "postgres", "mongo"]
 
 
 def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> VectorIndex:
@@ -42,3 +46,35 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
             return QdrantServerIndex(AsyncQdrantClient(":memory:"))
         case _:
             return QdrantServerIndex.at(str(SERVER_URL))
+
+
+def open_knowledge(kind: str, folder: Path, request: pytest.FixtureRequest) -> KnowledgeStore:
+    """An empty store of knowledge of that kind."""
+    match kind:
+        case "mongo":
+            from toolscript.adapters.mongo import MongoKnowledge
+
+            return MongoKnowledge.at(request.getfixturevalue("mongo"))
+        case _:
+            return SqlKnowledge(Database(_address(kind, folder, request)))
+
+
+def open_reader(kind: str, folder: Path, request: pytest.FixtureRequest) -> KnowledgeReader:
+    """The handle of the side that searches, on what `open_knowledge` has opened; not for one in memory."""
+    match kind:
+        case "mongo":
+            from toolscript.adapters.mongo import MongoKnowledgeReader
+
+            return MongoKnowledgeReader.at(request.getfixturevalue("mongo"), patience_seconds=30.0)
+        case _:
+            return SqlKnowledgeReader(Database(_address(kind, folder, request), read_only=True))
+
+
+def _address(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    match kind:
+        case "sqlite-file":
+            return f"sqlite:///{folder / 'store.db'}"
+        case "sqlite-memory":
+            return "sqlite://"
+        case _:
+            return str(request.getfixturevalue("postgres"))

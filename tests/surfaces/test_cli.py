@@ -111,7 +111,7 @@ def test_with_json_an_error_is_the_envelope(toolscript: Toolscript) -> None:
 def test_the_index_is_rebuilt_with_another_model(toolscript: Toolscript) -> None:
     toolscript("search", "read_file")
     told = json.loads(toolscript("index", "rebuild", "--model", "hashed-32", "--json").stdout)
-    assert told == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0}
+    assert told == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
     assert toolscript("search", "read_file", "--model", "hashed-32").exit_code == 0
     assert "Indexed 56 tools" in toolscript("index", "rebuild").stdout
 

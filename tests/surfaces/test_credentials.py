@@ -213,7 +213,7 @@ async def test_every_route_that_is_not_open_to_all_asks_for_a_key_or_a_token(gua
     async with asking(guarded) as http:
         for method, path in routes:
             if path in OPEN_PATHS:
-                assert (await http.request(method, path)).status_code == 200
+                assert (await http.request(method, path)).status_code in {200, 422}
             else:
                 told = await http.request(method, path_of(path), json={})
                 assert (method, path, told.status_code) == (method, path, 401)

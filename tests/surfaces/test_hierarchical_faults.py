@@ -17,8 +17,7 @@ import pytest
 
 from toolscript.app import App, open_app
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
-from toolscript.domain.search import Candidate
-from toolscript.ports import Similarity
+from toolscript.domain.search import Candidate, Similarity
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.demo import demo_items

@@ -108,6 +108,14 @@ def test_a_gateway_that_refuses_is_quoted(settings: Settings) -> None:
             ask(settings, "/search", q="x")
 
 
+@pytest.mark.req("K-01", "G-09")
+def test_what_a_gateway_cannot_do_right_now_is_no_fault_of_ours_whatever_its_code(settings: Settings) -> None:
+    with Gateway() as gateway, announced(settings.data, gateway.root):
+        gateway.refuses = (503, {"code": "INTERNAL_ERROR", "message": "down", "details": {"adapter": "store"}})
+        with pytest.raises(Unavailable, match="down"):
+            ask(settings, "/search_knowledge", body={"query": "x"})
+
+
 def test_a_gateway_takes_back_its_own_note_and_no_other(settings: Settings) -> None:
     with announced(settings.data, "http://127.0.0.1:9"):
         leave_note(settings, "http://127.0.0.1:8", os.getpid())

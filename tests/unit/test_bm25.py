@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Terms
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts, Terms
 from toolscript.retrieval.bm25 import K1, B, document_terms, query_terms
 
 Text = dict[int, int]

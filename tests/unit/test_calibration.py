@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 from toolscript.retrieval.calibration import calibrated, measured
 
 similarities = st.builds(

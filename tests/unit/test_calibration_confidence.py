@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Candidate
-from toolscript.ports import Similarity
+from toolscript.domain.search import Candidate, Similarity
 from toolscript.retrieval.calibration import certainty
 from toolscript.retrieval.capabilities import Subjects, load_capabilities
 from toolscript.retrieval.confidence import INFERRED_ALONE, UNNAMED, About, Confidences

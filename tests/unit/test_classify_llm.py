@@ -17,7 +17,7 @@ from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
 from toolscript.adapters.openai_chat import OpenAiChat
 from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
-from toolscript.ports import Prompt
+from toolscript.domain.prompts import Prompt
 from toolscript.services import classify_llm
 from toolscript.services.classify import one_line, suggestion_for
 from toolscript.services.classify_llm import LlmClassifier

@@ -26,8 +26,8 @@ from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Skill, StoredItem
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Point, Terms, Vector
-from toolscript.ports import Embedder, Similarity
+from toolscript.domain.search import Candidate, Point, Similarity, Terms, Vector
+from toolscript.ports import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.demo import demo_items

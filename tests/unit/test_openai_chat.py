@@ -17,7 +17,7 @@ from tests.servers.chat import ChatApi, Reply, Script, refuses, says
 from toolscript.adapters import openai_chat
 from toolscript.adapters.openai_chat import OpenAiChat, Spent
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.ports import Prompt
+from toolscript.domain.prompts import Prompt
 
 pytestmark = pytest.mark.req("H-10")
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
 from toolscript.domain.tenants import is_tenant
-from toolscript.services import plans as module
+from toolscript.services import rates
 from toolscript.services.environment import check_environment, may_bypass
-from toolscript.services.plans import MINUTE, Plans, load_plans
+from toolscript.services.plans import Plans, load_plans
+from toolscript.services.rates import MINUTE
 from toolscript.settings import Settings
 
 pytestmark = pytest.mark.req("D-12")
@@ -142,7 +143,7 @@ def test_whoever_is_not_limited_is_never_refused_nor_remembered() -> None:
     plans = Plans({}, Clock())
     for _ in range(1000):
         assert plans.admit(Principal("a")) == Plan()
-    assert plans._full_again == {}
+    assert len(plans._buckets) == 0
 
 
 # --- how often ---
@@ -242,12 +243,12 @@ def test_whoever_waits_as_long_as_told_gets_in_and_not_before(limit: int, pauses
 
 
 def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TENANTS", 50)
+    monkeypatch.setattr(rates, "MOST_BUCKETS", 50)
     clock = Clock()
     plans = limited(clock, 2)
     for n in range(500):
         assert admitted(plans, f"t{n}") == 0
-        assert len(plans._full_again) <= 50
+        assert len(plans._buckets) <= 50
     assert [admitted(plans, "t499"), admitted(plans, "t499")] == [0, 30]
 
 
@@ -260,7 +261,7 @@ def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
     sizes = []
     for _ in range(100):
         admitted(plans, "a")
-        sizes.append(len(plans._full_again))
+        sizes.append(len(plans._buckets))
         clock.now += 1
     assert all(before - after <= 2 for before, after in pairwise(sizes))
     assert sizes[-1] == 1

@@ -18,8 +18,9 @@ from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
+from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Point, Terms
-from toolscript.ports import Embedder, Prompt
+from toolscript.ports import Embedder
 from toolscript.retrieval.texts import item_text
 from toolscript.services.demo import demo_items
 from toolscript.services.propose import LONGEST_NAME, MOST_PROPOSALS, Proposal, Propose

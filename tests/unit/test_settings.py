@@ -12,6 +12,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings, load_settings, rule_of, variable_of
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
+    "knowledge_rate": (0, 100_000, 1),
     "llm_at_once": (1, 64, 1),
     "llm_timeout": (1, 3600, 0.5),
     "search_alpha": (0, 1, 0.01),
@@ -27,7 +28,7 @@ CHOICES = {
     "log_level": ["debug", "info", "warning", "error"],
 }
 SECRETS = {
-    *("api_key", "index", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
+    *("api_key", "index", "knowledge", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
     *("events", "jwt_secret", "page_secret", "reranker_key"),
 }
 
@@ -43,6 +44,7 @@ def flag_of(name: str) -> str:
         "search_device": "--device",
         "llm_at_once": "--llm-at-once",
         "llm_timeout": "--llm-timeout",
+        "knowledge_rate": "--knowledge-rate",
         "log_level": "--log-level",
         "port": "--port",
     }[name]
@@ -157,6 +159,15 @@ def test_a_choice_is_one_of_those_allowed(name: str) -> None:
 @pytest.mark.req("X-03")
 def test_a_bad_variable_does_not_matter_under_a_good_flag() -> None:
     assert load_settings(variables={"TOOLSCRIPT_PORT": "x"}, port=1).port == 1
+
+
+@pytest.mark.req("K-05")
+@pytest.mark.parametrize(("also", "name"), [("MONGODB_URI", "knowledge"), ("QDRANT_URL", "index")])
+def test_some_settings_have_a_second_name_that_counts_where_the_first_is_not_given(also: str, name: str) -> None:
+    assert getattr(load_settings(variables={also: "https://other"}), name) == "https://other"
+    both = {also: "https://other", variable_of(name): "https://own"}
+    assert getattr(load_settings(variables=both), name) == "https://own"
+    assert getattr(load_settings(variables={also: "", variable_of(name): ""}), name) == ""
 
 
 @pytest.mark.req("X-04")

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Candidate, Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Candidate, Similarity, Vector
 from toolscript.retrieval.skill_map import REACH, UNPROVEN, SkillFacts, SkillMap
 
 pytestmark = pytest.mark.req("H-03", "H-13")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.house import FILES, MAIL, MONEY, READ
 from toolscript.domain.catalog import Item, Skill
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 from toolscript.retrieval import sorting
 from toolscript.retrieval.sorting import Fit
 from toolscript.retrieval.words import STOP_WORDS, stem, words

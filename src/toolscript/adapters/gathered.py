@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Vector
-from toolscript.ports import Embedder, Similarity
+from toolscript.domain.search import Similarity, Vector
+from toolscript.ports import Embedder
 
 REMEMBERED = 4096
 

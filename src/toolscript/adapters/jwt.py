@@ -39,6 +39,15 @@ def local_token(key: str, tenant: str, *, clock: Callable[[], float] = time.time
     return jwt.encode(claims, key, algorithm=SYMMETRIC)
 
 
+def is_local_token(key: str, token: str, *, clock: Callable[[], float] = time.time) -> bool:
+    """Whether the owner of the folder has signed that token a moment ago."""
+    try:
+        claims = _opened(token, SYMMETRIC, [key]) if _header(token)[0] == SYMMETRIC else None
+        return claims is not None and _local(claims, clock()) is not None
+    except Unauthorized:
+        return False
+
+
 class JwtVerifier:
     """Verifies tokens of a secret, of published keys, and those that the owner of the data folder signs."""
 
@@ -79,9 +88,9 @@ class JwtVerifier:
         if algorithm == SYMMETRIC:
             claims = _opened(token, algorithm, [self._local_key])
             if claims is not None:
-                return self._local(claims)
+                return _local(claims, self._clock())
         claims = await self._claims(token, algorithm, kid)
-        self._check_times(claims)
+        _check_times(claims, self._clock())
         self._check_origin(claims)
         plan = claims.get(self._plan_claim)
         if plan is None:
@@ -95,12 +104,6 @@ class JwtVerifier:
     async def close(self) -> None:
         if self._keys:
             await self._keys.close()
-
-    def _local(self, claims: Mapping[str, Any]) -> Principal:
-        if claims.get("iss") != LOCAL_ISSUER:
-            raise _refused(f"the token is signed with this machine's own key, and its issuer is not {LOCAL_ISSUER}")
-        self._check_times(claims)
-        return _principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
 
     async def _claims(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
         """What a token says that is signed with one of our keys."""
@@ -136,18 +139,6 @@ class JwtVerifier:
             )
         return claims
 
-    def _check_times(self, claims: Mapping[str, Any]) -> None:
-        expires, begins, issued = (_moment(claims, name) for name in ("exp", "nbf", "iat"))
-        now = self._clock()
-        if expires is None:
-            raise _refused("the token has no expiry (exp)")
-        if expires <= now - LEEWAY_SECONDS:
-            raise _refused("the token has expired (exp)")
-        if begins is not None and begins > now + LEEWAY_SECONDS:
-            raise _refused("the token is not valid yet (nbf)")
-        if issued is not None and issued > now + LEEWAY_SECONDS:
-            raise _refused("the token was issued in the future (iat)")
-
     def _check_origin(self, claims: Mapping[str, Any]) -> None:
         if self._issuer and claims.get("iss") != self._issuer:
             raise _refused("the token is not from the issuer that is believed here (iss)")
@@ -155,6 +146,25 @@ class JwtVerifier:
         audiences = meant_for if isinstance(meant_for, list) else [meant_for]
         if self._audience and self._audience not in audiences:
             raise _refused("the token is not meant for this service (aud)")
+
+
+def _local(claims: Mapping[str, Any], now: float) -> Principal:
+    if claims.get("iss") != LOCAL_ISSUER:
+        raise _refused(f"the token is signed with this machine's own key, and its issuer is not {LOCAL_ISSUER}")
+    _check_times(claims, now)
+    return _principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
+
+
+def _check_times(claims: Mapping[str, Any], now: float) -> None:
+    expires, begins, issued = (_moment(claims, name) for name in ("exp", "nbf", "iat"))
+    if expires is None:
+        raise _refused("the token has no expiry (exp)")
+    if expires <= now - LEEWAY_SECONDS:
+        raise _refused("the token has expired (exp)")
+    if begins is not None and begins > now + LEEWAY_SECONDS:
+        raise _refused("the token is not valid yet (nbf)")
+    if issued is not None and issued > now + LEEWAY_SECONDS:
+        raise _refused("the token was issued in the future (iat)")
 
 
 def _check_secret(secret: str, name: str) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload, matches
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, in_order, require_same
-from toolscript.ports import Similarity
+from toolscript.domain.search import Candidate, Collection, Point, Similarity, Terms, Vector, in_order, require_same
 
 
 class MemoryIndex:

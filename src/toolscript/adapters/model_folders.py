@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity
 
 PACKAGED = "all-MiniLM-L6-v2"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")

@@ -20,8 +20,7 @@ import numpy as np
 
 from toolscript.adapters.model_folders import ModelFolder
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -10,8 +10,7 @@ import numpy as np
 import openai
 
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 
 BATCH = 128
 # Such an API says neither how much its models read nor how they count. Nearly all read this much, and few tokens are

@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
-from toolscript.ports import Prompt
+from toolscript.domain.prompts import Prompt
 
 MOST_BYTES = 1_000_000
 MOST_WAITING = 20.0

@@ -23,7 +23,9 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid"})
+SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid", "knowledge"})
+# What is searched, by the type of the event.
+SEARCHED = {"documents.search": "documents", "knowledge.search": "knowledge"}
 OTHER = "other"
 MOST_NAMES = 64
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -55,7 +57,8 @@ class PrometheusMetrics:
         )
         self._searches = Counter(
             "toolscript_searches",
-            "Document searches. Outcome: ok, degraded (something was done without), or the code of the error.",
+            "Searches of documents, by their type, and of knowledge. Outcome: ok, degraded (something was done "
+            "without), or the code of the error.",
             ("type", "outcome"),
             registry=registry,
         )
@@ -79,10 +82,10 @@ class PrometheusMetrics:
         self._http_seconds.labels(known, route).observe(seconds)
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Counts a search of documents; other events are none of its business. Never raises."""
+        """Counts a search of documents or knowledge; other events are none of its business. Never raises."""
         try:
-            if event.get("type") == "documents.search":
-                self._count_search(event)
+            if event.get("type") in SEARCHED:
+                self._count_search(SEARCHED[event["type"]], event)
         except (TypeError, ValueError, AttributeError) as error:
             log.debug("event_not_counted", extra={"reason": str(error)})
 
@@ -97,15 +100,15 @@ class PrometheusMetrics:
     async def close(self) -> None:
         """There is nothing to be written."""
 
-    def _count_search(self, event: Mapping[str, Any]) -> None:
-        kind = str(event.get("search_type"))
+    def _count_search(self, searched: str, event: Mapping[str, Any]) -> None:
+        kind = str(event.get("search_type", searched))
         degraded = list(event.get("degraded") or ())
         outcome = event.get("error") or ("degraded" if degraded else "ok")
         self._searches.labels(kind if kind in SEARCH_TYPES else OTHER, self._bounded(outcome)).inc()
         for what in degraded:
             self._degraded.labels(self._bounded(what)).inc()
         for name, milliseconds in (event.get("timings_ms") or {}).items():
-            self._stages.labels("documents", self._bounded(name)).observe(float(milliseconds) / 1000)
+            self._stages.labels(searched, self._bounded(name)).observe(float(milliseconds) / 1000)
 
     def _bounded(self, name: Any) -> str:
         """A name that code has chosen, of which there are few; should that ever not be so, the rest are one."""

@@ -171,7 +171,8 @@ class Shard:
             self._names, unknown = {}, numbers
         if unknown:
             point_ids: list[Any] = [UUID(int=n) for n in unknown]
-            for record in self._shard.retrieve(point_ids, with_payload=[ID_FIELD], with_vector=False):
+            records: list[Any] = self._shard.retrieve(point_ids, with_payload=[ID_FIELD], with_vector=False)
+            for record in records:
                 self._names[record.id.int] = record.payload[ID_FIELD] if record.payload else ""
         return [self._names[n] for n in numbers]
 

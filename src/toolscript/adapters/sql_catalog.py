@@ -21,7 +21,7 @@ from toolscript.domain.catalog import (
     Suggestion,
     SuggestionStatus,
 )
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from string import Template
 from typing import TypeVar
 
 from toolscript.adapters.sql_session import Row, Session
-from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
 T = TypeVar("T")
 
@@ -26,16 +26,21 @@ WORKERS = 8
 class Database:
     """A migrated database. Each worker thread keeps a connection of its own."""
 
-    def __init__(self, url: str) -> None:
-        """Raises Invalid for a URL that is neither SQLite nor PostgreSQL, Unavailable when it cannot be opened."""
-        self._connect, workers = _connector(url)
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        """With `read_only` nothing can be written through it, and the tables must be there already.
+
+        Raises Invalid for a URL that is neither SQLite nor PostgreSQL, or that is to be read and in memory;
+        Unavailable when it cannot be opened.
+        """
+        self._connect, workers = _connector(url, read_only=read_only)
+        self._read_only = read_only
         self._in_memory = workers == 1
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sql")
         self._own = threading.local()
         self._all: list[Session] = []
         self._closed = False
         try:
-            self._workers.submit(self._work, migrate, True).result()
+            self._workers.submit(self._work, require_migrated if read_only else migrate, not read_only).result()
         except BaseException:
             self._shut()
             raise
@@ -45,7 +50,10 @@ class Database:
         return await self._in_thread(work, writing=False)
 
     async def write(self, work: Callable[[Session], T]) -> T:
-        """Runs a function as one transaction: all of what it writes, or nothing."""
+        """Runs a function as one transaction: all of what it writes, or nothing. Raises Forbidden where the database
+        is open for reading only."""
+        if self._read_only:
+            raise Forbidden("the store is open for reading only", details={"store": "sql"})
         return await self._in_thread(work, writing=True)
 
     async def close(self) -> None:
@@ -122,6 +130,19 @@ def migrate(session: Session) -> None:
             session.run("INSERT INTO toolscript_migrations (version) VALUES (:version)", version=version)
 
 
+def require_migrated(session: Session) -> None:
+    """Raises Unavailable when the tables are not there, or of an earlier version."""
+    found = session.rows("SELECT version FROM toolscript_migrations") if session.has("toolscript_migrations") else []
+    held, needed = max((row["version"] for row in found), default=0), migrations()[-1][0]
+    if held < needed:
+        raise Unavailable(
+            f"the store's tables are {f'of version {held}' if held else 'not there yet'}, and version {needed} is "
+            "needed to read it: run a command of this version that may write once, such as `toolscript sync`; it "
+            "brings them up to date",
+            details={"store": "sql", "version": held, "needed": needed},
+        )
+
+
 def migrations() -> list[tuple[int, str]]:
     """The migrations' numbers and texts, oldest first."""
     folder = resources.files("toolscript").joinpath("adapters/migrations")
@@ -142,7 +163,7 @@ def upsert(session: Session, table: str, rows: Sequence[Row], keys: Sequence[str
     )
 
 
-def _connector(url: str) -> tuple[Callable[[], Session], int]:
+def _connector(url: str, *, read_only: bool) -> tuple[Callable[[], Session], int]:
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         from toolscript.adapters.sql_sqlite import SqliteSession
@@ -150,8 +171,14 @@ def _connector(url: str) -> tuple[Callable[[], Session], int]:
         file = url.removeprefix("sqlite:///") if url != "sqlite://" else ""
         if file == url or "?" in file or file == ":memory:":
             raise _unusable(url)
+        if read_only and not file:
+            raise Invalid(
+                "TOOLSCRIPT_STORE sqlite:// is in the memory of one process and cannot be opened for reading only: "
+                "give sqlite:///FILE or postgresql://USER@HOST/NAME",
+                details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "postgresql://…"]},
+            )
         # A database in memory belongs to one connection, hence to one thread.
-        return (lambda: SqliteSession(file)), WORKERS if file else 1
+        return (lambda: SqliteSession(file, read_only=read_only)), WORKERS if file else 1
     if scheme in {"postgresql", "postgres"}:
         try:
             from toolscript.adapters.sql_postgres import PostgresSession
@@ -160,7 +187,7 @@ def _connector(url: str) -> tuple[Callable[[], Session], int]:
                 "TOOLSCRIPT_STORE needs an extra that is not installed: pip install 'toolscript[postgres]'",
                 details={"field": "TOOLSCRIPT_STORE", "extra": "postgres"},
             ) from error
-        return (lambda: PostgresSession(url)), WORKERS
+        return (lambda: PostgresSession(url, read_only=read_only)), WORKERS
     raise _unusable(url)
 
 

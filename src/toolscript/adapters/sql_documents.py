@@ -11,7 +11,7 @@ from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Row, Session
 from toolscript.adapters.sql_terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.documents import Document, StoredDocument
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts
 
 # A writer needs minutes at most from storing a document to having indexed it. A mark that is older than this is of one
 # that is no longer alive, and whoever has brought the index up to date may take it away.

@@ -36,6 +36,9 @@ class Session(Protocol):
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Runs a statement once per row."""
 
+    def has(self, table: str) -> bool:
+        """Whether there is a table of that name."""
+
     def among(self, column: str, parameter: str) -> str:
         """The condition that a column's value is in the list given as that parameter."""
 

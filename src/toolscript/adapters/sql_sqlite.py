@@ -26,6 +26,7 @@ class SqliteSession:
     words: Mapping[str, str] = {
         "mcp": "",
         "documents": "",
+        "knowledge": "",
         "number": "INTEGER",
         "unrepeated": "AUTOINCREMENT",
         "bytes": "BLOB",
@@ -37,12 +38,18 @@ class SqliteSession:
     faults = (sqlite3.DatabaseError,)
     refusals = (sqlite3.IntegrityError, sqlite3.DataError)
 
-    def __init__(self, file: str) -> None:
-        """Raises Unavailable when the file cannot be opened as a SQLite database."""
+    def __init__(self, file: str, *, read_only: bool = False) -> None:
+        """Raises Unavailable when the file cannot be opened as a SQLite database, or is to be read and not there."""
+        if read_only and not Path(file).is_file():
+            raise Unavailable(
+                f"the store {file} is not there: nothing has been stored yet, or TOOLSCRIPT_STORE or "
+                "TOOLSCRIPT_DATA_DIR names another place",
+                details={"store": file},
+            )
         try:
-            if file:
+            if file and not read_only:
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = _connected(file or ":memory:")
+            self._connection = _connected(file or ":memory:", read_only=read_only)
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
 
@@ -54,6 +61,9 @@ class SqliteSession:
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         self._connection.executemany(sql, [_said(row) for row in rows])
+
+    def has(self, table: str) -> bool:
+        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=table))
 
     def among(self, column: str, parameter: str) -> str:
         return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
@@ -75,9 +85,10 @@ class SqliteSession:
         self._connection.close()
 
 
-def _connected(file: str) -> sqlite3.Connection:
+def _connected(file: str, *, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        file,
+        f"{Path(file).absolute().as_uri()}?mode=ro" if read_only else file,
+        uri=read_only,
         timeout=BUSY_SECONDS,
         isolation_level=None,
         detect_types=sqlite3.PARSE_DECLTYPES,
@@ -85,7 +96,11 @@ def _connected(file: str) -> sqlite3.Connection:
     )
     try:
         connection.row_factory = _as_dict
-        _write_ahead(connection)
+        if read_only:
+            # Reads the file for the first time: what is wrong with it shall be known now.
+            connection.execute("PRAGMA schema_version").close()
+        else:
+            _write_ahead(connection)
         for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
     except sqlite3.Error:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from toolscript.adapters.sql_session import Session
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts
 
 EVERY_TEXT = -1
 

@@ -16,15 +16,18 @@ from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
 from toolscript.app.access import Verifier, local_token
 from toolscript.app.engines import Servers, open_index, open_language_model, open_reranker
+from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.watching import Watching, open_watching
 from toolscript.domain.catalog import Skill, digest_of
-from toolscript.domain.search import Collection, no_span
+from toolscript.domain.search import Collection
 from toolscript.ports import (
     CatalogStore,
     DocumentStore,
     Embedder,
     EventSink,
+    KnowledgeReader,
+    KnowledgeStore,
     LanguageModel,
     Reranker,
     TokenVerifier,
@@ -42,10 +45,13 @@ from toolscript.services.environment import check_environment
 from toolscript.services.gateway import Gateway, Limits
 from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch, Schemas
 from toolscript.services.ingest_documents import IngestDocuments
+from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS
+from toolscript.services.knowledge_search import KnowledgeSearch
 from toolscript.services.list_tools import ListTools
 from toolscript.services.page_tokens import PageTokens
 from toolscript.services.plans import Plans, load_plans
 from toolscript.services.propose import Propose
+from toolscript.services.rates import Rates
 from toolscript.services.resync import Resync
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.skill_points import SKILLS, skills_collection
@@ -60,8 +66,10 @@ from toolscript.settings import Settings
 if TYPE_CHECKING:
     from toolscript.adapters.prometheus import PrometheusMetrics
     from toolscript.adapters.telemetry import Telemetry
+    from toolscript.services.ingest_knowledge import IngestKnowledge
+    from toolscript.services.knowledge_transfer import ImportKnowledge
 
-__all__ = ["App", "Model", "local_token", "open_app"]
+__all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 
 # How old what is kept of an index or a store may be where other processes write to it too.
 OTHERS_MAY_WRITE_SECONDS = 2.0
@@ -82,10 +90,17 @@ class App:
     index: VectorIndex
     catalog: CatalogStore
     documents: DocumentStore
+    knowledge: KnowledgeReader
     tool_search: ToolSearch
     document_search: DocumentSearch
+    knowledge_search: KnowledgeSearch
+    knowledge_rates: Rates
     sync: Sync
     ingest_documents: IngestDocuments
+    ingest_knowledge: IngestKnowledge | None
+    """None where knowledge is served: there it is read and nothing else."""
+    import_knowledge: ImportKnowledge | None
+    """The same."""
     gateway: Gateway
     call_tool: CallTool
     list_tools: ListTools
@@ -134,6 +149,8 @@ class _Outside:
     index: VectorIndex
     catalog: CatalogStore
     documents: DocumentStore
+    knowledge: KnowledgeReader
+    knowledge_store: KnowledgeStore | None
     language_model: LanguageModel | None
     reranker: Reranker | None
     watching: Watching
@@ -154,18 +171,34 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
     stack.push_async_callback(index.close)
     is_shared = settings.index.startswith(("http", "postgres"))
     anew = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
-    for name in (TOOLS, SKILLS, DOCUMENTS) if fresh_index else anew:
+    for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else anew:
         await index.drop(name)
     held = await index.describe(TOOLS)
     model = await open_model(settings, held.model if held else None)
     if model.embedder:
         stack.push_async_callback(model.embedder.close)
-    database = await asyncio.to_thread(Database, settings.store or f"sqlite:///{settings.data / 'toolscript.db'}")
+    database = await asyncio.to_thread(Database, store_url(settings))
     catalog, documents = SqlCatalog(database), SqlDocuments(database)
     stack.push_async_callback(catalog.close)
+    knowledge = await open_reader(settings, database)
+    stack.push_async_callback(knowledge.close)
+    knowledge_store = None if serving else open_store(settings, database)
+    if knowledge_store:
+        stack.push_async_callback(knowledge_store.close)
     await _open_collections(index, model.embedder, shared=is_shared)
     others_write = is_shared or settings.store.startswith("postgres")
-    return _Outside(model, index, catalog, documents, language_model, reranker, watching, others_write)
+    return _Outside(
+        model,
+        index,
+        catalog,
+        documents,
+        knowledge,
+        knowledge_store,
+        language_model,
+        reranker,
+        watching,
+        others_write,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +237,17 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         index=index,
         catalog=catalog,
         documents=documents,
+        knowledge=outside.knowledge,
         tool_search=tool_search,
         document_search=_document_search(settings, outside, retriever, plans),
+        knowledge_search=KnowledgeSearch(
+            retriever, index, outside.knowledge, outside.watching.events, span=outside.watching.span
+        ),
+        knowledge_rates=Rates(settings.knowledge_rate),
         sync=sync,
         ingest_documents=IngestDocuments(documents, index, embedder),
+        ingest_knowledge=_ingest_knowledge(outside),
+        import_knowledge=_import_knowledge(outside),
         gateway=gateway,
         call_tool=CallTool(catalog, gateway, tool_search),
         list_tools=ListTools(catalog),
@@ -240,6 +280,26 @@ def _sync(settings: Settings, outside: _Outside, tool_search: ToolSearch, finder
     )
 
 
+def _ingest_knowledge(outside: _Outside) -> IngestKnowledge | None:
+    if outside.knowledge_store is None:
+        return None
+    from toolscript.adapters.books import FileBooks
+    from toolscript.services.extract import Extractor
+    from toolscript.services.ingest_knowledge import IngestKnowledge
+
+    extractor = Extractor(outside.language_model) if outside.language_model else None
+    embedder = outside.model.embedder
+    return IngestKnowledge(outside.knowledge_store, outside.index, embedder, FileBooks(), extractor)
+
+
+def _import_knowledge(outside: _Outside) -> ImportKnowledge | None:
+    if outside.knowledge_store is None:
+        return None
+    from toolscript.services.knowledge_transfer import ImportKnowledge
+
+    return ImportKnowledge(outside.knowledge_store, outside.index, outside.model.embedder)
+
+
 def _document_search(settings: Settings, outside: _Outside, retriever: Retriever, plans: Plans) -> DocumentSearch:
     watching = outside.watching
     return DocumentSearch(
@@ -250,7 +310,7 @@ def _document_search(settings: Settings, outside: _Outside, retriever: Retriever
         PageTokens((settings.page_secret or secrets.token_urlsafe(32)).encode()),
         watching.events,
         reranker=outside.reranker,
-        span=watching.telemetry.span if watching.telemetry else no_span,
+        span=watching.span,
     )
 
 

@@ -53,3 +53,10 @@ def local_token(key: str, tenant: str) -> str:
     from toolscript.adapters.jwt import local_token as signed
 
     return signed(key, tenant)
+
+
+def is_local_token(key: str, token: str) -> bool:
+    """Whether a token is one of those: of a command of this machine's, for whoever owns the data folder."""
+    from toolscript.adapters.jwt import is_local_token as is_signed
+
+    return is_signed(key, token)

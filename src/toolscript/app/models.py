@@ -12,7 +12,8 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, find_locally
 from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
-from toolscript.ports import Embedder, Similarity
+from toolscript.domain.search import Similarity
+from toolscript.ports import Embedder
 from toolscript.retrieval.calibration import measured
 from toolscript.retrieval.texts import item_text
 from toolscript.services.demo import demo_items, demo_pairs

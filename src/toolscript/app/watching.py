@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolscript.adapters.events import HttpSink, JsonlSink, Sinks
 from toolscript.app.extras import missing_extra
+from toolscript.domain.search import no_span
 from toolscript.ports import EventSink
 from toolscript.settings import Settings
 
@@ -24,6 +25,10 @@ class Watching:
     events: EventSink
     metrics: PrometheusMetrics | None
     telemetry: Telemetry | None
+
+    def span(self, name: str) -> AbstractContextManager[object]:
+        """What lasts as long as a stage of that name, for those who follow a request."""
+        return self.telemetry.span(name) if self.telemetry else no_span(name)
 
 
 def open_watching(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Watching:

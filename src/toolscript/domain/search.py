@@ -100,3 +100,19 @@ class Report:
     degraded: list[str] = field(default_factory=list)
     span: Callable[[str], AbstractContextManager[object]] = no_span
     """What to enter for as long as a stage of that name lasts, for those who follow a request from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` what texts that say the same do."""
+
+    floor: float
+    ceiling: float
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """How many documents a scope has, and how many of them hold each of the asked-for terms."""
+
+    documents: int
+    holding: Mapping[int, int]

@@ -39,13 +39,14 @@ T = TypeVar("T")
 class Outcome:
     """Scores per query; and, for tools, how sure the first hit of each answerable and each unanswerable query was
     (0 where there was none), with the threshold that it is held against; through skills, also what share of the tools
-    each query was compared with."""
+    each query was compared with; and, where a set has parts, the scores of each."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
     unanswerable: list[float] = field(default_factory=list)
     threshold: float = DEFAULT_THRESHOLD
     searched: list[float] = field(default_factory=list)
+    parts: Mapping[str, list[Scores]] = field(default_factory=dict)
 
     @property
     def answered(self) -> float | None:
@@ -104,8 +105,8 @@ class Evaluation:
             hits = (await self._tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
             return [own_id[h.id] for h in hits], hits[0].confidence if hits else 0.0
 
-        done = await _together(one, [judged.text for judged in data.queries])
-        none = await _together(one, data.unanswerable)
+        done = await together(one, [judged.text for judged in data.queries])
+        none = await together(one, data.unanswerable)
         scores = [by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
         return Outcome(scores, [sure for _, sure in done], [sure for _, sure in none])
 
@@ -124,8 +125,8 @@ class Evaluation:
             best = found.tools[0].score if found.tools else 0.0
             return [own_id[t.id] for t in found.tools], best, within / len(own_id)
 
-        done = await _together(one, [judged.text for judged in data.queries])
-        none = await _together(one, data.unanswerable)
+        done = await together(one, [judged.text for judged in data.queries])
+        none = await together(one, data.unanswerable)
         return Outcome(
             [by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
             [best for _, best, _ in done],
@@ -145,7 +146,7 @@ class Evaluation:
             found = await self._document_search.search(asker, ask)
             return graded(judged, [h.doc_id for h in found.hits])
 
-        return Outcome(await _together(one, data.queries))
+        return Outcome(await together(one, data.queries))
 
 
 def _tenant(data: DocumentSet) -> str:
@@ -174,7 +175,7 @@ def _blend(pipeline: str) -> Blend:
         ) from error
 
 
-async def _together(work: Callable[..., Awaitable[T]], of: Sequence[object]) -> list[T]:
+async def together(work: Callable[..., Awaitable[T]], of: Sequence[object]) -> list[T]:
     """A few at a time, in order: what a server with several clients does."""
     at_once = asyncio.Semaphore(AT_ONCE)
 

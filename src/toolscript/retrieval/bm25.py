@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.domain.search import Terms
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts, Terms
 
 K1 = 1.2
 B = 0.75

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 
 
 def calibrated(cosine: float, similarity: Similarity) -> float:

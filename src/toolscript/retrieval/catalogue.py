@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolscript.domain.catalog import ItemType, StoredItem
-from toolscript.ports import TermCounts
+from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import Capabilities, Subjects
 from toolscript.retrieval.fuzzy import Names
 from toolscript.retrieval.spelling import Spelling

@@ -34,8 +34,8 @@ _LONGEST_CLUSTER = 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A stretch that is never cut, how much it measures, and how good its end is to cut at."""
+class Stretch:
+    """Some of a text that is never cut, how much it measures, and how good its end is to cut at."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, mea
     its parts'; `overlap` is at most half of `size`."""
     if measure(text) <= size:
         return [Passage(0, 0, len(text))]
-    pieces = list(_pieces(text, overlap, measure))
+    pieces = list(stretches(text, overlap, measure))
     found: list[Passage] = []
     first = 0
     while True:
@@ -60,7 +60,7 @@ def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, mea
         first = max(end - 1, first + 1)
 
 
-def _end_of_passage(pieces: Sequence[_Piece], first: int, size: int) -> int:
+def _end_of_passage(pieces: Sequence[Stretch], first: int, size: int) -> int:
     """One past the last piece of a passage: as many as fit, fewer where that ends at a better place to cut."""
     weight, end, best = 0, first, first + 1
     while end < len(pieces) and (end == first or weight + pieces[end].weight <= size):
@@ -72,24 +72,24 @@ def _end_of_passage(pieces: Sequence[_Piece], first: int, size: int) -> int:
     return end if end == len(pieces) else best
 
 
-def _pieces(text: str, most: int, measure: Measure) -> Iterator[_Piece]:
-    """Sentences; those that measure more than `most`, some words at a time."""
+def stretches(text: str, most: int, measure: Measure) -> Iterator[Stretch]:
+    """The sentences of a text; of those that measure more than `most`, some words at a time."""
     start = 0
     for end, ending in _sentence_ends(text):
         weight = measure(text[start:end])
         if weight <= most:
-            yield _Piece(start, end, weight, ending)
+            yield Stretch(start, end, weight, ending)
         else:
             yield from _some_words(text, start, end, ending, most, measure)
         start = end
 
 
-def _some_words(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[_Piece]:
+def _some_words(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[Stretch]:
     held, weight = start, 0
     for cut in _word_ends(text, start, end):
         more = measure(text[start:cut])
         if held < start and weight + more > most:
-            yield _Piece(held, start, weight, WORD)
+            yield Stretch(held, start, weight, WORD)
             held, weight = start, 0
         if more > most:
             yield from _some_characters(text, start, cut, ending if cut == end else WORD, most, measure)
@@ -98,17 +98,17 @@ def _some_words(text: str, start: int, end: int, ending: int, most: int, measure
             weight += more
         start = cut
     if held < start:
-        yield _Piece(held, start, weight, ending)
+        yield Stretch(held, start, weight, ending)
 
 
-def _some_characters(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[_Piece]:
+def _some_characters(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[Stretch]:
     """A word too long to be kept whole. What one character measures may be more than `most`; then that is that."""
     while start < end:
         length = min(most, end - start)
         cut = _whole_characters(text, start, start + length) if start + length < end else end
         while (weight := measure(text[start:cut])) > most and cut - start > 1:
             cut = _whole_characters(text, start, start + (cut - start) // 2)
-        yield _Piece(start, cut, weight, ending if cut == end else INSIDE_A_WORD)
+        yield Stretch(start, cut, weight, ending if cut == end else INSIDE_A_WORD)
         start = cut
 
 

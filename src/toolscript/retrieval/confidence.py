@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity
 from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
 from toolscript.retrieval.fusion import Scores, weighted

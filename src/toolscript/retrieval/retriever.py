@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Report, Terms, Vector
-from toolscript.ports import Embedder, Similarity, TermCounts, VectorIndex
+from toolscript.domain.search import Candidate, Report, Similarity, TermCounts, Terms, Vector
+from toolscript.ports import Embedder, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
 from toolscript.retrieval.words import term_frequencies
 
@@ -45,6 +45,11 @@ class Retriever:
     def __init__(self, embedder: Embedder | None, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model; None where there is none."""
+        return self._embedder.model if self._embedder else None
 
     @property
     def similarity(self) -> Similarity:

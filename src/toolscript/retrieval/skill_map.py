@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Candidate, Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Candidate, Similarity, Vector
 
 # How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies and of what the
 # model's cosines range over. Fitted so that the estimate from a facet ranks skills as their nearest tools would

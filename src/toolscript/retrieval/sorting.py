@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Item, Skill
-from toolscript.domain.search import Vector
-from toolscript.ports import Similarity
+from toolscript.domain.search import Similarity, Vector
 from toolscript.retrieval.words import STOP_WORDS, stem, words
 
 # How much the words count beside the meaning: a tool all of whose words are a skill's own lies as far above one that

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
-from toolscript.domain.search import Vector
-from toolscript.ports import Embedder, Similarity
+from toolscript.domain.search import Similarity, Vector
+from toolscript.ports import Embedder
 from toolscript.retrieval.sorting import Fit
 from toolscript.retrieval.texts import skill_text
 from toolscript.retrieval.words import split_identifier

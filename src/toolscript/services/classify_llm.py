@@ -14,8 +14,9 @@ from typing import Any
 
 from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
+from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Vector
-from toolscript.ports import LanguageModel, Prompt
+from toolscript.ports import LanguageModel
 from toolscript.retrieval.words import split_identifier
 from toolscript.services.classify import (
     LEAST_CONFIDENCE,

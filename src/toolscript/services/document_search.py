@@ -28,6 +28,7 @@ from toolscript.services.document_reading import DocumentHit, DocumentReader, qu
 from toolscript.services.page_tokens import PageTokens
 from toolscript.services.patience import Patience
 from toolscript.services.plans import Plans
+from toolscript.services.telling import code_of, tell
 
 __all__ = ["DocumentAsk", "DocumentHit", "DocumentPage", "DocumentSearch", "DocumentStream", "SearchType"]
 
@@ -275,7 +276,7 @@ class _Found:
 
 
 class _Told:
-    """Tells of a search when it is over, whichever way. A sink that fails is nobody's problem."""
+    """Tells of a search when it is over, whichever way."""
 
     def __init__(self, events: EventSink, under_way: _UnderWay, *, at_success: bool = True) -> None:
         self._events = events
@@ -289,18 +290,7 @@ class _Told:
         self._under_way.take_time()
         if error is None and not self._at_success:
             return
-        try:
-            self._events.record(self._under_way.event(_code(error)))
-        except Exception as fault:
-            log.debug("event_lost", exc_info=fault)
-
-
-def _code(error: BaseException | None) -> str | None:
-    if error is None:
-        return None
-    if isinstance(error, asyncio.CancelledError | GeneratorExit):
-        return "CANCELLED"
-    return error.code if isinstance(error, ToolscriptError) else ToolscriptError.code
+        tell(self._events, self._under_way.event(code_of(error)))
 
 
 def _share(score: float | None) -> float:

@@ -18,10 +18,12 @@ log = logging.getLogger(__name__)
 
 
 class Patience:
-    """So many seconds for all of a search's reads together, from now on."""
+    """So many seconds for all of a search's reads together, from now on; what is searched is told when they were not
+    enough."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, searched: str = "documents") -> None:
         self._seconds = seconds
+        self._searched = searched
         self._time = asyncio.get_running_loop().time
         self._until = self._time() + seconds
 
@@ -45,18 +47,18 @@ class Patience:
             async with asyncio.timeout_at(self._until):
                 return await work
         except TimeoutError:
-            raise _unavailable(adapter, f"no answer within {self._seconds:g} seconds") from None
+            raise self.unavailable(adapter, f"no answer within {self._seconds:g} seconds") from None
         except OUT_OF_ORDER as error:
-            raise _unavailable(adapter, error.message) from error
+            raise self.unavailable(adapter, error.message) from error
         except ToolscriptError:
             raise
         except Exception as error:
             log.warning("adapter_failed", extra={"adapter": adapter, "reason": f"{type(error).__name__}: {error}"})
-            raise _unavailable(adapter, "it failed; the log tells more") from error
+            raise self.unavailable(adapter, "it failed; the log tells more") from error
 
-
-def _unavailable(adapter: str, why: str) -> Unavailable:
-    return Unavailable(
-        f"documents cannot be searched right now, because of the {adapter}: {why}. Try again in a moment",
-        details={"adapter": adapter},
-    )
+    def unavailable(self, adapter: str, why: str) -> Unavailable:
+        """That nothing can be searched because of that adapter."""
+        return Unavailable(
+            f"{self._searched} cannot be searched right now, because of the {adapter}: {why}. Try again in a moment",
+            details={"adapter": adapter},
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 import tomllib
 from collections.abc import Callable, Mapping
@@ -12,29 +11,20 @@ from typing import Any
 
 from toolscript.domain.access import DEFAULT_PLAN, Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
+from toolscript.services.rates import Buckets
 
 MOST_PLANS = 1000
-MOST_TENANTS = 100_000
 LARGEST_TOP_K = 200
 MOST_REQUESTS = 1_000_000
-MINUTE = 60.0
 KEYS = ("max_top_k", "fields", "requests_per_minute")
-# Far more than the error of adding up floats, far less than anybody can measure.
-_BLUR_SECONDS = 1e-6
-_FORGOTTEN_AT_A_TIME = 2
 
 
 class Plans:
-    """Knows each principal's plan and counts its tenant's requests.
-
-    Of a tenant that is limited one number is kept: the moment at which its bucket is full again. Every request moves it
-    by an even share of the minute, and none is let in that would move it further than a minute away.
-    """
+    """Knows each principal's plan and counts its tenant's requests."""
 
     def __init__(self, plans: Mapping[str, Plan], clock: Callable[[], float] = time.monotonic) -> None:
         self._plans = dict(plans)
-        self._clock = clock
-        self._full_again: dict[str, float] = {}
+        self._buckets = Buckets(clock)
 
     def of(self, principal: Principal) -> Plan:
         """The principal's plan; a plan that nobody has defined is the default one."""
@@ -46,27 +36,13 @@ class Plans:
         limit = plan.requests_per_minute
         if limit is None:
             return plan
-        now = self._clock()
-        self._forget(now)
-        share = MINUTE / limit
-        full_again = max(self._full_again.get(principal.tenant, now), now) + share
-        wait = full_again - now - MINUTE
-        if wait > _BLUR_SECONDS:
-            seconds = math.ceil(wait * 1000) / 1000
+        wait = self._buckets.take(principal.tenant, limit)
+        if wait:
             raise RateLimited(
-                f"requests on the plan {plan.name} are limited to {limit} a minute: try again in {seconds:g} seconds",
-                details={"retry_after_seconds": seconds, "requests_per_minute": limit, "plan": plan.name},
+                f"requests on the plan {plan.name} are limited to {limit} a minute: try again in {wait:g} seconds",
+                details={"retry_after_seconds": wait, "requests_per_minute": limit, "plan": plan.name},
             )
-        self._full_again.pop(principal.tenant, None)
-        self._full_again[principal.tenant] = full_again
         return plan
-
-    def _forget(self, now: float) -> None:
-        """Drops those who have not asked for the longest time: a full bucket says as much as none. Two at a time, so
-        that no request pays for all the others."""
-        for tenant in list(_first(self._full_again, _FORGOTTEN_AT_A_TIME)):
-            if self._full_again[tenant] <= now or len(self._full_again) >= MOST_TENANTS:
-                del self._full_again[tenant]
 
 
 def load_plans(file: Path | None) -> dict[str, Plan]:
@@ -85,10 +61,6 @@ def load_plans(file: Path | None) -> dict[str, Plan]:
     if len(rows) > MOST_PLANS:
         raise _wrong(file, "plans", f"has {len(rows)} tables: {MOST_PLANS} at most")
     return plans | {name: _plan(file, name, row) for name, row in rows.items()}
-
-
-def _first(tenants: Mapping[str, float], number: int) -> list[str]:
-    return [tenant for tenant, _ in zip(tenants, range(number), strict=False)]
 
 
 def _read(file: Path) -> dict[str, Any]:

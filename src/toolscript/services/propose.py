@@ -13,8 +13,9 @@ from typing import Any
 
 from toolscript.domain.catalog import Item, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
-from toolscript.domain.search import Vector
-from toolscript.ports import CatalogStore, Embedder, LanguageModel, Prompt, Similarity, VectorIndex
+from toolscript.domain.prompts import Prompt
+from toolscript.domain.search import Similarity, Vector
+from toolscript.ports import CatalogStore, Embedder, LanguageModel, VectorIndex
 from toolscript.retrieval.calibration import calibrated
 from toolscript.retrieval.clusters import Cluster, clusters
 from toolscript.retrieval.topics import Theme, themes

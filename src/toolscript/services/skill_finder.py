@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from toolscript.ports import Similarity, VectorIndex
+from toolscript.domain.search import Similarity
+from toolscript.ports import VectorIndex
 from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.skill_points import SKILLS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -28,18 +28,19 @@ from toolscript.codegen.signatures import signature
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
 from toolscript.domain.servers import CallResult
 from toolscript.surfaces.answers import tool_answer
+from toolscript.surfaces.http.clients import admit_client
 from toolscript.surfaces.http.credentials import principal_from
 from toolscript.surfaces.mcp_documents import Caller, search_documents
+from toolscript.surfaces.mcp_knowledge import search_knowledge
 from toolscript.surfaces.mcp_search import search_skills, search_tools, wanted
 from toolscript.surfaces.mcp_tools import INSTRUCTIONS, TOOLS
 
 Opened = Callable[[], Awaitable[App]]
-Headers = Mapping[str, str]
-Answering = Callable[[CallToolRequestParams, Headers], Awaitable[CallToolResult]]
+Answering = Callable[[CallToolRequestParams, Request | None], Awaitable[CallToolResult]]
 
 
 def mcp_server(answer: Answering) -> Server[Any]:
-    """The MCP server, its calls answered by whoever has the application; they are told the headers that a call came
+    """The MCP server, its calls answered by whoever has the application; they are given the request that a call came
     with, where it came over HTTP."""
 
     async def list_tools(_: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -47,7 +48,7 @@ def mcp_server(answer: Answering) -> Server[Any]:
 
     async def call(context: ServerRequestContext[Any, Request], params: CallToolRequestParams) -> CallToolResult:
         try:
-            return await answer(params, context.request.headers if context.request else {})
+            return await answer(params, context.request)
         except ToolscriptError as error:
             return _text(error.message, is_error=True)
 
@@ -86,8 +87,11 @@ class McpEndpoint:
 def serve_over_http(opened: Opened) -> McpEndpoint:
     """The endpoint for `/mcp`. Calls wait for the application to be ready."""
 
-    async def answer(params: CallToolRequestParams, headers: Headers) -> CallToolResult:
+    async def answer(params: CallToolRequestParams, request: Request | None) -> CallToolResult:
         app = await opened()
+        headers, client = (request.headers, request.client) if request else ({}, None)
+        if params.name == "search_knowledge":
+            admit_client(app, headers, client)
         return await answer_call(app, params, lambda: principal_from(app, headers))
 
     return McpEndpoint(mcp_server(answer))
@@ -110,6 +114,8 @@ async def answer_call(app: App, params: CallToolRequestParams, caller: Caller) -
             return await _pass_on(app, wanted(arguments, "tool_id"), arguments.get("arguments"))
         case "search_documents":
             return _text(await search_documents(app, arguments, caller))
+        case "search_knowledge":
+            return _both(await search_knowledge(app, arguments))
         case _:
             known = ", ".join(tool.name for tool in TOOLS)
             raise Invalid(
@@ -137,6 +143,12 @@ def _shown(result: CallResult) -> CallToolResult:
         return CallToolResult.model_validate({"content": content, "structuredContent": structured}, by_name=False)
     except ValidationError:
         return _text(json.dumps({"content": content, "structuredContent": structured}, ensure_ascii=False))
+
+
+def _both(answer: dict[str, Any]) -> CallToolResult:
+    """An answer for programs, and for those who read texts alone."""
+    text = TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
+    return CallToolResult(content=[text], structured_content=answer)
 
 
 def _text(text: str, *, is_error: bool = False) -> CallToolResult:

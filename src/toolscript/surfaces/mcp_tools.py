@@ -13,6 +13,7 @@ from mcp_types import Tool, ToolAnnotations
 from toolscript.domain.catalog import ItemType
 from toolscript.services.document_search import SearchType
 from toolscript.services.hierarchical_search import Strategy
+from toolscript.services.knowledge_search import DEFAULT_HITS, MOST_HITS
 
 MOST_RESULTS = 20
 DEFAULT_RESULTS = 5
@@ -27,20 +28,25 @@ INSTRUCTIONS = (
     "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
     "do; then call_tool with the id and arguments of the best result. When a result's signature does not tell "
     "enough, describe_tool gives the whole schema. When the results are of the wrong kind, search_skills tells which "
-    "areas of work there are, for search_tools to look inside. search_documents looks into the user's own documents."
+    "areas of work there are, for search_tools to look inside. search_documents looks into the user's own documents; "
+    "search_knowledge into books and papers, to answer with sources."
 )
 
 TOOL_ID = {"type": "string", "description": "An id from search_tools: server__tool."}
 
 
-def _limit(of: str) -> dict[str, Any]:
+def _limit(of: str, default: int = DEFAULT_RESULTS, most: int = MOST_RESULTS) -> dict[str, Any]:
     return {
         "type": "integer",
         "minimum": 1,
-        "maximum": MOST_RESULTS,
-        "default": DEFAULT_RESULTS,
+        "maximum": most,
+        "default": default,
         "description": f"Most {of}.",
     }
+
+
+def _words(what: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "description": what}
 
 
 TOOLS = [
@@ -151,5 +157,23 @@ TOOLS = [
             "required": ["query"],
         },
         annotations=ToolAnnotations(title="Search documents", read_only_hint=True, open_world_hint=False),
+    ),
+    Tool(
+        name="search_knowledge",
+        description=(
+            "Find what the books and papers of the library say: passages (chunks) and decisions, patterns or warnings "
+            "read out of them (extractions). Cite what you use: each result has title, authors, chapter, section, page."
+        ),
+        input_schema={
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "The question, in plain words."},
+                "limit": _limit("results", DEFAULT_HITS, MOST_HITS),
+                "type": _words("Only these: chunk, extraction, or a type such as warning."),
+                "topics": _words("Only what is about any of these."),
+            },
+            "required": ["query"],
+        },
+        annotations=ToolAnnotations(title="Search knowledge", read_only_hint=True, open_world_hint=False),
     ),
 ]

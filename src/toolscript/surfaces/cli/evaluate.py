@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -22,10 +22,12 @@ from toolscript.surfaces.logs import write_logs
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from toolscript.app import App
     from toolscript.evaluation.curve import Bucket
-    from toolscript.evaluation.datasets import DocumentSet, ToolSet
+    from toolscript.evaluation.datasets import AnySet
     from toolscript.evaluation.metrics import Interval
     from toolscript.evaluation.run import Outcome
+    from toolscript.services.ingest_knowledge import IngestKnowledge
 
 PIPELINES = (
     "hybrid",
@@ -45,7 +47,7 @@ EVERY_SET = "mean of the sets"
 class Measured:
     """A set's outcome, and the other pipeline's on the same queries."""
 
-    data: ToolSet | DocumentSet
+    data: AnySet
     ours: Outcome
     theirs: Outcome | None
 
@@ -62,7 +64,8 @@ def evaluate(
 ) -> None:
     """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
-    Each DIR holds tools.jsonl[.gz] or documents.jsonl, and queries.jsonl. Without one the demo set is measured.
+    Each DIR holds tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl. Without one the demo set is
+    measured. Books are searched by meaning; a question counts as answered by any of the places that answer it.
     `answered` is the share of answerable queries that get any answer at the default threshold. `baseline` is rank
     fusion over the name and the description of tools and nothing else. `hierarchical` looks for skills first and then
     only at their tools (`searched` is their share), `direct` at all tools by meaning alone.
@@ -94,34 +97,42 @@ def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
-        yield replace(usual, data_dir=Path(folder), index="", store="", plans=None, events=None)
+        yield replace(usual, data_dir=Path(folder), index="", store="", knowledge="", plans=None, events=None)
 
 
-async def _measure(
-    settings: Settings, sets: list[ToolSet | DocumentSet], pipeline: str, against: str | None
-) -> list[Measured]:
+async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, against: str | None) -> list[Measured]:
     from rich.console import Console
 
     from toolscript.app import open_app
-    from toolscript.evaluation.run import Evaluation
 
     console = Console(stderr=True)
     done = []
     async with open_app(settings) as app:
-        evaluation = Evaluation(
-            app.sync,
-            app.tool_search,
-            app.ingest_documents,
-            app.document_search,
-            app.hierarchical_search,
-            app.catalog.members,
-        )
         for data in sets:
             with console.status(f"Measuring {data.name}"):
-                ours = await evaluation.run(data, pipeline)
-                theirs = await evaluation.run(data, against) if against else None
+                ours = await _outcome(app, data, pipeline)
+                theirs = await _outcome(app, data, against) if against else None
             done.append(Measured(data, ours, theirs))
     return done
+
+
+async def _outcome(app: App, data: AnySet, pipeline: str) -> Outcome:
+    from toolscript.evaluation.book_run import BookEvaluation
+    from toolscript.evaluation.book_sets import BookSet
+    from toolscript.evaluation.run import Evaluation
+
+    if isinstance(data, BookSet):
+        ingest = cast("IngestKnowledge", app.ingest_knowledge)  # only an application that serves has none
+        return await BookEvaluation(ingest, app.knowledge_search).run(data, pipeline)
+    evaluation = Evaluation(
+        app.sync,
+        app.tool_search,
+        app.ingest_documents,
+        app.document_search,
+        app.hierarchical_search,
+        app.catalog.members,
+    )
+    return await evaluation.run(data, pipeline)
 
 
 def _json(measured: list[Measured], against: str | None, curve: bool) -> dict[str, Any]:
@@ -163,6 +174,8 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         row["answered"] = outcome.answered
     if outcome.searched:
         row["searched"] = outcome.share_searched
+    if outcome.parts:
+        row["parts"] = {name: {**mean(scores), "queries": len(scores)} for name, scores in outcome.parts.items()}
     if outcome.unanswerable:
         row["no_match"] = {"queries": len(outcome.unanswerable), "left_empty": outcome.left_empty}
     return row
@@ -184,6 +197,9 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
         cells = [_with_range(values[n]) for n in NAMES]
         told = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
         table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *told)
+        for name, scores in m.ours.parts.items():
+            values = intervals(scores)
+            table.add_row(f"  {name}", str(len(scores)), *(_with_range(values[n]) for n in NAMES))
     if len(measured) > 1:
         over = intervals_over([m.ours.scores for m in measured])
         shares = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -47,6 +47,7 @@ class Search:
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    endings: Collection[str] = ENDINGS
     failures: list[Failure] = field(default_factory=list)
 
     def files(self, paths: Sequence[Path]) -> list[Found]:
@@ -85,7 +86,7 @@ class Search:
     def _is_wanted(self, path: Path) -> bool:
         if _fits(path, self.exclude):
             return False
-        return _fits(path, self.include) if self.include else path.suffix.lower() in ENDINGS
+        return _fits(path, self.include) if self.include else path.suffix.lower() in self.endings
 
     def _is_excluded(self, folder: Path, root: Path) -> bool:
         return _fits(folder.relative_to(root), self.exclude)

@@ -26,8 +26,8 @@ def index() -> None:
 def rebuild(as_json: bool, **flags: Any) -> None:
     """Drop the index and build it anew from the store, with the model now in use.
 
-    Needed after a change of model; asks the hub again for a model that could not be had before. Tools, skills and
-    documents are indexed.
+    Needed after a change of model; asks the hub again for a model that could not be had before. Tools, skills,
+    documents and knowledge are indexed.
     """
     tell(asyncio.run(_rebuild(settings_of(flags))), as_json, _say)
 
@@ -41,14 +41,18 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
             tools = await opened.sync.index_catalogue(shown)
         with bar("Documents") as shown:
             documents = await opened.ingest_documents.index_all(shown)
+        with bar("Knowledge") as shown:
+            knowledge = await opened.ingest_knowledge.index_all(shown) if opened.ingest_knowledge else 0
         return {
             "model": opened.model.embedder.model if opened.model.embedder else None,
             "tools": tools.written,
             "skills": len({p.payload["skill_id"] for p in await opened.index.scroll(SKILLS, fields=["skill_id"])}),
             "documents": documents,
+            "knowledge": knowledge,
         }
 
 
 def _say(told: Mapping[str, Any]) -> None:
-    counts = f"{told['tools']} tools, {told['skills']} skills and {told['documents']} documents"
-    click.echo(f"Indexed {counts} with {told['model'] or 'no model: words only'}.")
+    counts = f"{told['tools']} tools, {told['skills']} skills, {told['documents']} documents"
+    known = f"{told['knowledge']} chunks and extractions of knowledge"
+    click.echo(f"Indexed {counts} and {known} with {told['model'] or 'no model: words only'}.")

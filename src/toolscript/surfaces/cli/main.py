@@ -28,6 +28,7 @@ from toolscript.surfaces.cli.evaluate import evaluate
 from toolscript.surfaces.cli.gateway import gateway
 from toolscript.surfaces.cli.index import index
 from toolscript.surfaces.cli.ingest import ingest
+from toolscript.surfaces.cli.knowledge import knowledge
 from toolscript.surfaces.cli.mcp import mcp
 from toolscript.surfaces.cli.search import search
 from toolscript.surfaces.cli.skills import skills
@@ -91,5 +92,5 @@ def run() -> None:
 
 for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
     run.add_command(command)
-for command in (index, evaluate, completion):
+for command in (knowledge, index, evaluate, completion):
     run.add_command(command)

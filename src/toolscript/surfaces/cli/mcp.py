@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +87,7 @@ class Door:
         except TimeoutError:
             raise self._fault or Unavailable("the gateway does not come up: ask again in a moment") from None
 
-    async def answer(self, params: CallToolRequestParams, __: Mapping[str, str]) -> CallToolResult:
+    async def answer(self, params: CallToolRequestParams, __: object) -> CallToolResult:
         """Answers a call here or has it answered: for the tenant of the settings, because whoever may start us owns the
         data folder."""
         from toolscript.surfaces.mcp import answer_call

@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,8 @@ def _error(refused: urllib.error.HTTPError, *, is_signed: bool) -> ToolscriptErr
         told = json.load(refused)["error"]
         if told["code"] == Unauthorized.code and not is_signed:
             return Unauthorized("the gateway asks for its key: set TOOLSCRIPT_API_KEY", details=told["details"])
-        return _ERRORS.get(told["code"], ToolscriptError)(told["message"], details=told["details"])
+        # Some routes have fewer codes than there are errors; the status says it too.
+        kind = Unavailable if refused.code == HTTPStatus.SERVICE_UNAVAILABLE else _ERRORS.get(told["code"])
+        return (kind or ToolscriptError)(told["message"], details=told["details"])
     except (ValueError, KeyError, TypeError):
         return Unavailable(f"the gateway answered {refused.code} without saying why")

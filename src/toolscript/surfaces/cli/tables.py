@@ -15,15 +15,21 @@ if TYPE_CHECKING:
 WIDTH_OF_A_FILE = 200
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Prints rows of plain texts, the first column in colour, the columns named in `right` aligned so. The texts may
-    be strangers'."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> None:
+    """Prints rows of plain texts, the first column in colour, the columns named in `right` aligned so, those in `whole`
+    never folded. The texts may be strangers'."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
         table.add_column(
-            name, justify="right" if name in right else "left", style=None if number else "cyan", overflow="fold"
+            name,
+            justify="right" if name in right else "left",
+            style=None if number else "cyan",
+            overflow="fold",
+            no_wrap=name in whole,
         )
     for row in rows:
         table.add_row(*map(marked, row))

@@ -32,10 +32,18 @@ async def whole_body(request: Request, largest: int = LARGEST_BODY) -> bytes:
 
 
 async def read_body(
-    request: Request, model: type[Asked], make: Callable[[Asked], Made], largest: int = LARGEST_BODY
+    request: Request,
+    model: type[Asked],
+    make: Callable[[Asked], Made],
+    largest: int = LARGEST_BODY,
+    *,
+    required: bool = True,
 ) -> Made:
-    """What is made of the body as that model. Raises InvalidArguments, naming the field by its whole path."""
+    """What is made of the body as that model; unless it is required, none is as good as an empty object. Raises
+    InvalidArguments, naming the field by its whole path."""
     body = await whole_body(request, largest)
+    if not required and not body.strip():
+        body = b"{}"
     if len(body) <= LARGE_BODY:
         return make(_read(body, model))
     return await asyncio.to_thread(lambda: make(_read(body, model)))

@@ -4,7 +4,7 @@ A browser can be talked into calling a server on its own machine, under a name t
 or from a page of theirs. So on loopback only loopback names are answered, whoever asks.
 
 The key is the operator's. Documents belong to tenants, who have tokens instead: their routes ask for those themselves
-(`credentials.py`), and a tenant need not be told the key.
+(`credentials.py`), and a tenant need not be told the key. Knowledge is for everybody, so often (`clients.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError, Unauthorized
 from toolscript.surfaces.http.errors import error_response
 
-OPEN_PATHS = frozenset({"/health", "/search/health"})
+OPEN_PATHS = frozenset({"/health", "/search/health", "/search_knowledge"})
 LARGEST_BODY = 16 * 2**20
 
 

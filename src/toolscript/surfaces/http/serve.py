@@ -26,6 +26,7 @@ class HttpServer:
             create_http(self.serving),
             log_level="critical",
             access_log=False,
+            proxy_headers=False,  # who sends them chooses what they say: a client is where its connection comes from
             timeout_graceful_shutdown=FAREWELL_SECONDS,
         )
         self._server = uvicorn.Server(config)

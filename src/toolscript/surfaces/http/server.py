@@ -32,6 +32,7 @@ from toolscript.surfaces.http.documents import add_documents
 from toolscript.surfaces.http.errors import answer_errors
 from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.http.hierarchical import add_hierarchical
+from toolscript.surfaces.http.knowledge import add_knowledge
 from toolscript.surfaces.http.metrics import add_metrics
 from toolscript.surfaces.http.openapi import EVERYWHERE, NEEDS_NOTHING, DescribedHttp, errors
 from toolscript.surfaces.http.skills import add_skills
@@ -107,6 +108,7 @@ def create_http(serving: Serving) -> FastAPI:
     add_hierarchical(http, serving)  # first, because routes are tried in this order
     _add_states(http, serving)
     add_documents(http, serving)
+    add_knowledge(http, serving)
     _add_search(http, serving)
     add_metrics(http, serving)
     add_skills(http, serving)

@@ -1,0 +1,203 @@
+"""Times knowledge search at the size of a library, with either store, and getting a book in beside embedding alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.embedding import packaged_model
+from benchmarks.gateway import started_gateway
+from benchmarks.hierarchical import Client
+from benchmarks.texts import new_documents, new_queries
+from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
+from tests.servers.mongo import serving_mongo
+from toolscript.adapters.books import FileBooks
+from toolscript.adapters.gathered import GatheredEmbedder
+from toolscript.adapters.mongo import MongoKnowledge
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.search import Point, Terms, Vector
+from toolscript.ports import KnowledgeStore, VectorIndex
+from toolscript.services.ingest_knowledge import IngestKnowledge
+from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
+
+SOURCES = 50
+CHUNKS_EACH, EXTRACTIONS_EACH = 1_000, 200
+CHUNK_WORDS, EXTRACTION_WORDS = 150, 30
+INGESTED = 240
+ROUNDS = 3
+WHEN = "2026-01-01T00:00:00Z"
+SEARCH_NOTE = (
+    "`POST /search_knowledge` over HTTP with the defaults (ten results, chunks and extractions together, with their "
+    "sources), new queries, one client, no rate limit. Beside embedding the same queries and nothing else; the two "
+    "take turns. The index is the embedded one both times; MongoDB here is a server that speaks its protocol, on the "
+    "same machine."
+)
+INGEST_NOTE = (
+    "`IngestKnowledge.ingest` of a new book in Markdown into a fresh store and index: read, cut, embedded, stored, "
+    "indexed. Beside `embed_documents` of its chunks. The two sides take turns."
+)
+
+
+async def run(quick: bool) -> list[Table]:
+    """Searches with either store, then ingest."""
+    shelf = list(_shelf(quick))
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        await _fill_embedded(place / ".toolscript", shelf)
+        count = 40 if quick else 300
+        rows = [await _searches(place, "embedded (bar 40 ms at p95)", {}, count)]
+        with serving_mongo(place / "mongo") as uri:
+            store = MongoKnowledge.at(uri)
+            await _store(store, shelf)
+            await store.close()
+            rows.append(await _searches(place, "MongoDB", {"TOOLSCRIPT_KNOWLEDGE": uri}, count))
+    with TemporaryDirectory() as folder:
+        ingest = await _ingest(Path(folder), 40 if quick else INGESTED)
+    chunks, extractions = (sum(len(getattr(s, part)) for s in shelf) for part in ("chunks", "extractions"))
+    columns = ("Store", "p50", "p95", "Per second", "Embedding alone, p50", "p95", "Time ÷ embedding")
+    told = f"Knowledge, {chunks:,} chunks and {extractions:,} extractions of {len(shelf)} sources"
+    return [
+        Table(told, columns, rows, SEARCH_NOTE),
+        Table(
+            "Getting a book in",
+            ("What", "Chunks per second", "Embedder alone, per second", "Ratio"),
+            [ingest],
+            INGEST_NOTE,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelved:
+    source: Source
+    chunks: list[Chunk]
+    extractions: list[Extraction]
+
+
+def _shelf(quick: bool) -> Iterator[_Shelved]:
+    for number in range(4 if quick else SOURCES):
+        source = Source(own_id("source", number), "book", f"Book {number}", ("An Author",), f"{number}.md", WHEN)
+        texts = new_documents(CHUNKS_EACH, CHUNK_WORDS, seed=2000 + number)
+        chunks = [
+            Chunk(own_id(source.id, n), source.id, text, Position(f"Chapter {n // 50}", f"Section {n}", n), CHUNK_WORDS)
+            for n, text in enumerate(texts)
+        ]
+        lessons = new_documents(EXTRACTIONS_EACH, EXTRACTION_WORDS, seed=3000 + number)
+        extractions = [
+            Extraction(
+                own_id(source.id, "e", n), source.id, chunks[5 * n].id, "decision", {"decision": text}, ("tools",), WHEN
+            )
+            for n, text in enumerate(lessons)
+        ]
+        yield _Shelved(source, chunks, extractions)
+
+
+async def _store(store: KnowledgeStore, shelf: list[_Shelved]) -> None:
+    for each in shelf:
+        await store.replace(each.source, each.chunks, each.extractions)
+
+
+async def _fill_embedded(data: Path, shelf: list[_Shelved]) -> None:
+    """Stores all of it and indexes it with made-up vectors: filling is not what is timed."""
+    embedder = OnnxEmbedder(packaged_model(), device="cpu")
+    model, dimensions = embedder.model, embedder.dimensions
+    await embedder.close()
+    database, index = Database(f"sqlite:///{data / 'toolscript.db'}"), QdrantEdgeIndex(data / "index")
+    await _store(SqlKnowledge(database), shelf)
+    await index.open(chunks_collection(model, dimensions))
+    await index.open(extractions_collection(model, dimensions))
+    for each in shelf:
+        await _index(index, each, dimensions)
+    await index.settled()
+    await index.close()
+    await database.close()
+
+
+async def _index(index: VectorIndex, each: _Shelved, dimensions: int) -> None:
+    source = each.source.id
+    told = {"source_id": source, "topics": ["tools"]}
+    await index.upsert(
+        CHUNKS,
+        [
+            Point(c.id, _made_up(c.id, dimensions), Terms(), told | {"chunk_id": c.id, "type": "chunk"})
+            for c in each.chunks
+        ],
+    )
+    await index.upsert(
+        EXTRACTIONS,
+        [
+            Point(e.id, _made_up(e.id, dimensions), Terms(), told | {"chunk_id": e.chunk_id, "type": e.type})
+            for e in each.extractions
+        ],
+    )
+
+
+def _made_up(text: str, dimensions: int) -> Vector:
+    made = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(dimensions, dtype=np.float32)
+    return np.asarray(made / np.linalg.norm(made), np.float32)
+
+
+async def _searches(place: Path, store: str, settings: dict[str, str], count: int) -> tuple[str, ...]:
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    with started_gateway(place, 0, settings={"TOOLSCRIPT_KNOWLEDGE_RATE": "0", **settings}) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        client = await _KnowledgeClient.opened(host, int(port))
+        for query in new_queries(20, seed=60):
+            assert len((await client.search(query))["results"]) == 10
+            await embedder.embed_query(query)
+        ours, alone = await side_by_side(new_queries(count, seed=61), client.fetch, embedder.embed_query)
+        client.close()
+    await embedder.close()
+    return store, *_told(ours), duration(alone.p50), duration(alone.p95), rounded(ours.p50 / alone.p50)
+
+
+def _told(sample: Sample) -> tuple[str, ...]:
+    return duration(sample.p50), duration(sample.p95), rounded(sample.per_second)
+
+
+class _KnowledgeClient(Client):
+    """The same client, asking for knowledge."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+        super().__init__(reader, writer, host)
+        self._head = self._head.replace("/api/v1/search", "/search_knowledge")
+
+
+async def _ingest(place: Path, count: int) -> tuple[str, ...]:
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
+    store = SqlKnowledge(database)
+    ingest = IngestKnowledge(store, index, embedder, FileBooks(), None)
+    await embedder.embed_documents(new_documents(20, CHUNK_WORDS, seed=1))
+    ours, theirs = [], []
+    for number in range(ROUNDS):
+        book = place / f"{number}.md"
+        texts = new_documents(count, CHUNK_WORDS, seed=80 + number)
+        book.write_text("\n\n".join(f"## Section {n}\n\n{text}" for n, text in enumerate(texts)), encoding="utf-8")
+        began = time.perf_counter()
+        done = await ingest.ingest(book)
+        ours.append(done.chunks / (time.perf_counter() - began))
+        chunks, _ = await store.contents(done.source.id)
+        began = time.perf_counter()
+        await embedder.embed_documents([chunk.content for chunk in chunks])
+        theirs.append(len(chunks) / (time.perf_counter() - began))
+    await index.close()
+    await asyncio.gather(database.close(), embedder.close())
+    ratio = float(np.median(np.array(ours) / np.array(theirs)))
+    return (
+        f"a book of {count} sections",
+        rounded(float(np.median(ours))),
+        rounded(float(np.median(theirs))),
+        rounded(ratio),
+    )

@@ -1,0 +1,129 @@
+"""What documents of MongoDB say to us. Other pipelines write to the same collections, each in its own way: whatever a
+document holds or lacks, something can be made of it, and nothing that it holds makes a search fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from toolscript.domain.knowledge import (
+    SCHEMA_VERSION,
+    UNKNOWN_SOURCE,
+    Chunk,
+    Extraction,
+    Position,
+    Source,
+    SourceStatus,
+)
+
+Document = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def source_of(document: Document) -> Source:
+    return Source(
+        id=_text(document["_id"]),
+        type=_text(document.get("type")),
+        title=_text(document.get("title"), UNKNOWN_SOURCE),
+        authors=_texts(document.get("authors")),
+        path=_text(document.get("path")),
+        ingested_at=_text(document.get("ingested_at")),
+        status=_text(document.get("status"), str(SourceStatus.READY)),
+        metadata=_parts(document.get("metadata")),
+        schema_version=_number(document.get("schema_version"), SCHEMA_VERSION),
+    )
+
+
+def chunk_of(document: Document) -> Chunk:
+    return Chunk(
+        id=_text(document["_id"]),
+        source_id=_text(document.get("source_id")),
+        content=_text(document.get("content")),
+        position=_position(document.get("position")),
+        token_count=_number(document.get("token_count"), 0),
+        schema_version=_number(document.get("schema_version"), SCHEMA_VERSION),
+    )
+
+
+def extraction_of(document: Document) -> Extraction:
+    return Extraction(
+        id=_text(document["_id"]),
+        source_id=_text(document.get("source_id")),
+        chunk_id=_text(document.get("chunk_id")),
+        type=_text(document.get("type")),
+        content=_parts(document.get("content")),
+        topics=_texts(document.get("topics")),
+        extracted_at=_text(document.get("extracted_at")),
+        schema_version=_number(document.get("schema_version"), SCHEMA_VERSION),
+    )
+
+
+def reading_order(document: Document) -> tuple[float, str]:
+    """Chunks by number; those that have none after them by id, which is the order in which drivers make ids."""
+    number = document.get("number")
+    return (number if isinstance(number, int | float) else math.inf), _text(document["_id"])
+
+
+def _position(value: Any) -> Position:
+    if not isinstance(value, Mapping):
+        return Position()
+    return Position(_text(value.get("chapter")), _text(value.get("section")), _number(value.get("page"), None))
+
+
+def _text(value: Any, otherwise: str = "") -> str:
+    said = _plain(value)
+    return otherwise if said is None else str(said)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    several = value if isinstance(value, list) else [value]
+    return tuple(_text(each) for each in several if each is not None)
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """A document in a document; anything else is its only part."""
+    plain = _plain(value)
+    if isinstance(plain, dict):
+        return plain
+    return {} if plain is None else {"text": plain}
+
+
+def _number(value: Any, otherwise: T) -> int | T:
+    """A whole number, also where it was written as text or with a point."""
+    match value:
+        case bool():
+            return otherwise
+        case float():
+            return int(value) if value.is_integer() else otherwise
+        case int() | str():
+            try:
+                return int(value)
+            except ValueError:
+                return otherwise
+        case _:
+            return otherwise
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON could say it: what only MongoDB knows (ids, moments, decimals) becomes text."""
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else str(value)
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case datetime():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)

@@ -1,0 +1,172 @@
+"""Sources, chunks and extractions as records of JSON lines, and back. What comes back was written by strangers: every
+field is looked at, and what is wrong with one is said in a sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from toolscript.domain.errors import Invalid
+from toolscript.domain.knowledge import SCHEMA_VERSION, Chunk, Extraction, Position, Source, SourceStatus, own_id
+
+KINDS = ("source", "chunk", "extraction")
+Record = Mapping[str, Any]
+
+LONGEST_LINE = 2_000
+LONGEST_CONTENT = 1_000_000
+MOST_IN_A_LIST = 1_000
+LONGEST_TYPE = 100
+LARGEST_NUMBER = 2**63 - 1
+DEEPEST = 32
+
+_ID = re.compile("[0-9a-f]{24}")
+_UNSAYABLE = re.compile("[\\0\ud800-\udfff]")
+
+
+def source_line(source: Source) -> dict[str, Any]:
+    """A source as a line."""
+    return {"source": {**asdict(source), "authors": list(source.authors), "status": str(source.status)}}
+
+
+def chunk_line(chunk: Chunk) -> dict[str, Any]:
+    """A chunk as a line; what is not known of its position is null."""
+    place = chunk.position
+    known = {"chapter": place.chapter or None, "section": place.section or None, "page": place.page}
+    return {"chunk": {**asdict(chunk), "position": known}}
+
+
+def extraction_line(extraction: Extraction) -> dict[str, Any]:
+    """An extraction as a line."""
+    told = {**asdict(extraction), "topics": list(extraction.topics), "chunk_id": extraction.chunk_id or None}
+    return {"extraction": told}
+
+
+def source_of(told: Record) -> Source:
+    """The source that a record tells of. Raises Invalid."""
+    _check(told)
+    title = _text(told, "title", LONGEST_LINE)
+    path = _text(told, "path", LONGEST_LINE, default="")
+    own = _own_id(told) or own_id("source", path or title)
+    return Source(
+        own,
+        _text(told, "type", LONGEST_TYPE, default="book"),
+        title,
+        _texts(told, "authors"),
+        path,
+        _text(told, "ingested_at", LONGEST_TYPE, default=""),
+        SourceStatus.READY,
+        _object(told, "metadata", default={}),
+    )
+
+
+def chunk_of(told: Record, source_id: str, measure: Callable[[str], int]) -> Chunk:
+    """The chunk of that source that a record tells of; one without a count of tokens is measured. Raises Invalid."""
+    _check(told)
+    content = _text(told, "content", LONGEST_CONTENT)
+    place = _object(told, "position", default={})
+    position = Position(
+        _text(place, "chapter", LONGEST_LINE, default=""),
+        _text(place, "section", LONGEST_LINE, default=""),
+        _number(place, "page"),
+    )
+    own = _own_id(told) or own_id(source_id, content, position.chapter, position.section, position.page, 0)
+    tokens = _number(told, "token_count")
+    return Chunk(own, source_id, content, position, measure(content) if tokens is None else tokens)
+
+
+def extraction_of(told: Record, source_id: str) -> Extraction:
+    """The extraction of that source that a record tells of. One may be of no chunk, and not say when it was made.
+    Raises Invalid."""
+    _check(told)
+    kind = _text(told, "type", LONGEST_TYPE).strip().lower()
+    content = _object(told, "content")
+    if not content:
+        raise Invalid("content is empty: give an object with what is to be known")
+    topics = tuple(dict.fromkeys(topic.strip().lower() for topic in _texts(told, "topics")))
+    chunk_id = _text(told, "chunk_id", LONGEST_TYPE, default="")
+    own = _own_id(told) or own_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
+    return Extraction(
+        own, source_id, chunk_id, kind, content, topics, _text(told, "extracted_at", LONGEST_TYPE, default="")
+    )
+
+
+def _check(told: Record) -> None:
+    """Raises Invalid for what no store can hold, and for what a later version has written."""
+    _check_values(told, 0)
+    version = told.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        raise Invalid(f"schema_version is {version!r}: this version of toolscript reads {SCHEMA_VERSION}")
+
+
+def _check_values(value: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise Invalid(f"holds values inside values deeper than {DEEPEST}")
+    match value:
+        case str() if _UNSAYABLE.search(value):
+            raise Invalid("holds a null character or half a surrogate pair, which is no text")
+        case int() if abs(value) > LARGEST_NUMBER:
+            raise Invalid("holds a whole number of more than 64 bits")
+        case float() if not math.isfinite(value):
+            raise Invalid(f"holds {value}, which is no number")
+        case Mapping():
+            for name, each in value.items():
+                _check_values(name, depth + 1)
+                _check_values(each, depth + 1)
+        case list():
+            for each in value:
+                _check_values(each, depth + 1)
+
+
+def _own_id(told: Record) -> str | None:
+    """The record's id, if it has one."""
+    value = told.get("id", told.get("_id"))
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise Invalid("id is not 24 hexadecimal digits in lower case: leave it out for one to be made")
+    return value
+
+
+def _text(told: Record, name: str, most: int, default: str | None = None) -> str:
+    """A text that is not blank; where it may be missing, the default for none."""
+    value = told.get(name)
+    if default is not None and (value is None or value == ""):
+        return default
+    if not isinstance(value, str) or not value.strip():
+        raise Invalid(f"{name} {'is missing' if value is None else 'is no text'}: give some")
+    if len(value) > most:
+        raise Invalid(f"{name} has {len(value):,} characters: {most:,} at most")
+    return value
+
+
+def _texts(told: Record, name: str) -> tuple[str, ...]:
+    value = told.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_IN_A_LIST:
+        raise Invalid(f"{name} is no list of at most {MOST_IN_A_LIST:,} texts")
+    if not all(isinstance(each, str) and each.strip() and len(each) <= LONGEST_LINE for each in value):
+        raise Invalid(f"{name} holds what is no text of 1 to {LONGEST_LINE:,} characters")
+    return tuple(value)
+
+
+def _object(told: Record, name: str, default: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    value = told.get(name)
+    if value is None and default is not None:
+        return dict(default)
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{name} {'is missing' if value is None else 'is no object'}: give a JSON object")
+    return dict(value)
+
+
+def _number(told: Record, name: str) -> int | None:
+    value = told.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise Invalid(f"{name} is no whole number from 0 on: leave it out where it is not known")
+    return value

@@ -1,0 +1,41 @@
+"""Answers about knowledge as they look in JSON, the same on every surface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolscript.services.knowledge_search import KnowledgeFound, KnowledgeHit
+
+
+def knowledge_answer(query: str, found: KnowledgeFound) -> dict[str, Any]:
+    """The answer of `search_knowledge`. What had to be done without is told only when there was something."""
+    metadata: dict[str, Any] = {
+        "query": query,
+        "sources_cited": list(found.sources_cited),
+        "result_count": len(found.hits),
+        "search_type": "semantic",
+    }
+    if found.report.degraded:
+        metadata["degraded"] = list(found.report.degraded)
+    return {"results": [_result(hit) for hit in found.hits], "metadata": metadata}
+
+
+def _result(hit: KnowledgeHit) -> dict[str, Any]:
+    return {
+        "id": hit.id,
+        "score": hit.score,
+        "type": hit.type,
+        "content": hit.content,
+        "source": {
+            "source_id": hit.source_id,
+            "chunk_id": hit.chunk_id,
+            "title": hit.title,
+            "authors": list(hit.authors),
+            "position": {
+                "chapter": hit.position.chapter or None,
+                "section": hit.position.section or None,
+                "page": hit.position.page,
+            },
+        },
+    }

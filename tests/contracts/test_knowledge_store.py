@@ -1,0 +1,297 @@
+"""What every store of knowledge promises, to the pipeline that writes it and to the side that only reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.engines import LIBRARIES, open_knowledge, open_reader
+from toolscript.domain.errors import Invalid, NotFound, Unavailable
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Shelf, Source, SourceStatus, own_id
+from toolscript.ports import KnowledgeReader, KnowledgeStore
+
+pytestmark = pytest.mark.req("K-05", "X-02")
+
+BOOK = Source(
+    own_id("book"),
+    "book",
+    "Über 東京 \U0001f4da",
+    ("Ada Lovelace", "Đorđe 'O\"Neil"),
+    "/shelf/a book; % 1.md",
+    "2025-01-02T03:04:05+00:00",
+    SourceStatus.READY,
+    {"digest": "d", "pages": 12, "share": 0.5, "none": None, "nested": {"z": [1, {"a.b": True, "$c": []}], "": ""}},
+    schema_version=3,
+)
+PAPER = Source(own_id("paper"), "paper", "A paper", (), "", "")
+EVERYWHERE = ["not-hex", "", "\0", "\ud800", "A" * 24, "f" * 24, "' OR 1=1 --", "$ne", "x" * 100_000]
+
+
+def chunks_of(source: Source, *texts: str) -> list[Chunk]:
+    return [
+        Chunk(own_id(source.id, text), source.id, text, Position("Chapter 1", "§ 1.2 – ü", page), 7 * n, 2)
+        for n, (text, page) in enumerate(zip(texts, [1, None, 3, 4, 5, 6], strict=False))
+    ]
+
+
+def extraction(source: Source, chunk_id: str, kind: str = "decision", **content: Any) -> Extraction:
+    own = own_id("extraction", source.id, chunk_id, kind)
+    return Extraction(own, source.id, chunk_id, kind, content, ("caching", "тест"), "2025-01-02T03:04:05Z", 2)
+
+
+def in_order(extractions: list[Extraction]) -> list[Extraction]:
+    return sorted(extractions, key=lambda each: each.id)
+
+
+@pytest.fixture(params=LIBRARIES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KnowledgeStore]:
+    opened = open_knowledge(request.param, tmp_path, request)
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.req("K-02")
+async def test_every_field_comes_back_as_it_was_stored(store: KnowledgeStore) -> None:
+    chunks = chunks_of(BOOK, "first\n\ttext", "", "drei ß 三 \U0001f600")
+    odd = replace(chunks[0], id=own_id("odd"), position=Position())
+    drawn = extraction(BOOK, odd.id, why="ü", parts=[{"b": 1, "a": [None, -1.5, 2**40]}], empty={}, last=False)
+    await store.replace(BOOK, [*chunks, odd], [drawn])
+    assert await store.sources() == [BOOK]
+    assert await store.contents(BOOK.id) == ([*chunks, odd], [drawn])
+    (kept,) = (await store.contents(BOOK.id))[1]
+    assert list(kept.content) == ["why", "parts", "empty", "last"]
+    assert await store.shelf([BOOK.id], [odd.id], [drawn.id]) == Shelf(
+        {BOOK.id: BOOK}, {odd.id: odd}, {drawn.id: drawn}
+    )
+
+
+async def test_what_was_never_stored_is_nowhere(store: KnowledgeStore) -> None:
+    assert await store.sources() == []
+    assert await store.counts() == {}
+    assert await store.contents(BOOK.id) == ([], [])
+    assert await store.shelf([], [], []) == Shelf({}, {}, {})
+    assert await store.remove(BOOK.id) is False
+
+
+@pytest.mark.req("K-02")
+async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) -> None:
+    (chunk,) = chunks_of(BOOK, "text")
+    drawn = extraction(BOOK, chunk.id)
+    await store.replace(BOOK, [chunk], [drawn])
+    found = await store.shelf([BOOK.id, PAPER.id, *EVERYWHERE], [*EVERYWHERE, chunk.id], [*EVERYWHERE, drawn.id])
+    assert found == Shelf({BOOK.id: BOOK}, {chunk.id: chunk}, {drawn.id: drawn})
+    assert await store.shelf(EVERYWHERE, EVERYWHERE, EVERYWHERE) == Shelf({}, {}, {})
+    assert await store.shelf([chunk.id], [drawn.id], [BOOK.id]) == Shelf({}, {}, {})
+    for unknown in EVERYWHERE:
+        assert await store.contents(unknown) == ([], [])
+        assert await store.remove(unknown) is False
+
+
+async def test_a_shelf_of_ten_thousand_ids_is_one_read(store: KnowledgeStore) -> None:
+    chunks = chunks_of(BOOK, "one", "two", "three")
+    await store.replace(BOOK, chunks, [])
+    ids = [own_id(n) for n in range(10_000)]
+    found = await store.shelf(ids, [chunks[0].id, *ids, chunks[2].id], ids)
+    assert found == Shelf({}, {chunks[0].id: chunks[0], chunks[2].id: chunks[2]}, {})
+
+
+@pytest.mark.req("K-06")
+async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: KnowledgeStore) -> None:
+    before = chunks_of(BOOK, "one", "two", "three")
+    await store.replace(PAPER, chunks_of(PAPER, "theirs"), [extraction(PAPER, "", "warning", a=1)])
+    await store.replace(BOOK, before, [extraction(BOOK, each.id) for each in before])
+    four, two, one = chunks_of(BOOK, "four", "two", "one")
+    kept = extraction(BOOK, two.id, better="yes")
+    changed = replace(BOOK, title="Second edition", metadata={"digest": "e"})
+    await store.replace(changed, [four, two, one], [kept])
+    assert await store.contents(BOOK.id) == ([four, two, one], [kept])
+    assert (await store.shelf([BOOK.id], [before[2].id], [])).chunks == {}
+    assert await store.sources() == [PAPER, changed]
+    assert await store.contents(PAPER.id) == (chunks_of(PAPER, "theirs"), [extraction(PAPER, "", "warning", a=1)])
+    await store.replace(changed, [], [])
+    assert await store.contents(BOOK.id) == ([], [])
+
+
+async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore) -> None:
+    def numbered(*numbers: int) -> list[Chunk]:
+        return [Chunk(own_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
+
+    await store.replace(BOOK, numbered(*range(1_300)), [])
+    assert (await store.contents(BOOK.id))[0] == numbered(*range(1_300))
+    await store.replace(BOOK, numbered(*range(1_299, 1_290, -1)), [])
+    assert (await store.contents(BOOK.id))[0] == numbered(*range(1_299, 1_290, -1))
+    assert await store.counts() == {BOOK.id: (9, 0)}
+
+
+async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> None:
+    titles = ["b", "B", "a", "Ä", "ä", "z", "a"]
+    sources = [replace(PAPER, id=own_id("n", n), title=title) for n, title in enumerate(titles)]
+    for each in sources:
+        await store.replace(each, [], [])
+    assert await store.sources() == sorted(sources, key=lambda each: (each.title, each.id))
+
+
+async def test_counts_tell_what_each_source_has(store: KnowledgeStore) -> None:
+    chunks = chunks_of(BOOK, "one", "two")
+    await store.replace(BOOK, chunks, [extraction(BOOK, chunks[0].id)])
+    await store.replace(PAPER, [], [])
+    assert await store.counts() == {BOOK.id: (2, 1), PAPER.id: (0, 0)}
+
+
+async def test_the_status_changes_and_nothing_else(store: KnowledgeStore) -> None:
+    (chunk,) = chunks_of(BOOK, "one")
+    waiting = BOOK.with_status(SourceStatus.INDEXING)
+    await store.replace(waiting, [chunk], [])
+    assert await store.sources() == [waiting]
+    await store.set_status(BOOK.id, SourceStatus.READY)
+    assert await store.sources() == [BOOK]
+    assert type((await store.sources())[0].status) is str
+    await store.set_status(PAPER.id, SourceStatus.READY)
+    assert await store.contents(BOOK.id) == ([chunk], [])
+    assert await store.sources() == [BOOK]
+
+
+async def test_extractions_are_added_and_replaced_by_id(store: KnowledgeStore) -> None:
+    chunks = chunks_of(BOOK, "one", "two")
+    first, second = (extraction(BOOK, each.id, said="before") for each in chunks)
+    await store.replace(BOOK, chunks, [first])
+    newer = replace(first, content={"said": "after"}, topics=())
+    await store.add_extractions(BOOK.id, [second, newer])
+    assert await store.contents(BOOK.id) == (chunks, in_order([newer, second]))
+    await store.add_extractions(BOOK.id, [])
+    assert await store.counts() == {BOOK.id: (2, 2)}
+
+
+@pytest.mark.parametrize("unknown", [PAPER.id, "no-id", "\0", ""])
+async def test_extractions_of_a_source_that_is_not_there_are_refused(store: KnowledgeStore, unknown: str) -> None:
+    await store.replace(BOOK, [], [])
+    nobody = replace(PAPER, id=unknown)
+    with pytest.raises((NotFound, Invalid)):
+        await store.add_extractions(unknown, [extraction(nobody, "")])
+    with pytest.raises(NotFound, match="there is no source"):
+        await store.add_extractions(unknown, [])
+    assert await store.counts() == {BOOK.id: (0, 0)}
+
+
+async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store: KnowledgeStore) -> None:
+    for source in (BOOK, PAPER):
+        chunks = chunks_of(source, "one", "two")
+        await store.replace(source, chunks, [extraction(source, chunks[1].id)])
+    assert await store.remove(BOOK.id) is True
+    assert await store.remove(BOOK.id) is False
+    assert await store.sources() == [PAPER]
+    assert await store.contents(BOOK.id) == ([], [])
+    gone = extraction(BOOK, chunks_of(BOOK, "two")[0].id)
+    assert await store.shelf([BOOK.id], [c.id for c in chunks_of(BOOK, "one", "two")], [gone.id]) == Shelf({}, {}, {})
+    assert await store.counts() == {PAPER.id: (2, 1)}
+
+
+async def test_ids_that_are_no_object_ids_are_kept_as_they_are(store: KnowledgeStore) -> None:
+    source = replace(PAPER, id="paper-1")
+    chunk = Chunk("chunk/1", source.id, "text", Position(), 1)
+    drawn = replace(extraction(source, chunk.id), id="Extraction 1")
+    await store.replace(source, [chunk], [drawn])
+    assert await store.shelf(["paper-1"], ["chunk/1"], ["Extraction 1"]) == Shelf(
+        {source.id: source}, {chunk.id: chunk}, {drawn.id: drawn}
+    )
+    assert await store.contents("paper-1") == ([chunk], [drawn])
+    await store.set_status("paper-1", SourceStatus.INDEXING)
+    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert await store.remove("paper-1") is True
+    assert await store.counts() == {}
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    return {"a": _deep(levels - 1)} if levels else {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\0", "\udc00", 2**63, float("nan"), float("inf"), {"\0": 1}, {1: "a"}, {1, 2}, object(), _deep(60)],
+    ids=["null", "surrogate", "large", "nan", "infinite", "null in a name", "number as name", "set", "object", "deep"],
+)
+async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeStore, value: Any) -> None:
+    (chunk,) = chunks_of(BOOK, "one")
+    await store.replace(BOOK, [chunk], [])
+    with pytest.raises(Invalid, match=f"extraction '{extraction(BOOK, chunk.id).id}' cannot be stored"):
+        await store.replace(BOOK, [], [extraction(BOOK, chunk.id, a=value)])
+    with pytest.raises(Invalid, match=r"source .* cannot be stored"):
+        await store.replace(replace(BOOK, metadata={"a": [value]}), [], [])
+    with pytest.raises(Invalid, match=r"extraction .* cannot be stored"):
+        await store.add_extractions(BOOK.id, [extraction(BOOK, chunk.id, a=value)])
+    assert await store.contents(BOOK.id) == ([chunk], [])
+    assert await store.sources() == [BOOK]
+
+
+async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> None:
+    await store.replace(PAPER, [], [])
+    with pytest.raises(Invalid, match=f"is of the source '{BOOK.id}', not of '{PAPER.id}'"):
+        await store.replace(PAPER, chunks_of(BOOK, "text"), [])
+    with pytest.raises(Invalid, match="is of the source"):
+        await store.add_extractions(PAPER.id, [extraction(BOOK, "")])
+    assert await store.counts() == {PAPER.id: (0, 0)}
+
+
+async def test_sources_replaced_at_the_same_time_do_not_disturb_each_other(store: KnowledgeStore) -> None:
+    sources = [replace(PAPER, id=own_id("many", n), title=f"Paper {n}") for n in range(6)]
+
+    async def write(source: Source) -> None:
+        for texts in (("one", "two", "three"), ("three", "four"), ("five", source.title)):
+            chunks = chunks_of(source, *texts)
+            await store.replace(source, chunks, [extraction(source, each.id) for each in chunks])
+
+    await asyncio.gather(*map(write, sources))
+    assert await store.sources() == sources
+    for source in sources:
+        chunks = chunks_of(source, "five", source.title)
+        expected = in_order([extraction(source, each.id) for each in chunks])
+        assert await store.contents(source.id) == (chunks, expected)
+
+
+async def test_a_source_replaced_twice_at_the_same_time_can_be_made_whole_by_doing_it_again(
+    store: KnowledgeStore,
+) -> None:
+    old, new = chunks_of(BOOK, "one", "two"), chunks_of(BOOK, "two", "three")
+    await asyncio.gather(store.replace(BOOK, old, []), store.replace(BOOK, new, []))
+    await store.replace(BOOK, new, [])
+    assert await store.contents(BOOK.id) == (new, [])
+    assert await store.sources() == [BOOK]
+
+
+async def test_a_store_that_is_closed_does_not_answer(store: KnowledgeStore) -> None:
+    await store.ping()
+    await store.close()
+    for ask in (store.ping, store.sources, store.counts):
+        with pytest.raises(Unavailable):
+            await ask()
+    with pytest.raises(Unavailable):
+        await store.shelf([BOOK.id], [], [])
+
+
+WRITING = ("replace", "add_extractions", "set_status", "remove")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LIBRARIES if kind != "sqlite-memory"])
+async def test_the_side_that_searches_reads_the_same_and_has_no_verb_to_write(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = open_knowledge(kind, tmp_path, request)
+    chunks = chunks_of(BOOK, "one", "two")
+    await store.replace(BOOK, chunks, [extraction(BOOK, chunks[0].id)])
+    reader: KnowledgeReader = open_reader(kind, tmp_path, request)
+    await reader.ping()
+    assert await reader.sources() == [BOOK]
+    assert await reader.contents(BOOK.id) == await store.contents(BOOK.id)
+    assert await reader.counts() == {BOOK.id: (2, 1)}
+    assert (await reader.shelf([BOOK.id], [chunks[1].id], [])).chunks == {chunks[1].id: chunks[1]}
+    assert [verb for verb in WRITING if hasattr(reader, verb)] == []
+    assert [verb for verb in WRITING if not hasattr(store, verb)] == []
+    await store.remove(BOOK.id)
+    assert await reader.sources() == []
+    await reader.close()
+    await store.close()

@@ -1,0 +1,115 @@
+"""A small library in real adapters, to be searched: two books with chunks and what was read out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.app import App
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id, told
+from toolscript.domain.search import Point, Terms
+from toolscript.ports import KnowledgeStore, VectorIndex
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
+from toolscript.services.knowledge_search import KnowledgeSearch
+
+WHEN = "2025-01-02T03:04:05+00:00"
+TIDES = Source(own_id("tides"), "book", "Of Tides", ("A. Moon", "B. Sea"), "tides.pdf", WHEN)
+GARDENS = Source(own_id("gardens"), "book", "Gardens", ("C. Rose",), "gardens.md", WHEN)
+
+
+def chunk(source: Source, text: str, *position: Any) -> Chunk:
+    """A chunk of that source that says this, in that chapter, section, page."""
+    return Chunk(own_id(source.id, text), source.id, text, Position(*position), len(text.split()))
+
+
+def extraction(of: Chunk, kind: str, topics: Sequence[str], **content: Any) -> Extraction:
+    """Something of that type that was read out of a chunk."""
+    return Extraction(own_id(of.id, kind, content), of.source_id, of.id, kind, content, tuple(topics), WHEN)
+
+
+MOON = chunk(TIDES, "the moon pulls the sea twice a day", "1 Causes", "1.2 The moon", 12)
+HARBOUR = chunk(TIDES, "ships enter the harbour at high water", "2 Harbours", "", 40)
+ROSES = chunk(GARDENS, "roses are cut in early spring", "Roses", "Cutting")
+WARNING = extraction(HARBOUR, "warning", ["ships", "safety"], warning="never enter the harbour at low water")
+DECISION = extraction(ROSES, "decision", ["roses"], decision="cut roses in spring", reason="frost is over")
+BOOKS = [(TIDES, [MOON, HARBOUR], [WARNING]), (GARDENS, [ROSES], [DECISION])]
+
+
+class Events:
+    """Keeps what it is told, or fails."""
+
+    def __init__(self) -> None:
+        self.told: list[Mapping[str, Any]] = []
+        self.broken = False
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        if self.broken:
+            raise ConnectionError("down")
+        self.told.append(event)
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Library:
+    """Store, index and model, and the search in them."""
+
+    store: KnowledgeStore = field(default_factory=lambda: SqlKnowledge(Database("sqlite://")))
+    index: VectorIndex = field(default_factory=MemoryIndex)
+    embedder: Any = field(default_factory=HashedEmbedder)
+    events: Events = field(default_factory=Events)
+
+    @property
+    def search(self) -> KnowledgeSearch:
+        """A search that nobody has asked yet."""
+        return KnowledgeSearch(Retriever(self.embedder, self.index), self.index, self.store, self.events)
+
+    async def open(self) -> None:
+        """Makes the collections."""
+        for make in (chunks_collection, extractions_collection):
+            await self.index.open(make(self.embedder.model, self.embedder.dimensions))
+
+    async def put(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
+        """Makes a source be in the store and in the index."""
+        await self.store.replace(source, chunks, extractions)
+        await self.index.upsert(CHUNKS, [await self.chunk_point(each, extractions) for each in chunks])
+        await self.index.upsert(EXTRACTIONS, [await self.extraction_point(each) for each in extractions])
+
+    async def chunk_point(self, each: Chunk, extractions: Sequence[Extraction] = ()) -> Point:
+        """What the index holds of a chunk."""
+        topics = sorted({topic for e in extractions if e.chunk_id == each.id for topic in e.topics})
+        return await self._point(each.id, each.content, each.source_id, each.id, "chunk", topics)
+
+    async def extraction_point(self, each: Extraction) -> Point:
+        """What the index holds of an extraction."""
+        return await self._point(
+            each.id, told(each.content), each.source_id, each.chunk_id, each.type, list(each.topics)
+        )
+
+    async def _point(self, own: str, text: str, source_id: str, chunk_id: str, kind: str, topics: list[str]) -> Point:
+        (vector,) = await self.embedder.embed_documents([text])
+        payload = {"source_id": source_id, "chunk_id": chunk_id, "type": kind, "topics": topics}
+        return Point(own, vector, Terms(), payload)
+
+
+async def filled(**parts: Any) -> Library:
+    """A library with both books."""
+    library = Library(**parts)
+    await library.open()
+    for book in BOOKS:
+        await library.put(*book)
+    return library
+
+
+async def stock(app: App) -> None:
+    """Puts both books into the data folder of an application, as the pipeline would: through a handle of its own."""
+    store = SqlKnowledge(Database(f"sqlite:///{app.settings.data / 'toolscript.db'}"))
+    try:
+        await filled(store=store, index=app.index, embedder=app.model.embedder)
+    finally:
+        await store.close()

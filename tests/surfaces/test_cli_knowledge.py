@@ -1,0 +1,329 @@
+"""Knowledge on the command line: ingested, listed, found, cited, carried elsewhere, removed; beside a gateway and
+without one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from toolscript.adapters.books import ENDINGS as BOOKS
+from toolscript.settings import load_settings
+from toolscript.surfaces.cli.knowledge_ingest import ENDINGS
+from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.cli.running import ask
+
+pytestmark = pytest.mark.req("K-06", "G-09")
+
+HANDBOOK = """\
+# Keeping bees
+
+## 1. Hives
+
+### Shade
+
+A hive needs shade in summer and a dry floor in winter.
+
+## 2. Honey
+
+### Harvest
+
+Honey is taken off in late summer, when the combs are capped.
+"""
+TIDES = "Tides\n=====\n\nMoons\n-----\n\nSpring tides come with the new moon, neap tides with the half moon.\n"
+PAGE = "<html><head><title>Lamps</title></head><body><h1>Lamps</h1><p>A lamp wants oil and a wick.</p></body></html>"
+
+
+def invoke(*arguments: str, code: int = 0, given: str | bytes | None = None) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments), input=given)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def told(*arguments: str, **how: Any) -> Any:
+    return json.loads(invoke(*arguments, "--json", **how).stdout)
+
+
+def knowledge(*arguments: str, **how: Any) -> Result:
+    return invoke("knowledge", *arguments, **how)
+
+
+@pytest.fixture
+def books(small_folder: Path) -> Path:
+    """A folder with three sources, below the folder that the command stands in."""
+    folder = Path.cwd() / "books"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "bees.md").write_text(HANDBOOK)
+    (folder / "deep" / "tides.md").write_text(TIDES)
+    (folder / "lamps.html").write_text(PAGE)
+    (folder / "cover.png").write_bytes(b"\x89PNG")
+    return folder
+
+
+def titles() -> list[str]:
+    return [each["title"] for each in told("knowledge", "list")["sources"]]
+
+
+def test_a_folder_is_ingested_listed_found_and_removed(books: Path) -> None:
+    done = knowledge("ingest", "books")
+    assert done.stdout.endswith("\n3 added, 0 changed, 0 unchanged\n")
+    assert "added      Keeping bees" in done.stdout
+    assert titles() == ["Keeping bees", "Lamps", "Tides"]
+
+    listed = knowledge("list").stdout.splitlines()
+    assert listed[0].split() == ["Title", "Authors", "Type", "Chunks", "Extractions", "Ingested", "Id"]
+    assert listed[1].startswith("Keeping bees")
+
+    found = knowledge("search", "a hive needs shade in summer and a dry floor", "--limit", "1").stdout
+    assert "A hive needs shade in summer and a dry floor in winter." in " ".join(found.split())
+    assert "— Keeping bees, chapter 1 “Hives”, section “Shade”" in found
+
+    assert knowledge("remove", "Keeping", "--yes").stdout == "Removed Keeping bees.\n"
+    assert titles() == ["Lamps", "Tides"]
+    assert "Keeping bees" not in knowledge("search", "a hive needs shade").stdout
+
+
+def test_what_is_the_same_is_left_alone_and_what_has_changed_is_replaced(books: Path) -> None:
+    knowledge("ingest", "books")
+    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
+    (books / "bees.md").write_text(HANDBOOK.replace("late summer", "early autumn"))
+    answer = told("knowledge", "ingest", "books")
+    assert {each["title"]: each["outcome"] for each in answer["sources"]} == {
+        "Keeping bees": "changed",
+        "Lamps": "unchanged",
+        "Tides": "unchanged",
+    }
+    assert answer["failed"] == []
+    assert len(titles()) == 3
+    found = told("knowledge", "search", "honey is taken off", "--limit", "100")["results"]
+    assert "early autumn" in " ".join(each["content"] for each in found)
+    assert "late summer" not in " ".join(each["content"] for each in found)
+
+
+def test_title_authors_and_type_can_be_said_of_one_source(books: Path) -> None:
+    said = ("--title", "On Lamps", "--author", "Ada", "--author", "Bo", "--type", "paper")
+    answer = told("knowledge", "ingest", "books/lamps.html", *said)
+    (source,) = answer["sources"]
+    assert (source["title"], source["authors"], source["type"]) == ("On Lamps", ["Ada", "Bo"], "paper")
+    assert "— Ada and Bo, On Lamps" in knowledge("search", "oil and a wick").stdout
+    assert "for one source, and these are 3" in knowledge("ingest", "books", "--title", "x", code=2).stderr
+    assert "--as-one" in knowledge("ingest", "books", "--author", "x", code=2).stderr
+
+
+def test_a_folder_of_pages_is_one_source(books: Path) -> None:
+    (books / "index.html").write_text('<title>All of it</title><p>Contents</p><a href="lamps.html">Lamps</a>')
+    (source,) = told("knowledge", "ingest", "books", "--as-one")["sources"]
+    assert (source["title"], source["path"], source["outcome"]) == ("All of it", str(books), "added")
+    assert told("knowledge", "ingest", "books", "--as-one")["sources"][0]["outcome"] == "unchanged"
+    assert titles() == ["All of it"]
+    lines = [json.loads(line) for line in knowledge("export").stdout.splitlines()]
+    content = "\n".join(line["chunk"]["content"] for line in lines if "chunk" in line)
+    assert content.index("Contents") < content.index("oil and a wick") < content.index("A hive needs shade")
+
+
+def test_pages_that_are_numbered_as_sections_stand_in_their_chapter(small_folder: Path) -> None:
+    pages = {
+        "index": ("All of it", "chapter"),
+        "chapter": ("Chapter 6. Upkeep", "apt"),
+        "apt": ("6.2. Apt", "appendix"),
+        "appendix": ("Appendix A. Kin", "knoppix"),
+        "knoppix": ("A.2. Knoppix", "index"),
+    }
+    Path("book").mkdir()
+    for name, (heading, following) in pages.items():
+        head = f'<title>{heading}</title><link rel="next" href="{following}.html">'
+        text = f"About {name}. " * 60
+        Path("book", f"{name}.html").write_text(f"<head>{head}</head><h1>{heading}</h1><p>{text}</p>")
+    knowledge("ingest", "book", "--as-one")
+    found = told("knowledge", "search", "about apt and knoppix", "--limit", "100")["results"]
+    places = {each["content"].split()[1].strip("."): each["source"]["position"] for each in found}
+    assert places["apt"] == {"chapter": "Chapter 6. Upkeep", "section": "6.2. Apt", "page": None}
+    assert places["knoppix"] == {"chapter": "Appendix A. Kin", "section": "A.2. Knoppix", "page": None}
+    assert places["appendix"] == {"chapter": "Appendix A. Kin", "section": None, "page": None}
+
+
+def test_the_only_heading_of_a_note_is_its_title(small_folder: Path) -> None:
+    Path("n1.md").write_text("# On amber\n\nAmber is old resin.\n")
+    knowledge("ingest", "n1.md")
+    assert titles() == ["On amber"]
+    assert knowledge("search", "amber").stdout.endswith("     — On amber\n")
+
+
+def test_globs_say_what_is_read_and_a_file_is_a_source_once(books: Path) -> None:
+    answer = told("knowledge", "ingest", "books", "books/bees.md", "--exclude", "deep", "--exclude", "*.html")
+    assert [each["title"] for each in answer["sources"]] == ["Keeping bees"]
+    assert len(told("knowledge", "ingest", "books", "--include", "deep/*")["sources"]) == 1
+
+
+def test_what_cannot_be_read_is_told_in_one_line_each_and_the_others_go_on(books: Path) -> None:
+    (books / "broken.pdf").write_bytes(b"%PDF-1.7\nnonsense")
+    (books / "broken.epub").write_bytes(b"PK\x03\x04nonsense")
+    (books / "empty.md").write_text(" \n")
+    done = knowledge("ingest", "books", "nowhere.md", "books/cover.png")
+    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 5 could not be read\n")
+    failed = sorted(line for line in done.stderr.splitlines() if line.startswith("not read: "))
+    places = [line.removeprefix("not read: ").partition(": ")[0] for line in failed]
+    there = [str(books / name) for name in ("broken.epub", "broken.pdf", "cover.png", "empty.md")]
+    assert places == [*there, "nowhere.md"]
+    answer = told("knowledge", "ingest", "books", "nowhere.md")
+    assert sorted(each["path"] for each in answer["failed"]) == [*there[:2], there[3], "nowhere.md"]
+
+
+def test_it_ends_with_2_when_nothing_could_be_read(small_folder: Path) -> None:
+    assert "nowhere: is not there" in knowledge("ingest", "nowhere", code=2).stderr
+    Path("empty").mkdir()
+    assert "empty: has no file that can be read: .md " in knowledge("ingest", "empty", code=2).stderr
+    assert "empty: has no file that can be read: .md " in knowledge("ingest", "empty", "--as-one", code=2).stderr
+    Path("blank.txt").write_text("")
+    nothing = knowledge("ingest", "blank.txt", code=2).stderr.splitlines()
+    assert nothing[0].startswith(f"not read: {Path('blank.txt').absolute()}: ")
+    assert nothing[1:] == ["error: nothing could be read of blank.txt"]
+
+
+def test_every_ending_that_is_read_is_looked_for_in_folders() -> None:
+    assert set(ENDINGS) == set(BOOKS)
+
+
+def test_no_text_of_others_reaches_the_terminal_as_a_command(books: Path) -> None:
+    text = "# Take\x1b[2J over\n\n## Now\n\nRed \x1b[31malert\x9b1m and \u202eback.\n"
+    (books / "\x1b]0;owned\x07.md").write_text(text)
+    (books / "\x1b[31m.pdf").write_bytes(b"nonsense")
+    shown = knowledge("ingest", "books", "--author", "x", code=2).output + knowledge("ingest", "books").output
+    shown += knowledge("list").output + knowledge("search", "red alert", "--full").output
+    shown += knowledge("remove", "\x1b[31mnone", code=4).output + knowledge("remove", "Take", "--yes").output
+    assert "alert" in shown
+    assert not set(shown) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_passages_are_shown_up_to_a_length_or_whole(small_folder: Path) -> None:
+    Path("long.txt").write_text("\n\n".join(f"Paragraph {n} speaks of amber and of nothing else." for n in range(40)))
+    knowledge("ingest", "long.txt")
+    whole = max(len(each["content"]) for each in told("knowledge", "search", "amber")["results"])
+    assert whole > 700
+    short = knowledge("search", "amber", "--limit", "1").stdout
+    assert len(short) < 900
+    assert "…" in short
+    assert "…" not in knowledge("search", "amber", "--full").stdout
+
+
+def test_finding_nothing_says_what_to_do(small_folder: Path) -> None:
+    no_sources = "There are no sources yet: toolscript knowledge ingest FILE puts some in.\n"
+    assert knowledge("list").stdout == no_sources
+    assert knowledge("search", "anything").stdout == no_sources
+    assert knowledge("export").stdout == ""
+    assert told("knowledge", "search", "anything")["results"] == []
+    Path("a.txt").write_text("Amber is old resin.")
+    knowledge("ingest", "a.txt")
+    assert "leave out --type and --topic" in knowledge("search", "amber", "--type", "warning").stdout
+    assert "query" in knowledge("search", " ", code=2).stderr
+
+
+def test_a_source_is_removed_by_what_names_only_one(books: Path) -> None:
+    knowledge("ingest", "books")
+    (books / "more.md").write_text("# Tides of time\n\n## Time\n\nNothing but time.\n")
+    knowledge("ingest", "books")
+    assert "Keeping bees" in knowledge("remove", "nothing", code=4).stderr
+    knowledge("remove", "T", code=4)
+    assert len(titles()) == 4
+    knowledge("remove", "Tides", "Nothing", code=4)
+    assert len(titles()) == 4, "all or none of them"
+    knowledge("remove", "Tides", "books/more.md", "Tides")
+    assert titles() == ["Keeping bees", "Lamps"]
+
+
+def test_what_is_exported_can_be_imported_elsewhere(books: Path, tmp_path: Path) -> None:
+    knowledge("ingest", "books")
+    exported = knowledge("export").stdout
+    elsewhere = ("--data-dir", str(tmp_path / "elsewhere"))
+    Path("library.jsonl").write_text(exported, encoding="utf-8")
+    answer = told("knowledge", "import", "library.jsonl", *elsewhere)
+    lines = [json.loads(line) for line in exported.splitlines()]
+    assert answer == {
+        "sources": 3,
+        "chunks": sum("chunk" in line for line in lines),
+        "extractions": 0,
+        "refused": [],
+    }
+    assert knowledge("export", *elsewhere).stdout == exported
+    asked = ("knowledge", "search", "a hive needs shade")
+    assert told(*asked, *elsewhere)["results"] == told(*asked)["results"]
+
+
+def test_an_export_is_written_whole_or_not_at_all(books: Path) -> None:
+    knowledge("ingest", "books")
+    said = knowledge("export", "Tides", "-o", "tides.jsonl").stdout
+    assert said == "1 source, 1 chunk and 0 extractions written to tides.jsonl\n"
+    before = Path("tides.jsonl").read_text()
+    assert knowledge("export", "Tides", "-o", "-").stdout == before
+    assert told("knowledge", "export", "-o", "all.jsonl")["sources"] == 3
+    knowledge("export", "nothing", "-o", "tides.jsonl", code=4)
+    assert Path("tides.jsonl").read_text() == before
+    assert "cannot be written" in knowledge("export", "-o", "nowhere/x.jsonl", code=2).stderr
+    assert sorted(each.name for each in Path.cwd().iterdir()) == ["all.jsonl", "books", "tides.jsonl"]
+    assert knowledge("export", "-o", os.devnull).exit_code == 0
+    assert not Path(os.devnull).is_file()
+
+
+def test_extractions_are_imported_and_lines_that_cannot_be_are_named(books: Path) -> None:
+    knowledge("ingest", "books")
+    content = {"what": "Do not open a hive in the rain", "why": "the brood cools"}
+    good = {"extraction": {"source_id": "Keeping bees", "type": "warning", "content": content, "topics": ["Hives"]}}
+    lines = ["nonsense", json.dumps(good), "", "[]", json.dumps({"extraction": {"type": "warning"}}), '{"x": 1}']
+    done = knowledge("import", "-", given="\n".join(lines))
+    assert "0 sources, 0 chunks and 1 extraction taken; 4 lines could not be" in done.stdout
+    numbers = [line.partition(":")[2].split(":")[0].strip() for line in done.stderr.splitlines()]
+    assert numbers == ["line 1", "line 4", "line 5", "line 6"]
+    (hit,) = told("knowledge", "search", "opening hives in rain", "--type", "warning", "--topic", "hives")["results"]
+    assert hit["type"] == "extraction"
+    assert "the brood cools" in hit["content"]
+    assert hit["source"]["title"] == "Keeping bees"
+    assert "has no line that could be taken" in knowledge("import", "-", given="x\n", code=2).stderr
+    assert "cannot be read" in knowledge("import", "nowhere.jsonl", code=2).stderr
+
+
+def test_beside_a_gateway_all_can_be_read_and_nothing_written(
+    books: Path, small_folder: Path, start_gateway: Callable[[], None]
+) -> None:
+    knowledge("ingest", "books")
+    listed, exported = told("knowledge", "list"), knowledge("export").stdout
+    asked = ("knowledge", "search", "a hive needs shade", "--limit", "2", "--type", "chunk")
+    found, shown = told(*asked), knowledge(*asked[1:]).stdout
+    start_gateway()
+    assert told("knowledge", "list") == listed
+    assert knowledge("export").stdout == exported
+    assert (told(*asked), knowledge(*asked[1:]).stdout) == (found, shown)
+    settings = load_settings(variables={}, data_dir=small_folder)
+    body = {"query": "a hive needs shade", "limit": 2, "type": ["chunk"]}
+    assert ask(settings, "/search_knowledge", body=body) == found
+    Path("library.jsonl").write_text(exported)
+    for refused in (["ingest", "books"], ["import", "library.jsonl"], ["remove", "Tides", "--yes"]):
+        (line,) = knowledge(*refused, code=3).stderr.splitlines()
+        assert line.startswith("error: the gateway at http://127.0.0.1:")
+        assert "stop the gateway, run this again, and start it anew" in line
+    assert told("knowledge", "list") == listed
+
+
+def test_the_owner_of_the_folder_is_not_counted(
+    books: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_KNOWLEDGE_RATE", "1")
+    knowledge("ingest", "books")
+    start_gateway()
+    for _ in range(4):
+        assert told("knowledge", "search", "tides", "--limit", "1")["metadata"]["result_count"] == 1
+
+
+def test_the_index_is_rebuilt_with_knowledge_in_it(books: Path) -> None:
+    knowledge("ingest", "books")
+    asked = ("knowledge", "search", "a hive needs shade")
+    before, chunks = told(*asked), sum(each["chunks"] for each in told("knowledge", "list")["sources"])
+    assert told("index", "rebuild")["knowledge"] == chunks
+    assert told(*asked) == before

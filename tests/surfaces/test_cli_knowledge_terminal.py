@@ -1,0 +1,158 @@
+"""Knowledge in a real terminal, and in a pipe: bars, questions, Ctrl-C, readers who have seen enough."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.req("K-06", "G-09"),
+    pytest.mark.skipif(sys.platform == "win32", reason="terminals are others there"),
+]
+
+COMMAND = [sys.executable, "-m", "toolscript", "knowledge"]
+PATIENCE_SECONDS = 60.0
+SETTINGS = {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+
+
+class Terminal:
+    """A command that runs in a terminal of its own, and what it has shown there so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
+        self.process = process
+        self.shown = ""
+        self._end = end
+
+    def wait_for(self, text: str) -> None:
+        """Reads until that is shown."""
+        while text not in self.shown:
+            assert self._read(), f"ended without {text!r}: {self.shown}"
+
+    def type(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
+    def ended(self) -> int:
+        """Reads what is left; what the command ended with."""
+        while self._read():
+            pass
+        return self.process.wait(timeout=PATIENCE_SECONDS)
+
+    def _read(self) -> bool:
+        readable, _, _ = select.select([self._end], [], [], PATIENCE_SECONDS)
+        assert readable, f"nothing more was shown: {self.shown}"
+        try:
+            told = os.read(self._end, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            return False
+        self.shown += told.decode(errors="replace")
+        return bool(told)
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **SETTINGS}
+        ) as process:
+            os.close(theirs)
+            try:
+                yield Terminal(process, ours)
+            finally:
+                process.kill()
+    finally:
+        os.close(ours)
+
+
+def in_a_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **SETTINGS}, check=False, timeout=120
+    )
+
+
+@pytest.fixture
+def long_book(small_folder: Path) -> Path:
+    file = Path.cwd() / "long.md"
+    words = "the sea the moon and the wind that moves between them until morning comes again"
+    paragraphs = (f"Paragraph {n} speaks of {words}." for n in range(20_000))
+    file.write_text("# A long book\n\n## All\n\n" + "\n\n".join(paragraphs))
+    return file
+
+
+def test_a_terminal_shows_how_far_it_is_and_a_pipe_does_not(small_folder: Path) -> None:
+    for name in ("one", "two"):
+        Path(f"{name}.md").write_text(f"# {name.title()}\n\n## All\n\nNothing but {name}.\n")
+    with terminal("ingest", "one.md", "two.md") as shown:
+        assert shown.ended() == 0
+    assert "Sources" in shown.shown
+    assert "one.md" in shown.shown
+    assert "2 added, 0 changed, 0 unchanged" in shown.shown
+    piped = in_a_pipe("ingest", "one.md", "two.md")
+    assert piped.stderr == ""
+    assert piped.stdout.splitlines()[-1] == "0 added, 0 changed, 2 unchanged"
+    assert "\x1b" not in piped.stdout
+
+
+def test_interrupted_it_says_that_it_can_go_on_and_does(long_book: Path) -> None:
+    first = Path("first.md")
+    first.write_text("# First\n\n## All\n\nA short one.\n")
+    with terminal("ingest", "first.md", "long.md") as shown:
+        shown.wait_for("long.md")
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.ended() == 130
+    assert "Interrupted. What is done is kept: run it again to go on." in shown.shown
+    assert "Traceback" not in shown.shown
+    long_book.write_text("# A long book\n\n## All\n\nThat has become short.\n")
+    again = in_a_pipe("ingest", "first.md", "long.md")
+    assert again.returncode == 0
+    assert again.stdout.splitlines()[0].startswith("unchanged  First")
+    assert "A long book" in again.stdout
+
+
+def test_in_a_terminal_it_asks_before_it_removes(small_folder: Path) -> None:
+    Path("one.md").write_text("# One\n\n## All\n\nNothing but one.\n")
+    assert in_a_pipe("ingest", "one.md").returncode == 0
+    with terminal("remove", "One") as shown:
+        shown.wait_for("Remove One? [y/N]")
+        shown.type("n\n")
+        assert shown.ended() == 2
+    assert "nothing was removed" in shown.shown
+    with terminal("remove", "One") as shown:
+        shown.wait_for("Remove One? [y/N]")
+        shown.type("y\n")
+        assert shown.ended() == 0
+    assert "no sources yet" in in_a_pipe("list").stdout
+
+
+def test_whoever_reads_an_export_may_stop_at_any_time(long_book: Path) -> None:
+    long_book.write_text("# A long book\n\n## All\n\n" + "\n\n".join(f"{n} " + "word " * 60 for n in range(400)))
+    assert in_a_pipe("ingest", "long.md").returncode == 0
+    with subprocess.Popen(
+        [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **SETTINGS}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"source"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=PATIENCE_SECONDS) in {0, 1}
+
+
+def test_passages_and_citations_fit_the_terminal(small_folder: Path) -> None:
+    Path("one.md").write_text("# One\n\n## A chapter with quite a long name\n\n" + "Amber is old resin. " * 40)
+    assert in_a_pipe("ingest", "one.md", "--author", "Ada Lovelace").returncode == 0
+    with terminal("search", "amber", "--full") as shown:
+        assert shown.ended() == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.shown).splitlines()
+    assert max(map(len, lines)) < 100
+    assert any(line.startswith("     — Ada Lovelace, One, chapter “A chapter") for line in lines)

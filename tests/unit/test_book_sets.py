@@ -1,0 +1,103 @@
+"""Sets of books: what is read, what is said when it cannot be, and when a place answers a question."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolscript.domain.errors import Invalid
+from toolscript.domain.knowledge import Position
+from toolscript.evaluation.book_sets import BookSet, Place
+from toolscript.evaluation.datasets import read_set
+
+pytestmark = pytest.mark.req("K-07")
+
+BOOKS = """
+[[book]]
+title = "Sailing"
+authors = ["A. Sailor"]
+files = ["sailing.md"]
+
+[[book]]
+title = "Knots"
+type = "manual"
+files = ["knots/2.html", "knots/1.html"]
+"""
+QUESTION = {"query": "how to reef?", "relevant": [{"source": "Sailing", "section": "Reefing", "pages": [7, 8]}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "library"
+    (made / "knots").mkdir(parents=True)
+    for name in ("sailing.md", "knots/1.html", "knots/2.html"):
+        (made / name).write_text("text", encoding="utf-8")
+    return made
+
+
+def book_set(folder: Path, *questions: Any, books: str = BOOKS) -> BookSet:
+    (folder / "books.toml").write_text(books, encoding="utf-8")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in questions), encoding="utf-8")
+    found = read_set(folder)
+    assert isinstance(found, BookSet)
+    return found
+
+
+def test_books_and_questions_are_read(folder: Path) -> None:
+    found = book_set(folder, QUESTION, {**QUESTION, "held_out": True})
+    assert found.name == "library"
+    sailing, knots = found.books
+    assert (sailing.title, sailing.authors, sailing.type) == ("Sailing", ("A. Sailor",), "book")
+    assert (knots.title, knots.authors, knots.type) == ("Knots", (), "manual")
+    assert knots.files == (folder / "knots" / "2.html", folder / "knots" / "1.html")
+    assert [q.held_out for q in found.queries] == [False, True]
+    assert found.queries[0].places == (Place("Sailing", "Reefing", frozenset({7, 8})),)
+
+
+@pytest.mark.parametrize(
+    ("books", "told"),
+    [
+        ("[[book]]\ntitle = 'Sailing'\n", "files"),
+        ("[[book]]\ntitle = 'Sailing'\nfiles = []\n", "no files"),
+        ("[[book]]\ntitle = 'Sailing'\nfiles = ['gone.pdf']\n", r"gone\.pdf is not there"),
+        ("[[book]\n", r"books\.toml"),
+        ("", "book"),
+    ],
+)
+def test_books_that_cannot_be_read_are_told_with_what_is_needed(folder: Path, books: str, told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        book_set(folder, QUESTION, books=books)
+
+
+@pytest.mark.parametrize(
+    "relevant", [[], ["Sailing"], [{"section": "Reefing"}], [{"source": "Cooking"}], {"Sailing": 1}]
+)
+def test_a_question_without_a_place_in_one_of_the_books_is_told_by_its_number(folder: Path, relevant: Any) -> None:
+    with pytest.raises(Invalid, match=r"queries\.jsonl, query 2: .*source"):
+        book_set(folder, QUESTION, {"query": "why?", "relevant": relevant})
+
+
+@pytest.mark.parametrize(
+    ("place", "position", "holds"),
+    [
+        (Place("Sailing"), Position(), True),
+        (Place("Knots"), Position("1", "Reefing", 7), False),
+        (Place("Sailing", "Reefing"), Position("3 Sails", "3.2.1. Reefing", 7), True),
+        (Place("Sailing", "Reefing"), Position("3 Sails", "Reefing the jib", 7), False),
+        (Place("Sailing", "Reefing"), Position("Chapter 4. REEFING", "", None), True),
+        (Place("Sailing", "Reefing"), Position("Chapter 4. Reefing", "Why", None), False),
+        (Place("Sailing", "A.1 The “reef”-knot?"), Position("", "The 'reef' knot", None), True),
+        (Place("Sailing", "The 2 reefs"), Position("", "2. The 2 reefs", None), True),
+        (Place("Sailing", pages=frozenset({7, 8})), Position(page=8), True),
+        (Place("Sailing", pages=frozenset({7, 8})), Position(page=9), False),
+        (Place("Sailing", pages=frozenset({7})), Position("", "Reefing", None), False),
+        (Place("Sailing", "Reefing", frozenset({7})), Position("", "Jibing", 7), False),
+    ],
+)
+def test_a_place_holds_what_stands_in_its_book_under_its_heading_on_its_pages(
+    place: Place, position: Position, *, holds: bool
+) -> None:
+    assert place.holds("Sailing", position) is holds
