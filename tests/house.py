@@ -223,3 +223,18 @@ async def contents(index: VectorIndex) -> dict[str, Any]:
             row = [*vectors[point.id].tolist(), float(point.payload.get("tightness", 0))]
             points.setdefault((point.id.partition("#")[0], repr(payload)), []).append(row)
     return {name: {key: Near(rows) for key, rows in points.items()} for name, points in held.items()}
+
+
+class Events:
+    """Keeps what it is told, or fails."""
+
+    def __init__(self) -> None:
+        self.told: list[Mapping[str, Any]] = []
+        self.broken = False
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        if self.broken:
+            raise ConnectionError("down")
+        self.told.append(event)
+
+    async def close(self) -> None: ...

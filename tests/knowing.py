@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.house import Events
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_knowledge import SqlKnowledge
@@ -38,21 +39,6 @@ ROSES = chunk(GARDENS, "roses are cut in early spring", "Roses", "Cutting")
 WARNING = extraction(HARBOUR, "warning", ["ships", "safety"], warning="never enter the harbour at low water")
 DECISION = extraction(ROSES, "decision", ["roses"], decision="cut roses in spring", reason="frost is over")
 BOOKS = [(TIDES, [MOON, HARBOUR], [WARNING]), (GARDENS, [ROSES], [DECISION])]
-
-
-class Events:
-    """Keeps what it is told, or fails."""
-
-    def __init__(self) -> None:
-        self.told: list[Mapping[str, Any]] = []
-        self.broken = False
-
-    def record(self, event: Mapping[str, Any]) -> None:
-        if self.broken:
-            raise ConnectionError("down")
-        self.told.append(event)
-
-    async def close(self) -> None: ...
 
 
 @dataclass

@@ -6,17 +6,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+from tests.faults import FAULTS, Fault, Troubled, hang, saying
 from toolscript.app import App, open_app
-from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
 from toolscript.domain.search import Candidate, Similarity
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
@@ -36,56 +36,6 @@ ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 SHORT = Patience(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
 LONGEST_SECONDS = 5.0
 
-Fault = Callable[[Awaitable[Any]], Awaitable[Any]]
-
-
-def raising(error: Exception) -> Fault:
-    async def fault(_: Awaitable[Any]) -> Any:
-        raise error
-
-    return fault
-
-
-def saying(make: Callable[[Any], Any]) -> Fault:
-    """Answers what is made of the true answer."""
-
-    async def fault(true: Awaitable[Any]) -> Any:
-        return make(await true)
-
-    return fault
-
-
-async def hang(_: Awaitable[Any]) -> Any:
-    await asyncio.Event().wait()
-
-
-@dataclass
-class Troubled:
-    """An adapter with one method in trouble, in one collection where it has several."""
-
-    real: Any
-    method: str
-    fault: Fault
-    collection: str | None = None
-    is_on: bool = True
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self.real, name)
-        if name != self.method:
-            return real
-
-        async def troubled(*args: Any, **named: Any) -> Any:
-            if not self.is_on or (self.collection and args[0] != self.collection):
-                return await real(*args, **named)
-            true = real(*args, **named)
-            try:
-                return await self.fault(true)
-            finally:
-                true.close()
-
-        return troubled
-
-
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "embedder": ("embedder", "embed_query", None),
     "skills": ("index", "scroll", SKILLS),
@@ -101,18 +51,6 @@ EXPECTED = {
     "vectors of skills": ("skill_search", "unfiltered"),
     "tools": ("tool_search", "no tools"),
     "store": ("schema_load", "no schemas"),
-}
-
-FAULTS: Mapping[str, Fault] = {
-    "unavailable": raising(Unavailable("gone for a while")),
-    "invalid": raising(Invalid("not my fault")),
-    "invalid arguments": raising(InvalidArguments("not the caller's fault either")),
-    "not found": raising(NotFound("no such collection")),
-    "runtime error": raising(RuntimeError("a bug")),
-    "os error": raising(OSError(28, "No space left on device")),
-    "timeout": raising(TimeoutError()),
-    "hangs": hang,
-    "none": saying(lambda _: None),
 }
 
 
@@ -202,7 +140,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
 def trouble_at(app: App, place: str, fault: Fault) -> Troubled:
     part, method, collection = PLACES[place]
     real = app.model.embedder if part == "embedder" else getattr(app, part)
-    return Troubled(real, method, fault, collection)
+    return Troubled(real, method, fault, (collection,) if collection else ())
 
 
 async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
@@ -287,7 +225,7 @@ async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled:
 
 async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
     troubles = [
-        Troubled(filled.index, "scroll", hang, SKILLS),
+        Troubled(filled.index, "scroll", hang, (SKILLS,)),
         Troubled(filled.catalog, "items", hang),
     ]
     async with asking(filled, *troubles) as http:

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ import numpy as np
 import pytest
 from pymongo import MongoClient
 
+from tests.faults import FAULTS as COMMON_FAULTS
+from tests.faults import Fault, Troubled, hang, saying
 from tests.knowing import BOOKS, HARBOUR, TIDES, WARNING, stock
 from tests.servers.mongo import serving_mongo
 from toolscript.adapters.mongo import MongoKnowledge, MongoKnowledgeReader
 from toolscript.app import App, open_app
-from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.knowledge import Shelf
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services import knowledge_search as module
@@ -38,67 +40,7 @@ SEARCH = "/search_knowledge"
 LONGEST_SECONDS = module.READ_BY + 1.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
-Fault = Callable[[Awaitable[Any]], Awaitable[Any]]
-
-
-def raising(error: Exception) -> Fault:
-    async def fault(_: Awaitable[Any]) -> Any:
-        raise error
-
-    return fault
-
-
-def saying(make: Callable[[Any], Any]) -> Fault:
-    """Answers what is made of the true answer."""
-
-    async def fault(true: Awaitable[Any]) -> Any:
-        return make(await true)
-
-    return fault
-
-
-async def hang(_: Awaitable[Any]) -> Any:
-    await asyncio.Event().wait()
-
-
-@dataclass
-class Troubled:
-    """An adapter with one method in trouble, in those collections where it has several."""
-
-    real: Any
-    method: str
-    fault: Fault
-    collections: tuple[str, ...] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self.real, name)
-        if name != self.method:
-            return real
-
-        async def troubled(*args: Any, **named: Any) -> Any:
-            if self.collections and args[0] not in self.collections:
-                return await real(*args, **named)
-            true = real(*args, **named)
-            try:
-                return await self.fault(true)
-            finally:
-                true.close()
-
-        return troubled
-
-
-FAULTS: Mapping[str, Fault] = {
-    "unavailable": raising(Unavailable("gone for a while")),
-    "invalid": raising(Invalid("not my fault")),
-    "invalid arguments": raising(InvalidArguments("not the caller's fault either")),
-    "not found": raising(NotFound("no such thing")),
-    "runtime error": raising(RuntimeError("a bug")),
-    "os error": raising(OSError(28, "No space left on device")),
-    "timeout": raising(TimeoutError()),
-    "hangs": hang,
-    "none": saying(lambda _: None),
-    "a number": saying(lambda _: 42),
-}
+FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)}
 
 # The part in trouble, its method, and who is named.
 PLACES: Mapping[str, tuple[str, str, str]] = {

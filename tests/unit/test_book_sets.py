@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.books import BOOKS as FETCHED
+from benchmarks.books import NoBooks, lay_out, write_questions
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Position
 from toolscript.evaluation.book_sets import BookSet, Place
@@ -101,3 +103,20 @@ def test_a_place_holds_what_stands_in_its_book_under_its_heading_on_its_pages(
     place: Place, position: Position, *, holds: bool
 ) -> None:
     assert place.holds("Sailing", position) is holds
+
+
+def test_the_questions_are_about_the_books_that_are_fetched_and_some_are_held_out(folder: Path) -> None:
+    write_questions(folder)
+    listed = "".join(f'[[book]]\ntitle = "{book.title}"\nfiles = ["sailing.md"]\n' for book in FETCHED)
+    (folder / "books.toml").write_text(listed, encoding="utf-8")
+    found = read_set(folder)
+    assert isinstance(found, BookSet)
+    assert len({question.text for question in found.queries}) == len(found.queries) >= 36
+    assert sum(question.held_out for question in found.queries) == 12
+    assert {question.places[0].source for question in found.queries} == {book.title for book in FETCHED}
+
+
+def test_where_there_is_no_debian_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoBooks, match="no apt-get and no dpkg-deb"):
+        lay_out(tmp_path / "set")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.house import Events
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_documents import SqlDocuments
@@ -38,21 +39,6 @@ WINE = Document("wine", "Red wine from the south, dry and strong.", "Wine list",
 RENT = Document("rent", "Rent may rise once a year.", "", {"year": 2023, "tags": ["law"], "title": "A law"})
 
 SEMANTIC, KEYWORD, HYBRID = SearchType.SEMANTIC, SearchType.KEYWORD, SearchType.HYBRID
-
-
-class Events:
-    """Keeps what it is told, or fails."""
-
-    def __init__(self) -> None:
-        self.told: list[Mapping[str, Any]] = []
-        self.broken = False
-
-    def record(self, event: Mapping[str, Any]) -> None:
-        if self.broken:
-            raise ConnectionError("down")
-        self.told.append(event)
-
-    async def close(self) -> None: ...
 
 
 class LongestFirst:
