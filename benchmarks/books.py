@@ -1,5 +1,9 @@
 """The command `python -m benchmarks.books FOLDER`: four long, freely licensed books out of Debian packages, laid out as
-a set for `toolscript eval FOLDER`, with questions that were written by hand.
+a set for `toolscript eval FOLDER`, with questions that were written by hand before anything was searched for.
+
+There are two sets of them. The everyday ones are asked as people who work in the field ask, about sections that were
+drawn at random over each whole book. The paraphrased ones avoid the words of the books wherever they can; those that
+are not held out were looked at while the pipeline was made.
 
 The books are not part of this repository. They are The Debian Administrator's Handbook (GPL-2+ or CC-BY-SA-3.0, many
 pages of HTML), the Bash Reference Manual (GFDL-1.3+ without invariant sections, PDF), the Git User Manual (GPL-2, one
@@ -21,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-QUESTIONS = Path(__file__).parent / "data" / "questions.jsonl"
+DATA = Path(__file__).parent / "data"
+QUESTIONS = ("everyday", "paraphrased")
 LINK = re.compile(r'href="([^"#:]+\.html)(?:#[^"]*)?"')
 
 
@@ -78,8 +83,8 @@ class NoBooks(Exception):
     """Books cannot be had here; says why."""
 
 
-def lay_out(folder: Path, books: Sequence[DebianBook] = BOOKS) -> None:
-    """Makes the folder a set of these books and the questions that they answer. Raises NoBooks."""
+def lay_out(folder: Path, books: Sequence[DebianBook] = BOOKS, questions: str = QUESTIONS[0]) -> None:
+    """Makes the folder a set of these books and those questions that they answer. Raises NoBooks."""
     folder.mkdir(parents=True, exist_ok=True)
     described = []
     for book in books:
@@ -89,14 +94,15 @@ def lay_out(folder: Path, books: Sequence[DebianBook] = BOOKS) -> None:
         if _digest(files) != book.digest:
             print(f"{book.package} has a newer version of {book.title}: answers may stand elsewhere", file=sys.stderr)
         described.append(_described(book, [str(file.relative_to(folder)) for file in files]))
-    write_questions(folder, books)
+    write_questions(folder, books, questions)
     (folder / "books.toml").write_text("\n".join(described), encoding="utf-8")
 
 
-def write_questions(folder: Path, books: Sequence[DebianBook] = BOOKS) -> None:
+def write_questions(folder: Path, books: Sequence[DebianBook] = BOOKS, questions: str = QUESTIONS[0]) -> None:
     """Puts the questions that are about these books into the folder, in the place of those that were there."""
     titles = {book.title for book in books}
-    rows = [line for line in QUESTIONS.read_text(encoding="utf-8").splitlines() if _is_about(line, titles)]
+    written = (DATA / f"{questions}.jsonl").read_text(encoding="utf-8")
+    rows = [line for line in written.splitlines() if _is_about(line, titles)]
     (folder / "queries.jsonl").write_text("\n".join([*rows, ""]), encoding="utf-8")
 
 
@@ -150,10 +156,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.books", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the set shall be")
     parser.add_argument("--only", choices=[b.name for b in BOOKS], action="append", help="this book; may be repeated")
+    parser.add_argument(
+        "--questions", choices=QUESTIONS, default=QUESTIONS[0], help="which ones (default: %(default)s)"
+    )
     asked = parser.parse_args()
     chosen = [book for book in BOOKS if not asked.only or book.name in asked.only]
     try:
-        lay_out(asked.folder, chosen)
+        lay_out(asked.folder, chosen, asked.questions)
     except NoBooks as reason:
         sys.exit(str(reason))
     print(f"{asked.folder}: {len(chosen)} books. Measure with: toolscript eval {asked.folder}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,9 @@ def http() -> str:
         "# HTTP",
         "",
         'The same as `GET /openapi.json`, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
-        "`TOOLSCRIPT_API_KEY` set, requests bring `X-API-Key: KEY` or `Authorization: Bearer KEY`; `GET /health` and",
-        "`GET /search/health` need none, and routes of documents ask for a token instead. `/mcp` speaks",
-        "[MCP](mcp.md).",
+        "`TOOLSCRIPT_API_KEY` set, requests bring `X-API-Key: KEY` or `Authorization: Bearer KEY`; `GET /health`,",
+        "`GET /search/health` and `POST /search_knowledge` need none, and routes of documents ask for a token instead.",
+        "`/mcp` speaks [MCP](mcp.md).",
         "",
         "| status | when |",
         "|---|---|",
@@ -103,6 +104,7 @@ def http() -> str:
             body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
             if body:
                 lines += _body_fields(body, described)
+            lines += _answer_fields(about["responses"], described)
     return "\n".join(lines) + "\n"
 
 
@@ -111,10 +113,33 @@ def _body_fields(body: dict[str, Any], described: dict[str, Any]) -> list[str]:
     fields = _resolved(body, described).get("properties", {})
     lines = ["", "| field of the body | meaning | may be | default |", "|---|---|---|---|"] if fields else []
     for name, about in fields.items():
-        whole = _resolved(about, described)
         default = "" if "default" not in about else json.dumps(about["default"])
-        lines.append(f"| `{name}` | {about.get('description', '')} | {_may_be(whole)} | {default} |")
+        lines.append(f"| `{name}` | {about.get('description', '')} | {_choices(about, described)} | {default} |")
     return lines
+
+
+def _answer_fields(responses: dict[str, Any], described: dict[str, Any]) -> list[str]:
+    """The fields of the answer when all goes well, where the route says what they are."""
+    answer: dict[str, Any] = next((each for status, each in responses.items() if status.startswith("2")), {})
+    schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+    rows = list(_rows_of(schema, described))
+    return ["", "| field of the answer | meaning | is |", "|---|---|---|", *rows] if rows else []
+
+
+def _rows_of(schema: dict[str, Any], described: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, about in _resolved(schema, described).get("properties", {}).items():
+        whole, place = _resolved(about, described), f"{path}{name}"
+        yield f"| `{place}` | {about.get('description', '')} | {_choices(about, described)} |"
+        if whole.get("type") == "array":
+            yield from _rows_of(whole.get("items", {}), described, f"{place}[].")
+        else:
+            yield from _rows_of(whole, described, f"{place}.")
+
+
+def _choices(about: dict[str, Any], described: dict[str, Any]) -> str:
+    """What a field may be: one thing, or one of several."""
+    several = about.get("anyOf") or [about]
+    return " or ".join(_may_be(_resolved(each, described)) for each in several)
 
 
 def _resolved(schema: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,14 @@ class Bookmark:
     below: Sequence[Bookmark] = ()
 
 
-def pdf(pages: Sequence[Sequence[Typed]], outline: Sequence[Bookmark] = (), title: str = "", author: str = "") -> bytes:
-    """A PDF with those pages."""
+def pdf(
+    pages: Sequence[Sequence[Typed]],
+    outline: Sequence[Bookmark] = (),
+    title: str = "",
+    author: str = "",
+    labels: str = "",
+) -> bytes:
+    """A PDF with those pages; `labels` is the list of how they are numbered, as PDF writes it."""
     made = _Objects()
     catalog, tree, info = made.reserve(), made.reserve(), made.reserve()
     fonts = [made.add(f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} >>") for name in ("Helvetica", "Courier")]
@@ -55,7 +61,8 @@ def pdf(pages: Sequence[Sequence[Typed]], outline: Sequence[Bookmark] = (), titl
     outlines = made.reserve()
     first, last = _bookmarks(made, outline, outlines, numbers)
     made.put(outlines, f"<< /Type /Outlines {first} {last} >>")
-    made.put(catalog, f"<< /Type /Catalog /Pages {tree} 0 R /Outlines {outlines} 0 R >>")
+    numbering = f"/PageLabels << /Nums [{labels}] >>" if labels else ""
+    made.put(catalog, f"<< /Type /Catalog /Pages {tree} 0 R /Outlines {outlines} 0 R {numbering} >>")
     kids = " ".join(f"{number} 0 R" for number in numbers)
     made.put(tree, f"<< /Type /Pages /Kids [{kids}] /Count {len(numbers)} >>")
     made.put(info, f"<< /Title ({_escaped(title)}) /Author ({_escaped(author)}) >>")
@@ -122,8 +129,11 @@ def archive(members: Mapping[str, str | bytes]) -> bytes:
     return out.getvalue()
 
 
-def epub(pages: Mapping[str, str], nav: str = "", **changed: str) -> bytes:
-    """An EPUB of those pages in that order, by file name; `nav` is the list of its table of contents."""
+def epub(
+    pages: Mapping[str, str], nav: str = "", more: Mapping[str, str | bytes] | None = None, **changed: str
+) -> bytes:
+    """An EPUB of those pages in that order, by file name; `nav` is the list of its table of contents, `more` are other
+    files in it."""
     items = "".join(
         f'<item id="i{n}" href="{name}" media-type="application/xhtml+xml"/>' for n, name in enumerate(pages)
     )
@@ -145,5 +155,6 @@ def epub(pages: Mapping[str, str], nav: str = "", **changed: str) -> bytes:
             "OEBPS/book.opf": changed.get("package", package),
             "OEBPS/nav.xhtml": contents,
             **{f"OEBPS/{name}": text for name, text in pages.items()},
+            **(more or {}),
         }
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import uuid
 import warnings
@@ -18,6 +20,7 @@ from toolscript.adapters.model_folders import PACKAGED, find_locally
 from toolscript.adapters.onnx import OnnxEmbedder
 from toolscript.app import App, open_app
 from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.logs import write_logs
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -97,6 +100,20 @@ def mongo(mongo_server: str) -> Iterator[str]:
     yield f"{mongo_server.rstrip('/')}/{name}"
     with MongoClient[dict[str, object]](mongo_server) as client:
         client.drop_database(name)
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """Log lines, as they are written to standard error."""
+    written = io.StringIO()
+    touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
+    before = [(each.handlers, each.propagate, each.level) for each in touched]
+    monkeypatch.setattr("sys.stderr", written)
+    write_logs("info")
+    yield written
+    for each, (handlers, propagate, level) in zip(touched, before, strict=True):
+        each.handlers, each.propagate = handlers, propagate
+        each.setLevel(level)
 
 
 @pytest.fixture

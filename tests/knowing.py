@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.house import Events
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.mongo import MongoKnowledge
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_knowledge import SqlKnowledge
-from toolscript.app import App
+from toolscript.app import App, open_app
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id, told
 from toolscript.domain.search import Point, Terms
 from toolscript.ports import KnowledgeStore, VectorIndex
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
 from toolscript.services.knowledge_search import KnowledgeSearch
+from toolscript.settings import load_settings
 
 WHEN = "2025-01-02T03:04:05+00:00"
 TIDES = Source(own_id("tides"), "book", "Of Tides", ("A. Moon", "B. Sea"), "tides.pdf", WHEN)
@@ -92,10 +96,25 @@ async def filled(**parts: Any) -> Library:
     return library
 
 
-async def stock(app: App) -> None:
-    """Puts both books into the data folder of an application, as the pipeline would: through a handle of its own."""
-    store = SqlKnowledge(Database(f"sqlite:///{app.settings.data / 'toolscript.db'}"))
+async def stock_mongo(uri: str) -> None:
+    """Puts both books into a database of MongoDB, and into no index."""
+    store = MongoKnowledge.at(uri)
     try:
-        await filled(store=store, index=app.index, embedder=app.model.embedder)
+        for book in BOOKS:
+            await store.replace(*book)
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def stocked(data: Path) -> AsyncIterator[App]:
+    """An application that serves both books from that folder, as often as it is asked. They are put there as the
+    pipeline would: through a handle of its own."""
+    settings = load_settings(variables={}, data_dir=data, search_model="hashed-64", port=0, knowledge_rate=0)
+    async with open_app(settings, serving=True) as app:
+        store = SqlKnowledge(Database(f"sqlite:///{data / 'toolscript.db'}"))
+        try:
+            await filled(store=store, index=app.index, embedder=app.model.embedder)
+        finally:
+            await store.close()
+        yield app

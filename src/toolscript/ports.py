@@ -301,7 +301,8 @@ class KnowledgeStore(KnowledgeReader, Protocol):
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
         """Adds or replaces extractions by id. Raises NotFound when there is no such source."""
 
-    async def set_status(self, source_id: str, status: str) -> None: ...
+    async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Changes the status, the metadata where some are given, and nothing else; of no source that is not there."""
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with all its chunks and extractions; whether it was there."""

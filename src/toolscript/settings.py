@@ -120,7 +120,9 @@ class Settings:
     )
     embeddings_key: str | None = _setting(None, "API key of the embeddings API.", secret=True)
     llm_url: str | None = _setting(
-        None, "Base URL of an OpenAI-compatible chat API that sorts tools into skills. Empty: the embedding model does."
+        None,
+        "Base URL of an OpenAI-compatible chat API that sorts tools into skills, and reads out of knowledge what is "
+        "worth knowing. Empty: the embedding model sorts, and nothing is read out.",
     )
     llm_key: str | None = _setting(None, "API key of the chat API.", secret=True)
     llm_model: str | None = _setting(None, "Model of the chat API. Needed with TOOLSCRIPT_LLM_URL.")

@@ -25,7 +25,7 @@ BOOK = Source(
     "/shelf/a book; % 1.md",
     "2025-01-02T03:04:05+00:00",
     SourceStatus.READY,
-    {"digest": "d", "pages": 12, "share": 0.5, "none": None, "nested": {"z": [1, {"a.b": True, "$c": []}], "": ""}},
+    {"digest": "d", "pages": 12, "share": 0.5, "none": None, "nested": {"z": [1, {"a.b": True, "c$": []}], "": ""}},
     schema_version=3,
 )
 PAPER = Source(own_id("paper"), "paper", "A paper", (), "", "")
@@ -156,6 +156,35 @@ async def test_the_status_changes_and_nothing_else(store: KnowledgeStore) -> Non
     assert await store.sources() == [BOOK]
 
 
+async def test_the_status_may_change_with_the_metadata_and_nothing_else_does(store: KnowledgeStore) -> None:
+    (chunk,) = chunks_of(BOOK, "one")
+    await store.replace(BOOK, [chunk], [extraction(BOOK, chunk.id)])
+    await store.replace(PAPER, [], [])
+    notes = {"unasked": ["a", "ü"], "none": None, "nested": {"z": 1, "a": 1.5}}
+    await store.set_status(BOOK.id, SourceStatus.INDEXING, notes)
+    changed = replace(BOOK, status="indexing", metadata=notes)
+    assert await store.sources() == [PAPER, changed]
+    await store.set_status(BOOK.id, SourceStatus.READY)
+    assert await store.sources() == [PAPER, replace(changed, status="ready")]
+    await store.set_status(BOOK.id, SourceStatus.READY, {})
+    assert await store.sources() == [PAPER, replace(BOOK, metadata={})]
+    await store.set_status("nobody", SourceStatus.READY, notes)
+    assert await store.counts() == {BOOK.id: (1, 1), PAPER.id: (0, 0)}
+
+
+async def test_what_differs_by_kind_or_order_alone_is_replaced(store: KnowledgeStore) -> None:
+    for content in (
+        {"a": 1, "b": True},
+        {"b": True, "a": 1},
+        {"b": 1, "a": 1},
+        {"b": 1.0, "a": 1},
+        {"b": 1, "a": False},
+    ):
+        await store.replace(replace(BOOK, metadata=content), [], [extraction(BOOK, "", **content)])
+        (source,), (_, (drawn,)) = await store.sources(), await store.contents(BOOK.id)
+        assert (repr(source.metadata), repr(drawn.content)) == (repr(content), repr(content))
+
+
 async def test_extractions_are_added_and_replaced_by_id(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "one", "two")
     first, second = (extraction(BOOK, each.id, said="before") for each in chunks)
@@ -212,8 +241,20 @@ def _deep(levels: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "value",
-    ["\0", "\udc00", 2**63, float("nan"), float("inf"), {"\0": 1}, {1: "a"}, {1, 2}, object(), _deep(60)],
-    ids=["null", "surrogate", "large", "nan", "infinite", "null in a name", "number as name", "set", "object", "deep"],
+    [
+        pytest.param("\0", id="null"),
+        pytest.param("\udc00", id="surrogate"),
+        pytest.param(2**63, id="large"),
+        pytest.param(float("nan"), id="nan"),
+        pytest.param(float("inf"), id="infinite"),
+        pytest.param({"\0": 1}, id="null in a name"),
+        pytest.param({1: "a"}, id="number as name"),
+        pytest.param({"$ref": "a", "$id": "b"}, id="reference"),
+        pytest.param([{"b": {"$inc": 1}}], id="operator"),
+        pytest.param({1, 2}, id="set"),
+        pytest.param(object(), id="object"),
+        pytest.param(_deep(60), id="deep"),
+    ],
 )
 async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeStore, value: Any) -> None:
     (chunk,) = chunks_of(BOOK, "one")
@@ -224,6 +265,8 @@ async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeSto
         await store.replace(replace(BOOK, metadata={"a": [value]}), [], [])
     with pytest.raises(Invalid, match=r"extraction .* cannot be stored"):
         await store.add_extractions(BOOK.id, [extraction(BOOK, chunk.id, a=value)])
+    with pytest.raises(Invalid, match=f"source '{BOOK.id}' cannot be stored"):
+        await store.set_status(BOOK.id, SourceStatus.INDEXING, {"a": value})
     assert await store.contents(BOOK.id) == ([chunk], [])
     assert await store.sources() == [BOOK]
 

@@ -257,7 +257,37 @@ def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_ent
     Path("elsewhere", "private.txt").write_text("Not ours.")
     (notes / "away").symlink_to(Path("elsewhere").absolute())
     (notes / "private.txt").symlink_to(Path("elsewhere", "private.txt").absolute())
-    assert told("ingest", "notes")["added"] == 7
+    (notes / "cover.png").symlink_to(Path("elsewhere", "private.txt").absolute())
+    (notes / "kept").mkdir()
+    (notes / "kept" / "away.txt").symlink_to(Path("elsewhere", "private.txt").absolute())
+    os.mkfifo(notes / "pipe.txt")
+    result = invoke("ingest", "notes", "--exclude", "kept")
+    assert result.stdout == "7 added, 0 changed, 0 unchanged\n"
+    assert result.stderr == "note: 4 links and special files were left out\n"
+    assert invoke("ingest", "notes", "--include", "lease.*").stderr == ""
+
+
+def test_a_name_that_is_empty_or_too_long_is_told_and_the_others_go_on(small_folder: Path, notes: Path) -> None:
+    too_long = "x" * 300 + ".txt"
+    result = invoke("ingest", "", too_long, "notes/deep")
+    assert result.stderr.splitlines() == ['not read: "": is not there', f"not read: {too_long}: File name too long"]
+    assert result.stdout == "2 added, 0 changed, 0 unchanged; 2 could not be read\n"
+    assert '"" is not there: nothing is removed' in invoke("ingest", "", "notes", "--prune", code=2).stderr
+    assert 'not read: "": is not there' in invoke("ingest", "", code=2).stderr
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="how long a path may be is another matter there")
+def test_what_lies_too_deep_is_told_and_the_others_go_on(small_folder: Path, notes: Path) -> None:
+    folder = os.open(notes, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=folder)
+        folder, above = os.open("d" * 250, os.O_RDONLY, dir_fd=folder), folder
+        os.close(above)
+    os.close(folder)
+    result = invoke("ingest", "notes")
+    assert result.stdout == "7 added, 0 changed, 0 unchanged; 1 could not be read\n"
+    (line,) = result.stderr.splitlines()
+    assert line.endswith(": File name too long")
 
 
 def test_globs_say_what_is_read(small_folder: Path, notes: Path) -> None:

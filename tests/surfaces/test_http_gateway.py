@@ -548,6 +548,7 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
         ("/search/stats", "get"),
         ("/search", "post"),
         ("/search/health", "get"),
+        ("/search_knowledge", "post"),
         ("/documents", "get"),
         ("/documents", "post"),
         ("/documents/{doc_id}", "get"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -15,13 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.knowing import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stock
+from tests.knowing import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stocked
+from tests.serving import serving
 from toolscript.app import App, local_token, open_app
 from toolscript.services.rates import Rates
-from toolscript.settings import Settings, load_settings
+from toolscript.settings import Settings
 from toolscript.surfaces.http.guard import LARGEST_BODY
 from toolscript.surfaces.http.knowledge import LARGEST_SEARCH
-from toolscript.surfaces.http.serve import HttpServer
 from toolscript.surfaces.http.server import Serving, create_http
 from toolscript.surfaces.logs import JsonLines
 
@@ -33,11 +32,7 @@ CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    settings = load_settings(
-        variables={}, data_dir=tmp_path_factory.mktemp("data"), search_model="hashed-64", knowledge_rate=0
-    )
-    async with open_app(settings, serving=True) as opened:
-        await stock(opened)
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
@@ -99,7 +94,7 @@ async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
             {
                 "id": WARNING.id,
                 "type": "extraction",
-                "content": "warning: never enter the harbour at low water",
+                "content": "warning (ships, safety)\nwarning: never enter the harbour at low water",
                 "source": {
                     "source_id": TIDES.id,
                     "chunk_id": HARBOUR.id,
@@ -263,6 +258,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "topics that are an object": ({"json": {"query": "moon", "topics": {"a": 1}}}, "topics"),
     "too many topics": ({"json": {"query": "moon", "topics": [str(n) for n in range(51)]}}, "topics"),
     "a long topic": ({"params": {"query": "moon", "topics": "x" * 201}}, "topics"),
+    "a query of nothing to be seen": ({"json": {"query": "\x00\x01\x1b \u200b\u2060\ufeff"}}, "query"),
+    "a query of half a character": ({"content": b'{"query": "\\ud800"}'}, "query"),
+    "a type with a NUL": ({"json": {"query": "moon", "type": "war\x00ning"}}, "type"),
+    "a type with a NUL in the address": ({"params": {"query": "moon", "type": "war\x00ning"}}, "type"),
+    "a topic with a NUL": ({"json": {"query": "moon", "topics": ["roses", "a\x00"]}}, "topics"),
+    "a topic with a command to terminals": ({"json": {"query": "moon", "topics": ["\x1b[2J"]}}, "topics"),
+    "a topic with a line end": ({"json": {"query": "moon", "topics": ["a\nb"]}}, "topics"),
+    "a topic with half a character": ({"content": b'{"query": "moon", "topics": ["a\\ud800"]}'}, "topics"),
     "a field that nobody knows": ({"json": {"query": "moon", "top_k": 3}}, "top_k"),
     "two queries": ({"params": {"query": "moon"}, "json": {"query": "sea"}}, "query"),
     "two limits": ({"params": {"query": "moon", "limit": 3}, "json": {"limit": 4}}, "limit"),
@@ -271,6 +274,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"params": {"query": "moon", "topics": "a,b"}, "json": {"topics": ["b", "a", "c"]}},
         "topics",
     ),
+    "a parameter that nobody knows": ({"params": {"query": "moon", "topic": "roses"}}, "topic"),
+    "a parameter that nobody knows beside a body": ({"params": {"q": "moon"}, "json": {"query": "moon"}}, "q"),
+    "an empty parameter that nobody knows": ({"params": "query=moon&top_k"}, "top_k"),
+    "two queries in the address": ({"params": [("query", "moon"), ("query", "sea")]}, "query"),
+    "a query twice": ({"params": [("query", "moon"), ("query", "moon")]}, "query"),
+    "two limits in the address": ({"params": [("query", "moon"), ("limit", 3), ("limit", "")]}, "limit"),
     "no JSON": ({"params": {"query": "moon"}, "content": b"{"}, "body"),
     "a list for a body": ({"params": {"query": "moon"}, "json": []}, "body"),
     "half a character": ({"content": b'{"query": "\xff"}'}, "body"),
@@ -293,6 +302,17 @@ async def test_what_differs_between_address_and_body_is_said(http: httpx.AsyncCl
     assert error["message"] == (
         "query: the address and the body say different things: give it in one of them, or the same in both"
     )
+
+
+@pytest.mark.req("K-03")
+async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClient) -> None:
+    error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
+    assert error["message"] == (
+        "the address has parameters that are not known: 'topic', 'top k'; known are query, limit, type, topics"
+    )
+    assert error["details"] == {"field": "topic", "allowed": ["query", "limit", "type", "topics"]}
+    error = refusal(await http.post(f"{SEARCH}?query=a&limit=1&query=b&limit=2"), 422, "VALIDATION_ERROR")
+    assert error["message"] == "query, limit: given more than once in the address: give one of each"
 
 
 # --- who, and how often ---
@@ -363,20 +383,16 @@ async def test_no_header_makes_another_client(app: App, header: str) -> None:
 
 @pytest.mark.req("K-03")
 async def test_a_server_on_a_port_believes_no_header_either(app: App) -> None:
-    server = HttpServer(replace(app.settings, port=0))
-    server.serving.opened = replace(app, knowledge_rates=Rates(1))
-    running = asyncio.create_task(server.run())
-    try:
-        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
-            told = [
-                (
-                    await http.post(SEARCH, params={"query": "moon"}, headers={"X-Forwarded-For": f"198.51.100.{n}"})
-                ).status_code
-                for n in range(3)
-            ]
-    finally:
-        server.stop()
-        await running
+    async with (
+        serving(replace(app, knowledge_rates=Rates(1))) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        told = [
+            (
+                await http.post(SEARCH, params={"query": "moon"}, headers={"X-Forwarded-For": f"198.51.100.{n}"})
+            ).status_code
+            for n in range(3)
+        ]
     assert told == [200, 429, 429]
 
 
@@ -421,7 +437,7 @@ async def test_it_is_described_as_it_is(app: App) -> None:
     assert described.keys() == {"post"}
     post = described["post"]
     assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])
-    assert {"200", "422", "429", "503"} <= post["responses"].keys()
+    assert post["responses"].keys() == {"200", "403", "422", "429", "500", "503"}
     assert [parameter["name"] for parameter in post["parameters"]] == ["query", "limit", "type", "topics"]
     assert not any(parameter["required"] for parameter in post["parameters"])
     assert post["requestBody"]["required"] is False

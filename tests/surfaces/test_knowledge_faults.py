@@ -20,17 +20,16 @@ from pymongo import MongoClient
 
 from tests.faults import FAULTS as COMMON_FAULTS
 from tests.faults import Fault, Troubled, hang, saying
-from tests.knowing import BOOKS, HARBOUR, TIDES, WARNING, stock
+from tests.knowing import HARBOUR, TIDES, WARNING, stock_mongo, stocked
 from tests.servers.mongo import serving_mongo
-from toolscript.adapters.mongo import MongoKnowledge, MongoKnowledgeReader
-from toolscript.app import App, open_app
+from toolscript.adapters.mongo import MongoKnowledgeReader
+from toolscript.app import App
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.knowledge import Shelf
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services import knowledge_search as module
 from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge_search import KnowledgeSearch
-from toolscript.settings import load_settings
 from toolscript.surfaces.http.server import Serving, create_http
 
 pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet")]
@@ -57,11 +56,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    settings = load_settings(
-        variables={}, data_dir=tmp_path_factory.mktemp("data"), search_model="hashed-64", knowledge_rate=0
-    )
-    async with open_app(settings, serving=True) as opened:
-        await stock(opened)
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
@@ -87,16 +82,21 @@ async def asked(http: httpx.AsyncClient, **more: Any) -> httpx.Response:
     return answer
 
 
-def hold_to_503(answer: httpx.Response, adapter: str) -> str:
+def hold_to_503(answer: httpx.Response, adapter: str) -> None:
+    """Whoever asks learns which part does not answer, and not where that is."""
     assert answer.status_code == 503, answer.text
     told = answer.json()
     assert told.keys() == {"error"}
     assert told["error"].keys() == {"code", "message", "details"}
     assert (told["error"]["code"], told["error"]["details"]) == ("INTERNAL_ERROR", {"adapter": adapter})
-    message: str = told["error"]["message"]
-    assert message.startswith(f"knowledge cannot be searched right now, because of the {adapter}: ")
-    assert "\n" not in message
-    return message
+    assert told["error"]["message"] == (
+        f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
+    )
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Why searches have failed, as the log tells it."""
+    return [getattr(each, "reason", "") for each in caplog.records if each.getMessage() == "knowledge_not_searched"]
 
 
 async def found(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
@@ -168,9 +168,13 @@ async def test_nonsense_is_taken_for_a_fault(app: App, nonsense: str) -> None:
         hold_to_503(await asked(http), adapter)
 
 
-async def test_a_query_vector_of_another_size_is_told_with_what_to_do(app: App) -> None:
+async def test_a_query_vector_of_another_size_is_told_with_what_to_do_in_the_log(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     async with asking(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
-        assert "toolscript index rebuild" in hold_to_503(await asked(http), "index")
+        hold_to_503(await asked(http), "index")
+    (reason,) = reasons(caplog)
+    assert "toolscript index rebuild" in reason
 
 
 UNTOLD: Mapping[str, Callable[[Any], Any]] = {
@@ -227,20 +231,6 @@ async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
         assert (await found(http))["results"]
 
 
-@pytest.mark.parametrize(
-    ("part", "method", "adapter"),
-    [("index", "describe", "index"), ("reader", "ping", "store"), ("embedder", "embed_query", "embedder")],
-)
-@pytest.mark.parametrize("fault", ["unavailable", "runtime error", "hangs"])
-async def test_a_check_names_what_does_not_answer(app: App, part: str, method: str, adapter: str, fault: str) -> None:
-    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
-    parts[part] = Troubled(parts[part], method, FAULTS[fault])
-    search = KnowledgeSearch(Retriever(parts["embedder"], parts["index"]), parts["index"], parts["reader"], app.events)
-    with pytest.raises(Unavailable) as error:
-        await asyncio.wait_for(search.check(), LONGEST_SECONDS)
-    assert error.value.details == {"adapter": adapter}
-
-
 # --- MongoDB, which knows nothing of what belongs together, and may go away ---
 
 
@@ -257,20 +247,11 @@ async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
         await reader.close()
 
 
-async def fill(uri: str) -> None:
-    store = MongoKnowledge.at(uri)
-    try:
-        for book in BOOKS:
-            await store.replace(*book)
-    finally:
-        await store.close()
-
-
 @pytest.mark.req("K-02", "K-05")
 async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_from_it_is_missing(
     app: App, mongo: str
 ) -> None:
-    await fill(mongo)
+    await stock_mongo(mongo)
     async with asking(app) as embedded, reading_from(app, mongo) as http:
         assert await found(http) == await found(embedded)
         with MongoClient[dict[str, Any]](mongo) as client:
@@ -291,14 +272,18 @@ async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_fro
 
 
 @pytest.mark.req("K-05")
-async def test_mongodb_that_goes_away_is_a_503_in_time(app: App, tmp_path: Path) -> None:
+async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_where_it_was(
+    app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with serving_mongo(tmp_path) as server:
         uri = f"{server.rstrip('/')}/gone"
-        await fill(uri)
+        await stock_mongo(uri)
         async with reading_from(app, uri) as http:
             assert (await found(http))["results"]
     async with reading_from(app, uri) as http:
         hold_to_503(await asked(http), "store")
+    (reason,) = reasons(caplog)
+    assert uri in reason
 
 
 @pytest.mark.req("K-05")

@@ -29,6 +29,7 @@ from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
 
 from tests.servers import scripted_spec
+from tests.serving import serving
 from toolscript.adapters.mcp_reading import read_items
 from toolscript.app import App, open_app
 from toolscript.configuration import load_configuration
@@ -40,7 +41,6 @@ from toolscript.services.demo import demo_items
 from toolscript.services.skill_points import SKILLS
 from toolscript.services.tool_points import TOOLS
 from toolscript.settings import load_settings
-from toolscript.surfaces.http.serve import HttpServer
 from toolscript.surfaces.mcp import answer_call, mcp_server
 
 PATIENCE = 40.0
@@ -129,20 +129,6 @@ def stdio(configuration: Path, data: Path, **variables: str) -> StdioServerParam
     arguments = ["-m", "toolscript", "mcp", "--config", str(configuration), "--data-dir", str(data)]
     environment = {"TOOLSCRIPT_SEARCH_MODEL": MODEL, "HOME": str(data.parent)} | variables
     return StdioServerParameters(command=sys.executable, args=arguments, env=environment)
-
-
-@asynccontextmanager
-async def serving(app: App) -> AsyncIterator[str]:
-    """The application on a real port."""
-    server = HttpServer(app.settings)
-    server.serving.opened = app
-    server.serving.be_ready()
-    running = asyncio.create_task(server.run())
-    try:
-        yield server.url
-    finally:
-        server.stop()
-        await running
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +13,14 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
-from tests.knowing import DECISION, HARBOUR, MOON, ROSES, WARNING, stock
-from toolscript.app import App, local_token, open_app
+from tests.knowing import DECISION, HARBOUR, MOON, ROSES, WARNING, stocked
+from tests.serving import serving
+from toolscript.adapters.mongo import MongoKnowledgeReader
+from toolscript.app import App, local_token
 from toolscript.domain.access import Principal
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge_search import KnowledgeSearch
 from toolscript.services.rates import Rates
-from toolscript.settings import load_settings
-from toolscript.surfaces.http.serve import HttpServer
 from toolscript.surfaces.http.server import Serving, create_http
 from toolscript.surfaces.mcp import answer_call, mcp_server
 
@@ -30,11 +31,7 @@ EVERYTHING = {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    settings = load_settings(
-        variables={}, data_dir=tmp_path_factory.mktemp("data"), search_model="hashed-64", port=0, knowledge_rate=0
-    )
-    async with open_app(settings, serving=True) as opened:
-        await stock(opened)
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 
@@ -47,19 +44,6 @@ async def over_stdio(app: App) -> AsyncIterator[Client]:
 
     async with Client(mcp_server(lambda params, _: answer_call(app, params, caller))) as client:
         yield client
-
-
-@asynccontextmanager
-async def serving(app: App) -> AsyncIterator[str]:
-    server = HttpServer(app.settings)
-    server.serving.opened = app
-    server.serving.be_ready()
-    running = asyncio.create_task(server.run())
-    try:
-        yield server.url
-    finally:
-        server.stop()
-        await running
 
 
 async def call(client: Client, **arguments: Any) -> CallToolResult:
@@ -150,6 +134,9 @@ async def test_arguments_that_models_write_as_texts_are_understood(
         ({"query": "moon", "type": ["chunk", 3]}, "type"),
         ({"query": "moon", "topics": {"a": 1}}, "topics"),
         ({"query": "moon", "topics": [" "]}, "topics"),
+        ({"query": "\x00\x1b\u200b"}, "query"),
+        ({"query": "moon", "type": "war\x00ning"}, "type"),
+        ({"query": "moon", "topics": ["roses", "\x1b[2J"]}, "topics"),
     ],
 )
 async def test_what_is_wrong_is_refused_by_name(app: App, arguments: dict[str, Any], word: str) -> None:
@@ -160,7 +147,7 @@ async def test_what_is_wrong_is_refused_by_name(app: App, arguments: dict[str, A
     assert "\n" not in text_of(result)
 
 
-@pytest.mark.parametrize("query", ["\ud800 half a pair", "\x00", "日本 👩‍💻"])
+@pytest.mark.parametrize("query", ["\ud800 half a pair", "\x00 none", "日本 👩‍💻"])
 async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
     asked = {
         "jsonrpc": "2.0",
@@ -188,6 +175,26 @@ async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) ->
         assert refused.is_error
         assert "each client may ask 2 times a minute: try again in" in text_of(refused)
         assert not (await client.call_tool("search_tools", {"query": "read a file"})).is_error
+
+
+@pytest.mark.req("K-03", "K-05")
+async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_started_it_is(app: App) -> None:
+    reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", patience_seconds=0.5)
+    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
+    broken = replace(app, knowledge_search=search)
+    try:
+        async with serving(broken) as url, Client(f"{url}/mcp") as client:
+            refused = await call(client, query="moon")
+        async with over_stdio(broken) as client:
+            own = await call(client, query="moon")
+    finally:
+        await reader.close()
+    assert refused.is_error
+    assert text_of(refused) == (
+        "knowledge cannot be searched right now, because of the store: the log tells why. Try again in a moment"
+    )
+    assert own.is_error
+    assert "127.0.0.1:9/hidden" in text_of(own)
 
 
 @pytest.mark.req("K-03")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import logging
 import os
 import re
 import signal
@@ -31,7 +30,6 @@ from toolscript.domain.requests import current_request_id, request_id
 from toolscript.settings import Settings
 from toolscript.surfaces.http.requests import RequestIds
 from toolscript.surfaces.http.server import Serving, create_http
-from toolscript.surfaces.logs import write_logs
 
 pytestmark = pytest.mark.req("D-10")
 
@@ -72,20 +70,6 @@ def client(serving: Serving) -> httpx.AsyncClient:
 async def http(served: App) -> AsyncIterator[httpx.AsyncClient]:
     async with client(Serving(served.settings, served)) as opened:
         yield opened
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """Log lines, as they are written to standard error."""
-    written = io.StringIO()
-    touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
-    before = [(each.handlers, each.propagate, each.level) for each in touched]
-    monkeypatch.setattr("sys.stderr", written)
-    write_logs("info")
-    yield written
-    for each, (handlers, propagate, level) in zip(touched, before, strict=True):
-        each.handlers, each.propagate = handlers, propagate
-        each.setLevel(level)
 
 
 @pytest.mark.parametrize(

@@ -105,14 +105,15 @@ def test_a_place_holds_what_stands_in_its_book_under_its_heading_on_its_pages(
     assert place.holds("Sailing", position) is holds
 
 
-def test_the_questions_are_about_the_books_that_are_fetched_and_some_are_held_out(folder: Path) -> None:
-    write_questions(folder)
+@pytest.mark.parametrize(("questions", "held_out"), [("everyday", 0), ("paraphrased", 12)])
+def test_the_questions_are_about_the_books_that_are_fetched(folder: Path, questions: str, held_out: int) -> None:
+    write_questions(folder, questions=questions)
     listed = "".join(f'[[book]]\ntitle = "{book.title}"\nfiles = ["sailing.md"]\n' for book in FETCHED)
     (folder / "books.toml").write_text(listed, encoding="utf-8")
     found = read_set(folder)
     assert isinstance(found, BookSet)
     assert len({question.text for question in found.queries}) == len(found.queries) >= 36
-    assert sum(question.held_out for question in found.queries) == 12
+    assert sum(question.held_out for question in found.queries) == held_out
     assert {question.places[0].source for question in found.queries} == {book.title for book in FETCHED}
 
 

@@ -90,10 +90,83 @@ def test_nothing_that_a_reader_does_not_read_is_text() -> None:
         "<head><script>steal()</script><style>p{}</style></head><body onload='evil()'><nav>Menu</nav>"
         "<div class='navheader'>Prev Next</div><ul><li><a href=a>Chapter one</a></li></ul><h1>T</h1>"
         "<p onclick='evil()'>Good <b>words</b>.<script>document.write('evil')</script></p><iframe src=x>evil</iframe>"
-        "<template>evil</template><noscript>evil</noscript><p hidden>evil</p><svg><title>evil</title></svg>"
+        "<template>evil</template><noscript>evil</noscript><p hidden>evil</p>"
+        "<p style='color: red; DISPLAY : none'>evil</p><svg><title>evil</title></svg>"
         "<a href='javascript:evil()'>link</a> text<footer>evil</footer><p>Next: <a href=b>evil</a></p>"
     )
     assert texts(book) == ["Good words.", "link text"]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("<html><head><title>T</title><meta charset=utf-8><body><h1>A</h1><p>Text.", ["Text."]),
+        ("<html><head><title>T</title><h1>A</h1><p>Text.", ["Text."]),
+        ("<head><noscript><link rel=x></noscript><title>T</title>Text.", ["Text."]),
+        ("<head><noscript><link rel=x><body><h1>A</h1><p>Text.", ["Text."]),
+        ("<h1>A</h1><ul><li class=toc>menu<li>red<li>blue</ul><p>Text.", ["- red", "- blue", "Text."]),
+        ("<h1>A</h1><ul><li>red<ul><li class=toc>menu</ul><li>blue</ul>", ["- red", "- blue"]),
+        ("<h1>A</h1><p hidden>menu<p>Text.<p class=toc>menu<div>More.</div>", ["Text.", "More."]),
+        ("<h1>A</h1><dl><dt class=toc>menu<dd>Text.<dt>-v<dd>More.</dl>", ["Text.", "-v: More."]),
+        ("<h1>A</h1><table><tr class=nav><td>x<td>y<tr><td>a<td>b<tr><td>c<td>d</table>", ["a | b\nc | d"]),
+        ("<h1>A</h1><table><tr><td>a<td hidden>x<td>b<tr><td>c<td>d</table>", ["a | b\nc | d"]),
+        ("<h1>A</h1><table><thead class=nav><tr><th>x<tbody><tr><td>a<td>b<tr><td>c<td>d</table>", ["a | b\nc | d"]),
+        ("<h1>A</h1><p>One.<button>press<p>Two.", ["One.", "Two."]),
+        ("<h1>A</h1><div><select><option>one<option>two</div>Text.", ["Text."]),
+        ("<h1>A</h1><div><nav><ul><li>menu</div><p>Text.", ["Text."]),
+    ],
+)
+def test_what_is_left_out_ends_where_its_end_was_left_out(page: str, said: list[str]) -> None:
+    assert texts(read(page)) == said
+
+
+def test_a_cell_in_a_table_in_a_list_ends_nothing_around_it() -> None:
+    book = read("<h1>A</h1><ul><li>red<table><tr><td>a<ul><li>in</ul><td>b<tr><td>c<td>d</table>too<li>blue</ul>")
+    assert texts(book) == ["- red", "a - in | b\nc | d", "too", "- blue"]
+
+
+@pytest.mark.parametrize("anchor", ["<a name=x>", "<a id=x>", "<p><a href=x>See</a> it, <a href=y>and"])
+def test_an_anchor_that_does_not_end_is_no_link_over_the_rest(anchor: str) -> None:
+    book = read(f"{anchor}<p>A preface.</p><h1>T</h1><p>Text.<ul><li>red<li>blue</ul>")
+    assert texts(book)[-4:] == ["A preface.", "Text.", "- red", "- blue"]
+
+
+def test_a_list_of_links_is_text_where_it_leads_elsewhere_or_is_announced() -> None:
+    entries = "<ul><li><a href=a.html>One</a><li><a href='#b'>Two</a></ul>"
+    assert texts(read(f"<h1>T</h1><p>Text.</p>{entries}<p>More.</p>")) == ["Text.", "More."]
+    assert texts(read(f"<h1>T</h1><p>Read these:</p>{entries}")) == ["Read these:", "- One"]
+    books = "<ul><li><a href='https://a.example/moby'>Moby Dick</a><li><a href='//b.example'>Walden</a></ul>"
+    assert texts(read(f"<h1>T</h1>{books}")) == ["- Moby Dick", "- Walden"]
+    assert texts(read(f"<title>T</title>{books}")) == ["- Moby Dick", "- Walden"]
+    assert texts(read("<p><a href=x>The only words.</a></p>")) == ["The only words."]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<meta name=author content='Ada Hive'><meta name=DC.creator content='Bo Stern'>",
+        "<meta name=author content='Ada Hive and Bo Stern'><p>By <span class=author>Bo Stern</span>",
+        "<div class=authorgroup><div class=author><h3 class=author><span>Ada</span> <span>Hive</span></h3>"
+        "<code class=email>ada@hive.example</code></div><div class=author><h3 class=author>Bo Stern</h3></div></div>",
+        "<p class='author vcard'>Written by Ada Hive and Bo Stern ada@hive.example</p>",
+        "<div itemprop=author><a href=x><span itemprop=name>Ada Hive</span></a>, keeper</div>"
+        "<div itemprop=author><span itemprop=name>Bo Stern</span>, too</div>",
+        "<p><a rel=author href=x>Ada Hive</a>, <a rel=author href=y>Bo Stern</a></p>",
+        "<dl><dt class=author>Authors:</dt><dd class=author>Ada Hive; Bo Stern</dd></dl>",
+    ],
+)
+def test_authors_are_those_that_a_page_names_above_its_text(said: str) -> None:
+    book = read(f"<title>T</title><h1>T</h1>{said}<h2>A</h2><p>Text.</p>")
+    assert book.authors == ("Ada Hive", "Bo Stern")
+    assert book.blocks[-1] == Block("Text.", BlockKind.PROSE, Position("T", "A"))
+
+
+def test_authors_of_other_books_did_not_write_the_page() -> None:
+    entry = "<span class=author>Cy Wax</span>, Honey."
+    assert read(f"<h1>T</h1><div class=bibliography><p>{entry}</p></div>").authors == ()
+    assert read(f"<h1>T</h1><p>{'words ' * 100}</p><p>{entry}</p>").authors == ()
+    assert read(f"<h1>T</h1><footer>{entry}</footer>").authors == ()
+    assert texts(read(f"<h1>T</h1><p>{entry}</p>")) == ["Cy Wax, Honey."]
 
 
 def test_notes_are_no_sections() -> None:
@@ -111,10 +184,20 @@ def test_notes_are_no_sections() -> None:
         b"\xef\xbb\xbf" + "<p>Käse</p>".encode(),
         "<meta charset=no-such-thing><p>Käse</p>".encode(),
         b"<p>K&auml;se</p>",
+        "<!-- <meta charset=utf-8> --><?xml version='1.0' encoding='ISO-8859-15'?><p>Käse</p>".encode("iso-8859-15"),
+        "<meta http-equiv=Content-Type content='text/html; charset=windows-1252'><p>Käse</p>".encode("cp1252"),
+        "<meta charset=unicode_escape><p>Käse</p>".encode(),
+        "<meta charset=utf-16><p>Käse</p>".encode(),
+        "<p title='charset=iso-8859-1'>Käse</p>".encode(),
     ],
 )
 def test_pages_are_read_in_the_encoding_that_they_have(data: bytes) -> None:
     assert texts(assemble(read_html(data))) == ["Käse"]
+
+
+def test_a_page_that_names_the_small_chinese_set_may_hold_the_larger() -> None:
+    page = "<meta charset=gb2312><p>月亮牽引大海。</p>".encode("gbk")
+    assert texts(assemble(read_html(page))) == ["月亮牽引大海。"]
 
 
 def test_printed_pages_are_known_where_a_page_marks_them() -> None:

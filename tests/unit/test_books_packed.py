@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import zipfile
 
 import docx
 import pytest
@@ -12,6 +14,7 @@ from tests.book_files import epub
 from toolscript.adapters.books_docx import read_docx
 from toolscript.adapters.books_epub import read_epub
 from toolscript.adapters.books_parts import assemble
+from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")
@@ -64,6 +67,22 @@ def test_an_epub_without_a_table_of_contents_has_the_headings_of_its_pages() -> 
     assert told(assemble(read_epub(epub(pages)))) == [("Hives", "", "Tall."), ("Honey", "", "Sweet.")]
 
 
+def encryption(path: str) -> dict[str, str]:
+    return {
+        "META-INF/encryption.xml": '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+        '<EncryptedData xmlns="http://www.w3.org/2001/04/xmlenc#"><CipherData>'
+        f'<CipherReference URI="{path}"/></CipherData></EncryptedData></encryption>'
+    }
+
+
+def test_an_epub_with_encrypted_pages_is_refused_and_one_with_encrypted_fonts_is_read() -> None:
+    pages = {"a b.xhtml": page("<h1>Hives</h1><p>Tall.</p>")}
+    assert told(assemble(read_epub(epub(pages, more=encryption("OEBPS/font.otf"))))) == [("Hives", "", "Tall.")]
+    locked = epub({"a b.xhtml": "\x17\x0e\x11 nothing that can be read"}, more=encryption("OEBPS/a%20b.xhtml"))
+    with pytest.raises(Invalid, match=r"\AThe file is protected .* encrypted"):
+        read_epub(locked)
+
+
 def written(document: docx.document.Document) -> Book:
     out = io.BytesIO()
     document.save(out)
@@ -104,3 +123,20 @@ def test_pages_of_a_word_file_are_those_that_word_last_saw() -> None:
     run._r.append(OxmlElement("w:lastRenderedPageBreak"))
     second.add_run("Two.")
     assert [b.position.page for b in written(document).blocks] == [1, 2]
+
+
+def test_a_word_file_without_properties_has_no_title_of_the_librarys_making() -> None:
+    made = docx.Document()
+    made.add_paragraph("Only text.")
+    whole = io.BytesIO()
+    made.save(whole)
+    stripped = io.BytesIO()
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(stripped, "w") as new:
+        for name in old.namelist():
+            if name == "_rels/.rels":
+                links = re.sub(rb"<Relationship [^>]*core-properties[^>]*/>", b"", old.read(name))
+                new.writestr(name, links)
+            elif name != "docProps/core.xml":
+                new.writestr(name, old.read(name))
+    draft = read_docx(stripped.getvalue())
+    assert (draft.title, draft.authors) == ("", ())

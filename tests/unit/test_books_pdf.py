@@ -110,6 +110,22 @@ def test_code_keeps_its_lines_and_margins_and_terms_stand_with_what_they_mean() 
     ]
 
 
+def test_pages_have_the_numbers_that_are_printed_on_them() -> None:
+    """They are i and ii, 1 to 3, and A-1. The first sheet is not page 1, but no other page is the sixth."""
+    pages = [lines(f"{word}.") for word in ("Preface", "Thanks", "Hives", "Wax", "Honey", "Index")]
+    labels = "0 << /S /r >> 2 << /S /D >> 5 << /S /D /P (A-) >>"
+    outline = [Bookmark("One", 2), Bookmark("Two", 4)]
+    blocks = read(pdf(pages, outline, labels=labels)).blocks
+    assert [(block.text, block.position.chapter, block.position.page) for block in blocks] == [
+        ("Preface.", "", None),
+        ("Thanks.", "", None),
+        ("Hives.", "One", 1),
+        ("Wax.", "One", 2),
+        ("Honey.", "Two", 3),
+        ("Index.", "Two", 6),
+    ]
+
+
 def test_a_title_that_is_only_a_file_name_gives_way_to_what_the_first_page_says() -> None:
     page = [Typed(72, 700, "The Book of Bees", LARGE), *lines("Text.", y=600)]
     assert read(pdf([page], title="bees_final.docx")).title == "The Book of Bees"

@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+from toolscript.adapters.books_kinds import read_draft
 from toolscript.adapters.books_markdown import read_markdown
 from toolscript.adapters.books_parts import assemble
 from toolscript.adapters.books_text import read_text
@@ -61,6 +62,12 @@ def test_code_and_tables_of_markdown_are_one_block_each() -> None:
         (BlockKind.PROSE, "2. two"),
         (BlockKind.PROSE, "- deep"),
     ]
+
+
+def test_lists_in_lists_are_read_however_deep_a_person_would_go() -> None:
+    text = "\n".join("  " * depth + f"- item{depth}" for depth in range(40))
+    said = " ".join(block.text for block in assemble(read_markdown(text)).blocks)
+    assert all(f"item{depth}" in said.split() for depth in range(40))
 
 
 def test_html_in_markdown_is_read_as_html() -> None:
@@ -253,3 +260,81 @@ def test_tables_and_listings_in_plain_text_keep_their_lines() -> None:
 def test_a_text_of_headings_alone_is_still_a_text() -> None:
     assert [b.text for b in markdown("# One\n\n## Two\n").blocks] == ["Two"]
     assert [b.text for b in markdown("# One\n").blocks] == ["One"]
+
+
+@pytest.mark.parametrize("ending", [".txt", ".md", ".rst"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Write <meta charset="iso-8859-1"> — or not.',
+        'It begins with <?xml version="1.0" encoding="utf-16"?> — so.',
+        r'Open it with encoding="unicode_escape" — \u0042 in C:\new.',
+    ],
+)
+def test_what_a_text_says_of_encodings_is_not_its_own(ending: str, said: str) -> None:
+    (block,) = assemble(read_draft(f"Of this: {said}".encode(), ending)).blocks
+    assert "—" in block.text
+    assert r"\u0042" in block.text or "unicode" not in said
+
+
+def test_a_broken_byte_costs_one_letter_and_not_the_others() -> None:
+    text = "Größe zählt — наука.\n\n".encode()
+    assert [b.text for b in assemble(read_draft(text * 3 + b"bro\xffken", ".txt")).blocks] == [
+        *["Größe zählt — наука."] * 3,
+        "bro\ufffdken",
+    ]
+    assert assemble(read_draft("Käse und Brötchen".encode("latin-1"), ".txt")).blocks[0].text == "Käse und Brötchen"
+
+
+MANUAL = """\
+1. Hives
+********
+
+Tall.
+
+1.1. Wax
+========
+
+Soft. [1]
+
+[1] Not always.
+
+1.2. Wood
+=========
+
+Hard, [2] and brown.
+
+   [2] deeper is a quotation.
+
+{notes}2. {last}
+{line}
+
+Sweet. [1]
+
+[1] Mostly.
+"""
+
+
+def test_notes_at_the_end_of_a_chapter_are_of_the_chapter() -> None:
+    notes = "[2] As wood is.\n\n    More of it.\n\n[3] And\nso on.\n\n"
+    book = plain(MANUAL.format(notes=notes, last="Honey", line="*" * 8))
+    assert told(book)[1:] == [
+        ("1. Hives", "1.1. Wax", "Soft. [1]"),
+        ("1. Hives", "1.1. Wax", "[1] Not always."),
+        ("1. Hives", "1.2. Wood", "Hard, [2] and brown."),
+        ("1. Hives", "1.2. Wood", "[2] deeper is a quotation."),
+        ("1. Hives", "", "[2] As wood is."),
+        ("1. Hives", "", "More of it."),
+        ("1. Hives", "", "[3] And so on."),
+        ("2. Honey", "", "Sweet. [1]"),
+        ("2. Honey", "", "[1] Mostly."),
+    ]
+
+
+def test_a_list_of_references_is_where_its_heading_says() -> None:
+    text = (
+        "1. Hives\n********\n\nTall.\n\n2. Books\n********\n\n2.1. {}\n===============\n\nThese:\n\n[1] Wax, by Cy.\n"
+    )
+    assert told(plain(text.format("References")))[-1] == ("2. Books", "2.1. References", "[1] Wax, by Cy.")
+    alone = text.format("Sources").replace("These:\n\n", "")
+    assert told(plain(alone))[-1] == ("2. Books", "2.1. Sources", "[1] Wax, by Cy.")

@@ -6,20 +6,26 @@ from __future__ import annotations
 import asyncio
 import json
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.library import HANDBOOK, Library, book, facts
+from tests.house import Fuse
+from tests.library import HANDBOOK, Library, book, chapter, facts
 from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
+from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.openai_chat import OpenAiChat
-from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Position, own_id
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.domain.knowledge import EXTRACTION_TYPES, Book, Chunk, Extraction, Position, Source, own_id
 from toolscript.domain.prompts import Prompt
+from toolscript.domain.search import Candidate, Point
 from toolscript.services import extract, ingest_knowledge
-from toolscript.services.extract import Extracted, Extractor, is_worth_asking
+from toolscript.services.extract import Extracted, Extractor, is_read, is_worth_asking
 from toolscript.services.ingest_knowledge import About
 from toolscript.services.knowledge_points import EXTRACTIONS
 
@@ -79,7 +85,8 @@ async def test_what_is_worth_knowing_is_read_out_of_each_chunk() -> None:
         (c.id, c.content[:19]) for c in chunks if c is not chunks[3]
     ]
     first = made.extractions[0]
-    assert first.id == own_id(first.chunk_id, "warning", json.dumps(first.content, sort_keys=True))
+    assert all(map(is_read, made.extractions))
+    assert len({e.id for e in made.extractions}) == 5
     assert (first.source_id, first.type, first.topics) == (SOURCE, "warning", ("rivers", "floods"))
     assert first.content == {"title": "Fact 0 of chapter 0", "summary": "Rivers flood."}
     assert (made.unasked, made.warnings) == ([], [])
@@ -298,6 +305,81 @@ async def test_of_a_book_that_has_changed_the_model_reads_what_is_new() -> None:
     made, asked = await ingested(library, EACH_ITS_OWN)
     assert (made.outcome, made.extractions) == ("changed", 2)
     assert ["chapter 3" in json.dumps(prompt_of(each)) for each in asked] == [True]
+
+
+async def test_a_page_more_in_front_of_a_book_is_no_reason_to_read_it_again() -> None:
+    library = Library(books={HANDBOOK: Book("A", (), (chapter(1, page=1), chapter(2, page=2)))})
+    await ingested(library, EACH_ITS_OWN)
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(0, page=1), chapter(1, page=2), chapter(2, page=3)))
+    made, asked = await ingested(library, EACH_ITS_OWN)
+    assert (made.chunks, made.extractions) == (3, 3)
+    assert ["chapter 0" in json.dumps(prompt_of(each)) for each in asked] == [True]
+
+
+async def test_what_is_read_is_added_and_what_is_there_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(SqlKnowledge):
+        def __init__(self) -> None:
+            super().__init__(Database("sqlite://"))
+            self.written: list[tuple[str, int]] = []
+
+        async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
+            self.written.append(("replace", len(chunks) + len(extractions)))
+            await super().replace(source, chunks, extractions)
+
+        async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
+            self.written.append(("add", len(extractions)))
+            await super().add_extractions(source_id, extractions)
+
+    class Points(MemoryIndex):
+        upserted = 0
+        scrolled = 0
+
+        async def upsert(self, name: str, points: Sequence[Point]) -> None:
+            self.upserted += len(points)
+            await super().upsert(name, points)
+
+        async def scroll(self, name: str, **wishes: Any) -> list[Candidate]:
+            self.scrolled += 1
+            return await super().scroll(name, **wishes)
+
+    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    store, index = Watched(), Points()
+    extractor = Extractor(Dumb([NOTE]), batch=1)
+    library = Library(store=store, index=index, extractor=extractor, books={HANDBOOK: book(*range(10))})
+    made = await library.ingesting.ingest(HANDBOOK)
+    assert made.extractions == 10
+    assert store.written == [("replace", 10), *([("add", 2)] * 5)]
+    assert (index.upserted, index.scrolled) == (10 + 10 + 10, 2)
+    assert made.source == (await store.sources())[0]
+    await library.assert_whole()
+
+
+async def test_what_is_cut_off_while_it_is_read_is_read_again_and_stands_there_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    burnt = []
+    for call in range(1, 99):
+        fuse = Fuse(halfway=True)
+        library = Library(fuse=fuse, books={HANDBOOK: book(*range(4))}, extractor=Extractor(Dumb([NOTE]), batch=1))
+        fuse.left = call
+        with suppress(ConnectionError):
+            await library.ingesting.ingest(HANDBOOK)
+        if not fuse.burnt_at:
+            break
+        burnt.append(fuse.burnt_at)
+        other = noted(summary="Other words, as a model has them every time.")
+        again = Library(
+            store=library.store,
+            index=library.index,
+            books=library.drawer.books,
+            extractor=Extractor(Dumb([other]), batch=1),
+        )
+        made = await again.ingesting.ingest(HANDBOOK)
+        assert (made.extractions, made.source.metadata["unasked"]) == (4, [])
+        await again.assert_whole()
+    assert burnt.count("add_extractions") == 2
+    assert len(burnt) < 98
 
 
 async def test_nobody_reads_who_was_asked_not_to_and_who_comes_later_reads_all() -> None:

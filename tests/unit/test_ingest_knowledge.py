@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,13 @@ from tests.house import CountingEmbedder, Fuse
 from tests.library import HANDBOOK, Library, book, chapter, facts
 from toolscript.adapters.books import FileBooks
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, own_id, told
 from toolscript.domain.search import Collection
 from toolscript.ports import Embedder
-from toolscript.services.ingest_knowledge import About, IngestKnowledge, find_source
+from toolscript.services.ingest_knowledge import READ_TOGETHER, About, IngestKnowledge, find_source
 from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS, most_tokens
 
 pytestmark = pytest.mark.req("K-06")
@@ -82,6 +85,23 @@ async def test_what_is_embedded_stands_under_its_heading(library: Library) -> No
     assert embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{told(note.content)}"
 
 
+async def test_a_heading_says_each_name_once(library: Library) -> None:
+    positions = (Position(), Position("Rivers"), Position("", "Water"), Position("Sea", "Sea"))
+    blocks = [Block(facts(n), BlockKind.PROSE, position) for n, position in enumerate(positions)]
+    library.drawer.books[HANDBOOK] = Book("The Handbook", (), tuple(blocks))
+    await library.ingesting.ingest(HANDBOOK)
+    headings = [text.partition("\n")[0] for text in embedded(library)]
+    assert headings == ["The Handbook", "The Handbook — Rivers", "The Handbook — Water", "The Handbook — Sea"]
+
+
+async def test_another_topic_embeds_no_chunk(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK)
+    embedded(library).clear()
+    note = await add_note(library, topics=("floods",))
+    assert embedded(library) == [f"The Handbook — 1 Rivers — 1.1 Water\n{told(note.content)}"]
+    await library.assert_whole()
+
+
 async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
     class Watched(CountingEmbedder):
         window = minilm.window
@@ -102,9 +122,50 @@ async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
 async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_name(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK, About("Mine", ("Me", "You"), "paper"))
     assert (made.source.title, made.source.authors, made.source.type) == ("Mine", ("Me", "You"), "paper")
-    library.drawer.books[HANDBOOK] = book(1, title="", authors=())
+    other = Path("/books/other.md")
+    library.drawer.books[other] = book(1, title="", authors=())
+    made = await library.ingesting.ingest(other)
+    assert (made.source.title, made.source.authors, made.source.type) == ("other", (), "book")
+
+
+async def test_what_a_person_has_said_stays_until_they_say_something_else(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK, About("Mine", ("Me",), "paper"))
+    library.drawer.books[HANDBOOK] = book(1, 3, title="The Second Handbook")
+    again = (await library.ingesting.ingest(HANDBOOK)).source
+    assert (again.title, again.authors, again.type) == ("Mine", ("Me",), "paper")
+    assert (await library.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
+    other = (await library.ingesting.ingest(HANDBOOK, About("Ours"))).source
+    assert (other.title, other.authors, other.type) == ("Ours", ("Me",), "paper")
+    taken_back = (await library.ingesting.ingest(HANDBOOK, About(" ", ("",), ""))).source
+    assert (taken_back.title, taken_back.authors) == ("The Second Handbook", ("Ada Lovelace",))
+    assert taken_back.type == "book"
+    await library.assert_whole()
+
+
+async def test_what_a_person_says_counts_though_the_file_says_the_same(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK)
+    assert (await library.ingesting.ingest(HANDBOOK, About("The Handbook"))).outcome == "unchanged"
+    library.drawer.books[HANDBOOK] = book(1, 2, title="handbook_v2_final.indd")
+    assert (await library.ingesting.ingest(HANDBOOK)).source.title == "The Handbook"
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"extracted_with": "m", "unasked": [["x"], {"y": 1}, None]},
+        {"extracted_with": "m", "unasked": "x"},
+        {"extracted_with": ["m"], "unasked": {"x": 1}},
+        {"digest": ["d"], "said": "x"},
+        {"said": {"title": 7, "authors": "Ada", "type": ["paper"]}},
+        {"said": {"title": {"a": 1}, "authors": [["x"], 7], "type": None}},
+    ],
+)
+async def test_notes_that_strangers_have_made_do_no_harm(library: Library, notes: dict[str, Any]) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
-    assert (made.source.title, made.source.authors, made.outcome) == ("handbook", (), "changed")
+    await library.store.set_status(made.source.id, "ready", notes)
+    again = (await library.ingesting.ingest(HANDBOOK)).source
+    assert (again.title, again.authors, again.type) == ("The Handbook", ("Ada Lovelace",), "book")
+    await library.assert_whole()
 
 
 async def test_the_same_again_costs_nothing(library: Library) -> None:
@@ -122,28 +183,60 @@ async def test_what_has_changed_is_embedded_and_the_rest_keeps_its_ids_vectors_a
 ) -> None:
     await library.ingesting.ingest(HANDBOOK)
     kept = await add_note(library, chunk=0)
-    gone = await add_note(library, chunk=1)
+    lost = await add_note(library, chunk=1)
     whole = await add_note(library, chunk=-1)
     embedded(library).clear()
     library.drawer.books[HANDBOOK] = book(1, 3)
     made = await library.ingesting.ingest(HANDBOOK)
-    assert (made.outcome, made.chunks, made.embedded, made.extractions) == ("changed", 2, 1, 2)
+    assert (made.outcome, made.chunks, made.embedded, made.extractions) == ("changed", 2, 1, 3)
     assert embedded(library) == [f"The Handbook — 3 Rivers — 3.1 Water\n{facts(3)}"]
-    points = await library.points()
-    assert {kept.id, whole.id} < points.keys()
-    assert gone.id not in points
+    _, extractions = await library.store.contents(made.source.id)
+    assert {each.id: each.chunk_id for each in extractions} == {kept.id: kept.chunk_id, lost.id: "", whole.id: ""}
+    assert made.warnings == ("imported extractions whose text is no longer there, kept for the source as a whole: 1",)
     await library.assert_whole()
 
 
-async def test_a_chunk_that_has_only_moved_to_another_page_is_not_embedded_again(library: Library) -> None:
-    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=1), chapter(2, page=2)))
+async def test_what_was_imported_follows_its_text_to_the_nearest_place_that_has_it(library: Library) -> None:
+    named = [Block(facts(1, of=9), BlockKind.PROSE, Position(name)) for name in ("A", "B", "C", "D", "E")]
+    library.drawer.books[HANDBOOK] = Book("A", (), (named[0], chapter(2), named[2], chapter(3), named[4]))
     await library.ingesting.ingest(HANDBOOK)
-    embedded(library).clear()
-    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=1), chapter(2, page=3)))
+    note = await add_note(library, chunk=2)
+    moved = replace(named[2], position=Position("Another name"))
+    library.drawer.books[HANDBOOK] = Book("A", (), (named[0], chapter(2), moved, chapter(3), named[4]))
     made = await library.ingesting.ingest(HANDBOOK)
-    assert (made.outcome, made.embedded) == ("changed", 0)
-    assert not embedded(library)
+    chunks, (kept,) = await library.store.contents(made.source.id)
+    assert (kept.id, kept.chunk_id, made.warnings) == (note.id, chunks[2].id, ())
+    assert kept.chunk_id != note.chunk_id
     await library.assert_whole()
+
+
+async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Library) -> None:
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=1), chapter(2, page=2), chapter(1, page=4)))
+    await library.ingesting.ingest(HANDBOOK)
+    note = await add_note(library, chunk=1)
+    before, _ = await library.store.contents(note.source_id)
+    embedded(library).clear()
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=2), chapter(2, page=3), chapter(1, page=5)))
+    made = await library.ingesting.ingest(HANDBOOK)
+    assert (made.outcome, made.embedded, made.warnings) == ("changed", 0, ())
+    assert not embedded(library)
+    chunks, extractions = await library.store.contents(note.source_id)
+    assert ([c.id for c in chunks], extractions) == ([c.id for c in before], [note])
+    assert [c.position.page for c in chunks] == [2, 3, 5]
+    await library.assert_whole()
+
+
+async def test_to_see_that_nothing_has_changed_only_the_source_itself_is_looked_at() -> None:
+    class Alone(SqlKnowledge):
+        async def counts(self) -> dict[str, tuple[int, int]]:
+            raise AssertionError("every source was counted")
+
+        async def sources(self) -> list[Source]:
+            raise AssertionError("every source was read")
+
+    library = Library(store=Alone(Database("sqlite://")))
+    await library.ingesting.ingest(HANDBOOK)
+    assert (await library.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
 
 
 async def test_another_title_is_embedded_with_every_chunk(library: Library) -> None:
@@ -258,6 +351,36 @@ async def test_pages_that_are_numbered_as_sections_are_sections_of_the_chapter_b
     ]
 
 
+async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(library: Library) -> None:
+    folder = Path("/books/manual")
+    files = [folder / f"{n}.html" for n in range(9)]
+    under_way: list[Path] = []
+    most = []
+    all_are_there = asyncio.Event()
+
+    class Slow:
+        async def read(self, path: Path) -> Book:
+            under_way.append(path)
+            most.append(len(under_way))
+            if len(most) == READ_TOGETHER:
+                all_are_there.set()
+            await all_are_there.wait()
+            under_way.remove(path)
+            if path == files[4]:
+                raise Invalid("is torn")
+            return Book("", (), (chapter(int(path.stem)),))
+
+    seen: list[tuple[int, int]] = []
+    ingesting = IngestKnowledge(library.store, library.index, library.embedder, Slow())
+    async with asyncio.timeout(20):
+        made = await ingesting.ingest_together(folder, files, progress=lambda *told: seen.append(told))
+    assert max(most) == READ_TOGETHER
+    chunks, _ = await library.store.contents(made.source.id)
+    assert [c.position.chapter for c in chunks] == [f"{n} Rivers" for n in range(9) if n != 4]
+    assert made.warnings == ("4.html: is torn",)
+    assert seen[:9] == [(n, 9) for n in range(1, 10)]
+
+
 async def test_a_folder_of_which_nothing_can_be_read_is_refused(library: Library) -> None:
     with pytest.raises(Invalid, match=r"none of its 2 files can be read: x\.md: is not in the drawer; y\.md"):
         await library.ingesting.ingest_together(Path("/books"), [Path("/books/x.md"), Path("/books/y.md")])
@@ -283,10 +406,15 @@ async def test_texts_that_no_store_can_hold_are_made_ones_that_every_store_can(l
 
 
 async def test_without_a_model_that_is_said_before_anything_is_read(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK)
     bare = IngestKnowledge(library.store, library.index, None, library.drawer)
     for work in (bare.ingest(Path("/nowhere")), bare.index_all(), bare.ingest_together(Path("/x"), [])):
         with pytest.raises(Unavailable, match="no embedding model"):
             await work
+
+
+async def test_without_a_model_nothing_is_indexed_as_it_should_be(library: Library) -> None:
+    assert await IngestKnowledge(library.store, library.index, None, library.drawer).index_all() == 0
 
 
 async def test_vectors_of_two_models_do_not_mix(library: Library) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.faults import Fault, Troubled, saying
 from tests.knowing import DECISION, GARDENS, HARBOUR, MOON, ROSES, TIDES, WARNING, Library, chunk, extraction, filled
-from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.knowledge import Position, Shelf, own_id, told
@@ -136,10 +138,32 @@ async def test_an_extraction_stands_where_its_chunk_does() -> None:
     assert (hit.id, hit.type, hit.content) == (
         DECISION.id,
         "extraction",
-        "decision: cut roses in spring\nreason: frost is over",
+        "decision (roses)\ndecision: cut roses in spring\nreason: frost is over",
     )
     assert (hit.chunk_id, hit.source_id, hit.title) == (ROSES.id, GARDENS.id, "Gardens")
     assert hit.position == ROSES.position
+
+
+@pytest.mark.req("K-02")
+async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None:
+    library = Library()
+    await library.open()
+    await library.put(GARDENS, [ROSES], [extraction(ROSES, "pattern", (), name="prune late")])
+    hit = (await found(library, "prune late", types=("pattern",))).hits[0]
+    assert hit.content == "pattern\nname: prune late"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"is": True, "not": False, "none": None, "many": 0}, "is: true\nnot: false\nmany: 0"),
+        ({"parts": {"a": None, "b": True, "c": 1.5}}, "parts: b: true; c: 1.5"),
+        ({"list": [None, "x", False, ["y", None], {}]}, "list: x; false; y"),
+        ({"nothing": {"a": None, "b": [None, ""]}, "empty": []}, ""),
+    ],
+)
+def test_an_extraction_is_told_as_json_would(content: dict[str, Any], text: str) -> None:
+    assert told(content) == text
 
 
 @pytest.mark.req("K-02")
@@ -339,7 +363,8 @@ async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
         watched.calls.clear()
     await search.search(KnowledgeAsk("harbour at low water"))
     assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["shelf"])
-    assert all(tuple(named["fields"]) == ("source_id", "chunk_id") for _, _, named in index.calls)
+    fields = {args[0]: tuple(named["fields"]) for _, args, named in index.calls}
+    assert set(fields.values()) == {("source_id", "chunk_id")}
 
 
 class Missing:
@@ -415,6 +440,57 @@ async def test_others_fill_the_places_of_what_is_missing(orphans: int, reads: in
     assert store.reads == reads
 
 
+async def with_ghosts() -> Library:
+    """A library whose index knows so much like the warning that the store has not that searches for it look twice."""
+    library = await filled()
+    ghosts = [chunk(TIDES, f"never enter the harbour at low tide {n}") for n in range(40)]
+    await library.index.upsert(CHUNKS, [await library.chunk_point(each) for each in ghosts])
+    return library
+
+
+def failing_in(*turns: int) -> Fault:
+    """A fault of those calls alone, counted from one."""
+    turn = count(1)
+
+    async def fault(true: Awaitable[Any]) -> Any:
+        if next(turn) in turns:
+            raise Unavailable("gone for a while")
+        return await true
+
+    return fault
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("failing", [CHUNKS, EXTRACTIONS])
+async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(failing: str) -> None:
+    library = await with_ghosts()
+    library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
+    answer = await found(library, told(WARNING.content), limit=5)
+    assert (ids(answer), answer.report.degraded) == ([WARNING.id], [])
+    index.is_on = False
+    assert len(ids(await found(library, told(WARNING.content), limit=5))) == 5
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), [EXTRACTIONS])])
+async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
+    library = await with_ghosts()
+    fault = failing_in(*turns)
+    library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
+    answer = await found(library, told(WARNING.content))
+    assert {MOON.id, HARBOUR.id, ROSES.id} <= set(ids(answer))
+    assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
+
+
+async def test_a_second_look_that_finds_less_is_not_answered() -> None:
+    library = await with_ghosts()
+    turn = count(1)
+    emptied = saying(lambda shelf: shelf if next(turn) == 1 else Shelf({}, {}, {}))
+    library.store = Troubled(library.store, "shelf", emptied)
+    assert ids(await found(library, told(WARNING.content), limit=5)) == [WARNING.id]
+    assert next(turn) == 3
+
+
 async def test_fewer_than_asked_for_is_no_reason_to_look_again() -> None:
     library = await filled()
     library.store = store = Missing(library.store, MOON.id)  # type: ignore[assignment]
@@ -465,6 +541,12 @@ async def test_without_a_model_there_is_no_search() -> None:
     [
         ({"query": ""}, "query"),
         ({"query": " \n\t"}, "query"),
+        ({"query": "\x00\x01\x1b"}, "query"),
+        ({"query": "\u200b\u2060\ufeff \u3000\ufe0f"}, "query"),
+        ({"query": "\ud800"}, "query"),
+        ({"types": ("war\x00ning",)}, "type"),
+        ({"topics": ("roses", "a\x85")}, "topics"),
+        ({"topics": ("a\ud800",)}, "topics"),
         ({"query": "x" * 1001}, "query"),
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
@@ -484,7 +566,7 @@ async def test_what_is_out_of_range_is_refused_by_name(asked: dict[str, Any], fi
     assert embedder.calls == []
 
 
-@pytest.mark.parametrize("query", ["x" * 1000, "\ud800 half a pair", "日本", "'; DROP TABLE", "\x00"])
+@pytest.mark.parametrize("query", ["x" * 1000, "\ud800 half a pair", "日本", "'; DROP TABLE", "\x00 none", "?"])
 async def test_any_text_may_be_asked_for(query: str) -> None:
     assert len((await found(await filled(), query)).hits) == 5
 
@@ -563,13 +645,3 @@ async def test_whoever_follows_sees_the_stages() -> None:
         KnowledgeAsk("moon")
     )
     assert seen == ["search.execute", "embed", "rank", "rank", "read"]
-
-
-# --- whether it could search ---
-
-
-async def test_a_check_of_what_works_says_nothing_and_makes_nothing() -> None:
-    library = Library()
-    library.index = index = Watched(MemoryIndex())
-    await library.search.check()
-    assert set(index.names()) == {"describe"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +12,13 @@ from hypothesis import strategies as st
 
 from tests.house import CountingEmbedder, Fuse
 from tests.library import HANDBOOK, Library, facts
+from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.prompts import Prompt
+from toolscript.services.extract import Extractor
 from toolscript.services.knowledge_transfer import ImportKnowledge, export_lines
 
 pytestmark = pytest.mark.req("K-06")
@@ -25,9 +31,10 @@ NOTE = {"type": "warning", "content": {"title": "Floods", "summary": "They come.
 lines_of_text = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
 ).filter(str.strip)
+names = lines_of_text.filter(lambda name: not name.startswith("$") and name != "digest")
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | lines_of_text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(lines_of_text, inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
     max_leaves=6,
 )
 positions = st.builds(
@@ -47,11 +54,12 @@ def libraries(draw: st.DrawFn) -> list[tuple[Source, list[Chunk], list[Extractio
             draw(st.just("") | lines_of_text),
             "2026-01-01T00:00:00+00:00",
             "ready",
-            draw(st.dictionaries(lines_of_text, values, max_size=3)),
+            draw(st.dictionaries(names, values, max_size=3)),
         )
+        texts = draw(st.lists(lines_of_text, max_size=4))
         chunks = [
-            Chunk(own_id(n, "chunk", m), source.id, draw(lines_of_text), draw(positions), draw(st.integers(0, 99)))
-            for m in range(draw(st.integers(0, 4)))
+            Chunk(own_id(n, "chunk", m), source.id, text, draw(positions), HashedEmbedder().count_tokens(text))
+            for m, text in enumerate(texts)
         ]
         extractions = [
             Extraction(
@@ -59,7 +67,7 @@ def libraries(draw: st.DrawFn) -> list[tuple[Source, list[Chunk], list[Extractio
                 source.id,
                 draw(st.sampled_from(["", *(c.id for c in chunks)])),
                 draw(st.sampled_from(["decision", "own kind"])),
-                draw(st.dictionaries(lines_of_text, values, min_size=1, max_size=3)),
+                draw(st.dictionaries(names, values, min_size=1, max_size=3)),
                 tuple(draw(st.lists(st.sampled_from(["river", "sea", "über"]), unique=True))),
                 "2026-01-02T00:00:00+00:00",
             )
@@ -121,18 +129,113 @@ async def test_a_line_has_the_fields_that_others_know(library: Library) -> None:
     source, first, *_ = await exported(library)
     assert source["source"].keys() == {
         "id", "type", "title", "authors", "path", "ingested_at", "status", "metadata", "schema_version",
+        "chunks", "extractions",
     }  # fmt: skip
+    assert (source["source"]["chunks"], source["source"]["extractions"]) == (2, 0)
     assert first["chunk"].keys() == {"id", "source_id", "content", "position", "token_count", "schema_version"}
     assert first["chunk"]["position"] == {"chapter": "1 Rivers", "section": "1.1 Water", "page": None}
 
 
-async def test_a_book_that_was_imported_is_not_ingested_again(library: Library) -> None:
-    await library.ingesting.ingest(HANDBOOK)
+async def read_by_a_model(library: Library) -> None:
+    """The handbook, with what a language model has read out of it."""
+
+    class Reader:
+        model = "reader"
+
+        async def answer(self, prompt: Prompt) -> dict[str, Any]:
+            note = {"type": "warning", "title": "Floods", "summary": "They come.", "reason": None, "topics": ["water"]}
+            return {key: [note] for key in json.loads(prompt.text)["passages"]}
+
+        async def close(self) -> None: ...
+
+    reading = Library(
+        store=library.store, index=library.index, embedder=library.embedder, extractor=Extractor(Reader())
+    )
+    await reading.ingesting.ingest(HANDBOOK)
+
+
+async def test_a_book_that_was_imported_costs_little_when_it_is_ingested(library: Library) -> None:
+    await read_by_a_model(library)
     other = Library(books=library.drawer.books)
     await other.importing.take(await exported(library))
     embedded(other).clear()
-    assert (await other.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
-    assert embedded(other) == []
+    before = (await other.stored()).popitem()[1]
+    made = await other.ingesting.ingest(HANDBOOK)
+    assert (made.outcome, made.embedded, made.extractions, embedded(other)) == ("unchanged", 0, 2, [])
+    assert (await other.stored()).popitem()[1][1:] == before[1:]
+    assert made.source.metadata["unasked"] == []
+    await other.assert_whole()
+
+
+async def test_what_was_exported_changes_nothing_where_it_came_from(library: Library) -> None:
+    await read_by_a_model(library)
+    before = await library.contents()
+    embedded(library).clear()
+    assert (await library.importing.take(await exported(library))).embedded == 0
+    assert (await library.contents(), embedded(library)) == (before, [])
+
+
+async def test_lines_that_say_they_are_of_a_file_are_not_believed(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK)
+    lines = await exported(library)
+    lines[1]["chunk"]["content"] = "Forged."
+    for place in (library, Library(books=library.drawer.books)):
+        assert (await place.importing.take(lines)).refused == []
+        made = await place.ingesting.ingest(HANDBOOK)
+        assert made.outcome == "changed"
+        (_, chunks, _) = (await place.stored())[made.source.id]
+        assert [c.content for c in chunks] == [facts(1), facts(2)]
+        await place.assert_whole()
+
+
+@pytest.mark.parametrize(("kept", "told"), [(1, "0 of its 2 chunks"), (2, "1 of its 2 chunks"), (4, "1 of its 2 extr")])
+async def test_a_file_that_was_cut_off_takes_nothing_from_what_is_there(library: Library, kept: int, told: str) -> None:
+    await read_by_a_model(library)
+    lines = (await exported(library))[:kept]
+    before = await library.contents()
+    for place, stays in ((library, before["stored"]), (Library(), {})):
+        taken = await place.importing.take(lines)
+        assert (taken.sources, taken.chunks, taken.extractions) == (0, 0, 0)
+        ((number, said),) = taken.refused
+        assert number == 1
+        assert told in said
+        assert await place.stored() == stays
+    assert await library.contents() == before
+
+
+async def test_a_source_comes_whole_or_not_at_all(library: Library) -> None:
+    await library.importing.take([SOURCE, chunk("One."), chunk("Two."), note()])
+    before = await library.contents()
+    bad: list[list[dict[str, Any]]] = [
+        [SOURCE, chunk("New."), chunk("")],
+        [SOURCE, chunk("New."), note(content={})],
+        [SOURCE, chunk("New."), note(chunk_id="f" * 24)],
+        [SOURCE, chunk("One.", id="a" * 24), chunk("Other.", id="a" * 24)],
+        [SOURCE, {"source": {**SOURCE["source"], "title": "Streams"}}, chunk("New.")],
+        [{"source": {**SOURCE["source"], "id": SOURCE_ID, "title": 7}}, chunk("New.")],
+        [SOURCE, {"source": {"id": SOURCE_ID, "title": 7}}, chunk("New.")],
+        [{"source": {**SOURCE["source"], "id": SOURCE_ID, "status": "indexing"}}, chunk("New.")],
+    ]
+    for lines in bad:
+        taken = await library.importing.take(lines)
+        assert (taken.sources, taken.chunks, taken.extractions) == (0, 0, 0), lines
+        assert await library.contents() == before
+    problems = dict((await library.importing.take(bad[0])).refused)
+    assert f"nothing of the source {SOURCE_ID} is taken" in problems[1]
+    assert "1 of its lines cannot be used" in problems[1]
+    other = {"source": {"title": "Other"}}, {"chunk": {"source_id": "Other", "content": "Good."}}
+    assert (await library.importing.take([*bad[0], *other])).sources == 1
+
+
+async def test_an_extraction_that_has_outlived_its_chunk_can_be_carried_elsewhere(library: Library) -> None:
+    source = Source(SOURCE_ID, "book", "Rivers", (), "", "2026-01-01")
+    drawn = Extraction(own_id("note"), SOURCE_ID, "f" * 24, "warning", {"a": "b"}, (), "2026-01-01")
+    await library.store.replace(source, [], [drawn])
+    other = Library()
+    taken = await other.importing.take(await exported(library))
+    assert (taken.extractions, taken.refused) == (1, [])
+    (_, _, (kept,)) = (await other.stored())[SOURCE_ID]
+    assert (kept.id, kept.chunk_id) == (drawn.id, "")
 
 
 async def test_a_source_with_chunks_takes_the_place_of_what_was_there(library: Library) -> None:
@@ -163,7 +266,7 @@ async def test_a_source_alone_is_told_anew_and_keeps_what_it_has(library: Librar
     await library.assert_whole()
 
 
-@pytest.mark.parametrize("reference", [SOURCE_ID, "Rivers", "rivers", "riv"])
+@pytest.mark.parametrize("reference", [SOURCE_ID, "Rivers"])
 async def test_extractions_of_another_tool_find_their_source_by_id_or_title(library: Library, reference: str) -> None:
     await library.importing.take([SOURCE, chunk()])
     taken = await library.importing.take([{"extraction": {"source_id": reference, **NOTE}}])
@@ -174,6 +277,44 @@ async def test_extractions_of_another_tool_find_their_source_by_id_or_title(libr
     again = await library.importing.take([{"extraction": {"source": reference, **NOTE}}])
     assert (again.extractions, again.embedded) == (1, 0)
     assert await library.stored() == before
+
+
+@pytest.mark.parametrize("reference", ["rivers", "Riv", "R", "/rivers.md", "~/rivers.md", " Rivers", SOURCE_ID.upper()])
+async def test_no_line_is_of_a_source_that_it_does_not_name_to_the_letter(library: Library, reference: str) -> None:
+    await library.importing.take([SOURCE, chunk()])
+    ((_, said),) = await refused(library, {"extraction": {"source_id": reference, **NOTE}})
+    assert "there is no source" in said
+
+
+async def test_of_two_sources_of_one_title_neither_is_meant(library: Library) -> None:
+    await library.importing.take([SOURCE, {"source": {"title": "Rivers", "path": "/other.md"}}])
+    ((_, said),) = await refused(library, {"extraction": {"source_id": "Rivers", **NOTE}})
+    assert "more than one of that title" in said
+
+
+async def test_what_is_added_costs_what_is_added(library: Library) -> None:
+    class Untouched(SqlKnowledge):
+        async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
+            raise AssertionError("all was written again")
+
+    database = Database("sqlite://")
+    await Library(store=SqlKnowledge(database), index=library.index).importing.take([SOURCE, chunk("One.")])
+    other = Library(store=Untouched(database), index=library.index)
+    (_, (one,), _) = (await other.stored())[SOURCE_ID]
+    assert (await other.importing.take([note(), note(chunk_id=one.id)])).embedded == 1
+    assert (await other.importing.take([note(), note(chunk_id=one.id)])).embedded == 0
+    assert len((await other.stored())[SOURCE_ID][2]) == 2
+    await other.assert_whole()
+
+
+async def test_an_extraction_that_moves_to_another_chunk_takes_its_topics_along(library: Library) -> None:
+    ids = ["a" * 24, "b" * 24]
+    await library.importing.take(
+        [SOURCE, *(chunk(f"Number {i}", id=i) for i in ids), note(id="c" * 24, chunk_id=ids[0])]
+    )
+    await library.importing.take([note(id="c" * 24, chunk_id=ids[1])])
+    assert [(await library.points())[i][1]["topics"] for i in ids] == [[], ["water"]]
+    await library.assert_whole()
 
 
 async def test_an_extraction_of_a_chunk_makes_the_chunk_about_its_topics(library: Library) -> None:
@@ -189,9 +330,10 @@ async def test_lines_may_stand_in_any_order(library: Library) -> None:
 
 
 async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(library: Library) -> None:
+    await library.importing.take([SOURCE, chunk("One.")])
     lines: list[dict[str, Any]] = [
         {"book": {}},
-        SOURCE,
+        {"source": {"title": "Other"}},
         {"chunk": {"content": "whose?"}},
         chunk("Good."),
         {"chunk": {"source_id": "f" * 24, "content": "orphan"}},
@@ -238,24 +380,31 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
         (chunk(position="p. 3"), "position is no object"),
         (chunk(position={"page": "three"}), "page is no whole number"),
         (chunk(position={"page": -1}), "page is no whole number"),
-        (chunk(token_count=True), "token_count is no whole number"),
+        ({"source": {"title": "a", "chunks": "many"}}, "chunks is no whole number"),
+        ({"source": {"title": "a", "status": "indexing"}}, "was not complete when it was exported"),
+        ({"source": {"title": "a", "authors": ["x" * 201]}}, "authors holds"),
+        ({"source": {"title": "a", "metadata": {"x": "ü" * 2_000_001}}}, "metadata has 4,000,011 bytes as JSON"),
+        (chunk("x" * 8_001), "content has 8,001 characters: 8,000 at most"),
+        (note(content={"x": "ü" * 8_000}), "content has 16,009 bytes as JSON: 16,000 at most"),
+        (note(content={"$ref": "a", "$id": "b"}), "holds the name '$ref': names must not begin with $"),
+        (note(content={"a": [{"$inc": 1}]}), "holds the name '$inc'"),
+        (note(topics=["x" * 201]), "topics holds"),
         (note(type=""), "type is no text"),
         (note(content={}), "content is empty"),
         (note(topics=[1]), "topics holds"),
     ],
 )
 async def test_what_is_wrong_with_a_line_is_said(library: Library, line: dict[str, Any], problem: str) -> None:
-    ((number, said),) = await refused(library, SOURCE, line)
-    assert number == 2
-    assert problem in said
+    problems = dict(await refused(library, SOURCE, line))
+    assert problem in problems[2]
 
 
 async def test_values_nested_without_end_are_refused(library: Library) -> None:
     deep: Any = {}
     for _ in range(200):
         deep = {"x": deep}
-    ((_, said),) = await refused(library, SOURCE, note(content=deep))
-    assert "deeper than" in said
+    problems = dict(await refused(library, SOURCE, note(content=deep)))
+    assert "deeper than" in problems[2]
 
 
 async def test_no_source_takes_what_another_has(library: Library) -> None:
@@ -266,33 +415,58 @@ async def test_no_source_takes_what_another_has(library: Library) -> None:
         {"extraction": {"source_id": "c" * 24, "id": "b" * 24, **NOTE}},
     ]
     before = (await library.stored())[SOURCE_ID]
-    assert [number for number, _ in await refused(library, thief, *taken)] == [2, 3]
-    assert (await library.stored())[SOURCE_ID] == before
+    assert [number for number, _ in await refused(library, thief, *taken)] == [1, 2, 3]
+    assert await library.stored() == {SOURCE_ID: before}
     await library.assert_whole()
 
 
 async def test_of_lines_with_one_id_the_first_counts_unless_they_say_the_same(library: Library) -> None:
     one, other = chunk("One.", id="a" * 24), chunk("Other.", id="a" * 24)
-    ((number, said),) = await refused(library, SOURCE, SOURCE, one, one, other)
-    assert number == 5
+    assert await refused(library, SOURCE, SOURCE, chunk("First.")) == []
+    ((number, said),) = await refused(library, one, one, other)
+    assert number == 3
     assert "on another line already" in said
-    (_, (kept,), _) = (await library.stored())[SOURCE_ID]
-    assert kept.content == "One."
+    (_, kept, _) = (await library.stored())[SOURCE_ID]
+    assert [c.content for c in kept] == ["First.", "One."]
 
 
-async def test_what_is_not_complete_is_not_added_to(library: Library) -> None:
+async def test_what_is_not_complete_is_not_added_to_nor_called_complete(library: Library) -> None:
     await library.importing.take([SOURCE, chunk()])
     await library.store.set_status(SOURCE_ID, "indexing")
+    before = await library.contents()
     ((_, said),) = await refused(library, note())
     assert "ingest it again" in said
+    assert await library.contents() == before
     assert (await library.importing.take([SOURCE, chunk(), note()])).refused == []
     await library.assert_whole()
 
 
-async def test_tokens_are_counted_where_nobody_has(library: Library) -> None:
-    await library.importing.take([SOURCE, chunk("Rivers flow far."), chunk("Seas wait.", token_count=99)])
+async def test_a_line_that_is_refused_changes_nothing(library: Library) -> None:
+    await library.importing.take([SOURCE, chunk()])
+    for name in ("chunks", "extractions"):
+        await library.index.drop(name)
+    before = await library.stored()
+    assert len(await refused(library, note(chunk_id="f" * 24), chunk(""))) == 2
+    assert await library.stored() == before
+    assert await library.points() == {}
+
+
+async def test_the_status_of_another_pipeline_stays(library: Library) -> None:
+    await library.importing.take([SOURCE, chunk()])
+    await library.store.set_status(SOURCE_ID, "complete")
+    assert (await library.importing.take([note()])).refused == []
+    (source, _, (made,)) = (await library.stored())[SOURCE_ID]
+    assert (source.status, made.type) == ("complete", "warning")
+    assert (await library.importing.take([chunk("Two.")])).refused == []
+    (source, chunks, _) = (await library.stored())[SOURCE_ID]
+    assert (source.status, len(chunks)) == ("complete", 2)
+
+
+async def test_tokens_are_counted_whatever_is_said_of_them(library: Library) -> None:
+    lines = [chunk("Rivers flow far."), chunk("Seas wait.", token_count=99), chunk("So.", token_count="few")]
+    assert await refused(library, SOURCE, *lines) == []
     (_, chunks, _) = (await library.stored())[SOURCE_ID]
-    assert [c.token_count for c in chunks] == [3, 99]
+    assert [c.token_count for c in chunks] == [3, 2, 1]
 
 
 async def test_whatever_is_cut_off_is_completed_by_doing_it_again() -> None:

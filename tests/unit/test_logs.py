@@ -5,27 +5,13 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from toolscript.domain.requests import request_id
-from toolscript.surfaces.logs import JsonLines, PlainLines, without_secrets, write_logs
+from toolscript.surfaces.logs import JsonLines, PlainLines, without_secrets
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    written = io.StringIO()
-    touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
-    before = [(each.handlers, each.propagate, each.level) for each in touched]
-    monkeypatch.setattr("sys.stderr", written)
-    write_logs("info")
-    yield written
-    for each, (handlers, propagate, level) in zip(touched, before, strict=True):
-        each.handlers, each.propagate = handlers, propagate
-        each.setLevel(level)
 
 
 @pytest.mark.req("D-10")

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from bson import Binary, Code, DatetimeMS, Decimal128, Int64, MaxKey, ObjectId, 
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.library import HANDBOOK, Library, book
 from toolscript.adapters.mongo import LENIENT, MongoKnowledge, MongoKnowledgeReader
 from toolscript.adapters.mongo_documents import chunk_of, source_of
 from toolscript.domain.errors import Invalid, Unavailable
@@ -25,7 +26,7 @@ from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, Extraction, Posit
 
 pytestmark = pytest.mark.req("K-05", "X-02")
 
-SOURCE, CHUNK, EXTRACTION = (ObjectId(own_id(name)) for name in ("source", "chunk", "extraction"))
+SOURCE, CHUNK, EXTRACTION = IDS = [ObjectId(own_id(name)) for name in ("source", "chunk", "extraction")]
 ODD = [
     None,
     True,
@@ -281,6 +282,81 @@ async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
     await store.replace(source, new, [])
     assert [each.status for each in await store.sources()] == ["ready"]
     assert await store.contents(source.id) == (new, [])
+
+
+async def test_what_another_pipeline_keeps_in_its_documents_stays(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    moment = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
+    documents: dict[str, dict[str, Any]] = {
+        "sources": {"title": "Theirs", "status": "complete", "isbn": "123", "metadata": {"when": moment}},
+        "chunks": {"source_id": SOURCE, "content": "text", "position": {"chapter": "1", "line": 7}, "vector": [0.5]},
+        "extractions": {
+            "source_id": str(SOURCE),
+            "chunk_id": CHUNK,
+            "type": "w",
+            "content": {"n": Int64(3)},
+            "by": "us",
+        },
+    }
+    for (name, document), own in zip(documents.items(), (SOURCE, CHUNK, EXTRACTION), strict=True):
+        collections[name].insert_one({"_id": own, **document})
+    (source,) = await store.sources()
+    chunks, extractions = await store.contents(source.id)
+    more = Chunk(own_id("more"), source.id, "more", Position(), 1)
+    changed = replace(source, title="Ours")
+    await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
+    held = {name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)}
+    assert held["sources"]["title"] == "Ours"
+    assert held["extractions"]["type"] == "warning"
+    documents["sources"]["title"], documents["extractions"]["type"] = "Ours", "warning"
+    for name, document in documents.items():
+        # As the driver reads it here: moments without their zone.
+        read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
+        assert {field: held[name][field] for field in document} == document | read
+    assert await store.sources() == [changed]
+    assert [chunk.content for chunk in (await store.contents(source.id))[0]] == ["text", "more"]
+
+
+@pytest.mark.req("K-06")
+async def test_what_is_imported_for_a_source_of_another_pipeline_leaves_it_as_it_is(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    collections["sources"].insert_one({"_id": SOURCE, "title": "Theirs", "status": "complete", "isbn": "123"})
+    collections["chunks"].insert_one({"_id": CHUNK, "source_id": str(SOURCE), "content": "text", "vector": [0.5]})
+    library = Library(store=store)
+    await library.ingesting.index_all()
+    line = {"extraction": {"source_id": "Theirs", "type": "warning", "content": {"a": "b"}}}
+    taken = await library.importing.take([line])
+    assert (taken.extractions, taken.refused) == (1, [])
+    assert collections["sources"].find_one() == {"_id": SOURCE, "title": "Theirs", "status": "complete", "isbn": "123"}
+    assert collections["chunks"].find_one() == {
+        "_id": CHUNK, "source_id": str(SOURCE), "content": "text", "vector": [0.5],
+    }  # fmt: skip
+    assert collections["extractions"].count_documents({"source_id": str(SOURCE)}) == 1
+
+
+@pytest.mark.req("K-06")
+async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    library = Library(store=store, books={HANDBOOK: book(1, 2, 3)})
+    failing = {
+        "configureFailPoint": "failCommand",
+        "mode": {"times": 1},
+        "data": {"failCommands": ["delete"], "errorCode": 8000},
+    }
+    await library.ingesting.ingest(HANDBOOK)
+    collections["sources"].database.client.admin.command(failing)
+    library.drawer.books[HANDBOOK] = book(4, 5)
+    with pytest.raises(Unavailable):
+        await library.ingesting.ingest(HANDBOOK)
+    line = {"extraction": {"source_id": "The Handbook", "type": "warning", "content": {"a": "b"}}}
+    ((_, said),) = (await library.importing.take([line])).refused
+    assert "is not complete" in said
+    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert (await library.ingesting.ingest(HANDBOOK)).chunks == 2
+    await library.assert_whole()
 
 
 async def test_a_document_that_is_larger_than_mongodb_takes_is_refused(store: MongoKnowledge) -> None:

@@ -60,6 +60,25 @@ def test_the_first_page_is_the_uppermost_one(tmp_path: Path) -> None:
     assert put(tmp_path, pages) == ["index.html", "b/index.html", "a/index.html"]
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["index.en.html", "index.pt-br.html", "index.zh_CN.xhtml", "Index.HTM", "toc.html", "default.html", "toc.de.html"],
+)
+def test_the_first_page_may_say_its_language_and_end_otherwise(tmp_path: Path, first: str) -> None:
+    pages = {"a.en.html": "", first: '<link rel="next" href="z.en.html">', "z.en.html": ""}
+    assert put(tmp_path, pages) == [first, "z.en.html", "a.en.html"]
+
+
+def test_of_several_first_pages_the_one_without_a_language_is_first(tmp_path: Path) -> None:
+    pages = {"index.de.html": "", "index.html": '<a href="z.html">', "a.html": "", "z.html": ""}
+    assert put(tmp_path, pages)[:2] == ["index.html", "z.html"]
+
+
+def test_a_page_that_only_begins_like_a_first_one_is_none(tmp_path: Path) -> None:
+    pages = {"a.html": "", "index.of.names.html": '<a href="z.html">', "indexes.html": "", "z.html": ""}
+    assert put(tmp_path, pages) == sorted(pages)
+
+
 def test_no_page_is_lost_or_read_twice_whatever_the_links_say(tmp_path: Path) -> None:
     pages = {f"{n}.html": f'<link rel="next" href="{(n + 1) % 3}.html">' for n in range(3)}
     pages["index.html"] = '<link rel="next" href="index.html"><a href="nowhere.html"><a href="">'

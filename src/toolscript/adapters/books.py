@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import toolscript
-from toolscript.adapters.books_kinds import ENDINGS
 from toolscript.domain.errors import Invalid
-from toolscript.domain.knowledge import Block, BlockKind, Book, Position
-
-__all__ = ["ENDINGS", "BookLimits", "FileBooks"]
+from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
 _READ = 2**20
-# How much longer a text may be as JSON: every sign written as six.
+# How long an answer may be as JSON: every sign written as six, numbers and signs around each block and its position,
+# or a line that says why there is none.
 _WIDEST = 6
+_AROUND = 100
+_REFUSAL = 10_000
 _BLAME = ": it is damaged, or made to break readers."
 _START = "from toolscript.adapters.books_child import main; main()"
 
@@ -35,7 +35,8 @@ class BookLimits:
     file_bytes: int = 200 * 10**6
     memory_bytes: int = 2 * 2**30
     seconds: float = 120.0
-    text_bytes: int = 200 * 10**6
+    characters: int = 50 * 10**6
+    blocks: int = 10**6
 
 
 _USUAL = BookLimits()
@@ -51,8 +52,8 @@ class FileBooks:
         """The book that a file holds. Raises Invalid, in one line without the path, for one that cannot or must not be
         read: too large, broken, a trap, of a kind that nobody knows."""
         ending = path.suffix.lower()
-        if ending not in ENDINGS:
-            raise Invalid(f"Files ending in {ending!a} are not read; these are: {', '.join(sorted(ENDINGS))}.")
+        if ending not in BOOK_ENDINGS:
+            raise Invalid(f"Files ending in {ending!a} are not read; these are: {', '.join(sorted(BOOK_ENDINGS))}.")
         file = await asyncio.to_thread(_opened, path, self._limits.file_bytes)
         with file:
             told = await self._told(file, ending)
@@ -61,7 +62,7 @@ class FileBooks:
 
     async def _told(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
-        sizes = (limits.file_bytes, limits.memory_bytes, int(limits.seconds), limits.text_bytes)
+        sizes = (limits.file_bytes, limits.memory_bytes, int(limits.seconds), limits.characters, limits.blocks)
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-S", "-P", "-B", "-c", _START, ending, *map(str, sizes)),
             stdin=file,
@@ -71,7 +72,7 @@ class FileBooks:
         )
         try:
             async with asyncio.timeout(limits.seconds):
-                told = await _listen(child, limits.text_bytes * _WIDEST + 2 * limits.text_bytes)
+                told = await _listen(child, limits.characters * _WIDEST + limits.blocks * _AROUND + _REFUSAL)
                 await child.wait()
         except TimeoutError as error:
             raise Invalid(f"Reading the file took longer than {limits.seconds:g} seconds and was ended.") from error

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from zipfile import ZipFile
 
-from toolscript.adapters.books_archive import open_archive
+from toolscript.adapters.books_archive import open_archive, refuse_entities
 from toolscript.adapters.books_parts import Draft, Heading, Part, Passage, names, passage, prose, table, without_title
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BlockKind
 
 try:
     from docx import Document
+    from docx.document import Document as WordDocument
     from docx.opc.exceptions import PackageNotFoundError
     from docx.table import Table
     from docx.text.paragraph import Paragraph
@@ -31,10 +33,10 @@ def read_docx(data: bytes) -> Draft:
     archive = open_archive(data)
     if "word/document.xml" not in archive.namelist():
         raise Invalid("The file is not a Word document: it has no word/document.xml in it.")
+    refuse_entities(archive)
     try:
         document = Document(io.BytesIO(data))
-        properties = document.core_properties
-        title, author = properties.title or "", properties.author or ""
+        title, author = _said(document, archive)
         parts = list(_joined(_Reading().parts(document.iter_inner_content())))
     except (PackageNotFoundError, KeyError, ValueError, SyntaxError, AttributeError) as error:
         raise Invalid("The file is broken: it cannot be read as a Word document.") from error
@@ -43,6 +45,14 @@ def read_docx(data: bytes) -> Draft:
     if own_title:
         return Draft([part for part in parts if not _is_title(part)], own_title, authors)
     return without_title(Draft(parts, title, authors))
+
+
+def _said(document: WordDocument, archive: ZipFile) -> tuple[str, str]:
+    """The title and the author of a document's properties. Where it has none, the library makes some up."""
+    if "docProps/core.xml" not in archive.namelist():
+        return "", ""
+    properties = document.core_properties
+    return properties.title or "", properties.author or ""
 
 
 def _is_title(part: Part) -> bool:

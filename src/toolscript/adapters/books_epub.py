@@ -12,11 +12,13 @@ from xml.etree.ElementTree import Element  # only the type
 from zipfile import ZipFile
 
 from toolscript.adapters.books_archive import open_archive, read_member, xml_tree
-from toolscript.adapters.books_html import decoded, read_page
+from toolscript.adapters.books_encoding import decoded
+from toolscript.adapters.books_html import read_page
 from toolscript.adapters.books_parts import Draft, Heading, Part, bare, prose
 from toolscript.domain.errors import Invalid
 
 _CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
 _NUMBER = re.compile(r"\A(?:(?:chapter|appendix|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*)\.?\s+", re.IGNORECASE)
 _PAGES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
 
@@ -45,11 +47,14 @@ def read_epub(data: bytes) -> Draft:
     """The book. Raises Invalid for an archive that is none."""
     archive = open_archive(data)
     package = _package(archive)
+    spine = _spine(package)
+    if not _encrypted(archive).isdisjoint(spine):
+        raise Invalid("The file is protected against copying: its pages are encrypted. Take a copy without protection.")
     contents = _contents(archive, package)
     parts: list[Part] = []
     shift: int | None = None
-    for path in _spine(package):
-        draft = read_page(decoded(read_member(archive, path)))
+    for path in spine:
+        draft = read_page(decoded(read_member(archive, path), markup=True))
         placed, shift = _placed(draft.parts, contents.get(path, []), shift)
         parts.extend(placed)
     return Draft(parts, _said(package.root, "title")[0], tuple(dict.fromkeys(_said(package.root, "creator"))))
@@ -69,6 +74,14 @@ def _spine(package: _Package) -> list[str]:
     listed = (package.items.get(each.get("idref", "")) for each in package.root.iter("itemref"))
     pages = [item for item in listed if item is not None and item.get("media-type") in _PAGES and not _is_nav(item)]
     return list(dict.fromkeys(map(package.path, pages)))
+
+
+def _encrypted(archive: ZipFile) -> set[str]:
+    """The files that only whoever has a key can read. Fonts often are among them, and do not matter."""
+    if _ENCRYPTION not in archive.namelist():
+        return set()
+    listed = xml_tree(read_member(archive, _ENCRYPTION), _ENCRYPTION)
+    return {_joined("", each.get("URI", "").lstrip("/")) for each in listed.iter("CipherReference")}
 
 
 def _is_nav(item: Element) -> bool:

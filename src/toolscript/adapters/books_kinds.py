@@ -8,8 +8,6 @@ from toolscript.domain.errors import Invalid
 
 HTML = frozenset({".html", ".htm", ".xhtml"})
 MARKDOWN = frozenset({".md", ".markdown"})
-TEXT = frozenset({".txt", ".text", ".rst"})
-ENDINGS = HTML | MARKDOWN | TEXT | {".pdf", ".docx", ".epub"}
 _HEAD = 1024
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # More of them than that in a text, and it is not text.
@@ -48,7 +46,8 @@ def _read_archive(data: bytes) -> Draft:
 
 
 def _read_text(data: bytes, ending: str) -> Draft:
-    from toolscript.adapters.books_html import decoded, read_html
+    from toolscript.adapters.books_encoding import decoded
+    from toolscript.adapters.books_html import read_html
     from toolscript.adapters.books_markdown import read_markdown
     from toolscript.adapters.books_text import read_text
 
@@ -57,5 +56,5 @@ def _read_text(data: bytes, ending: str) -> Draft:
         raise Invalid("The file is not text, whatever its name says: it is full of bytes that no text has.")
     if ending in HTML or data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith((b"<!doctype html", b"<html")):
         return read_html(data)
-    text = decoded(data)
+    text = decoded(data, markup=False)
     return read_markdown(text) if ending in MARKDOWN else read_text(text, restructured=ending == ".rst")

@@ -15,6 +15,8 @@ from toolscript.domain.knowledge import BlockKind
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FIELD = re.compile(r"(\w+):\s*(.*)")
 _LONGEST_FRONT = 20_000
+# The parser goes one call deeper for each level; what is deeper than this, it leaves out.
+DEEPEST = 100
 
 
 def read_markdown(text: str) -> Draft:
@@ -22,7 +24,7 @@ def read_markdown(text: str) -> Draft:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     front = _FRONT.match(text[:_LONGEST_FRONT])
     said = _fields(front[1]) if front else {}
-    parser = MarkdownIt("commonmark").enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
     tokens = parser.parse(text[front.end() :] if front else text)
     title = " ".join(said.get("title", []))
     authors = [name for each in said.get("author", []) + said.get("authors", []) for name in names(each)]

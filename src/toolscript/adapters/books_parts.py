@@ -31,7 +31,7 @@ _LIGATURES = re.compile("[\ufb00-\ufb06]")
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading; the smaller its level, the higher it stands."""
+    """A heading; the smaller its level, the higher it stands. One without words ends a section and begins none."""
 
     text: str
     level: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot
 
 from toolscript.adapters.books_furniture import is_contents_line, text_lines
@@ -26,6 +26,7 @@ _FIXED_PITCH = 1
 _NAME_BYTES = 128
 _SAMPLES = 4
 _MOST_MARKS = 50_000
+_PRINTED = re.compile(r"[1-9][0-9]{0,5}")
 
 
 def read_pdf(data: bytes) -> Draft:
@@ -45,7 +46,9 @@ def read_pdf(data: bytes) -> Draft:
     ]
     said = document.get_metadata_dict()
     title = _title(said.get("Title", "")) or largest(next(page for page in pages if page))
-    return Draft(flow(lines, outline), title, names(said.get("Author", "")))
+    printed = _printed_numbers(document)
+    parts = [replace(part, page=printed.get(part.page)) for part in flow(lines, outline)]
+    return Draft(parts, title, names(said.get("Author", "")))
 
 
 def _opened(data: bytes) -> pdfium.PdfDocument:
@@ -70,6 +73,15 @@ def _title(said: str) -> str:
         if re.search(r"\.(?:docx?|tex|dvi|indd|qxd|fm|ps|rtf|odt)\Z|\Auntitled|microsoft word", said, re.IGNORECASE)
         else prose(said)
     )
+
+
+def _printed_numbers(document: pdfium.PdfDocument) -> dict[int | None, int]:
+    """By the number of a sheet, from 1 on, what page it is: the number that is printed on it, as far as the file tells
+    it, or else the sheet's own, unless that is printed on another."""
+    labels = {number + 1: document.get_page_label(number) for number in range(len(document))}
+    told = {sheet: int(label) for sheet, label in labels.items() if _PRINTED.fullmatch(label)}
+    taken = set(told.values())
+    return {sheet: told.get(sheet, sheet) for sheet in labels if sheet in told or sheet not in taken}
 
 
 def _page_lines(document: pdfium.PdfDocument, number: int) -> list[Line]:

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from toolscript.adapters.books_furniture import is_contents_line, without_furniture
 from toolscript.adapters.books_parts import Draft, Heading, Part, Passage, bare, passage, without_title
@@ -32,6 +33,8 @@ _PAGE = re.compile(r"[\s.]+(?:\d{1,5}|[ivxlc]{1,7})\s*\Z")
 _CODE_SIGNS = re.compile(r"[{}\[\]<>=;$|\\/_#*+&%@~^]|--|::|\(\)")
 _COLUMNS = re.compile(r"\S {2,}\S")
 _BULLET = re.compile(r"\s*(?:[-*+\u2022o]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+\S")
+_NOTE = re.compile(r"\[\d{1,3}\]\s+\S")
+_REFERENCES = re.compile(r"reference|bibliography|literature|notes", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"\s*\.\. (?:(\|[^|]+\| )?([\w:-]+)::\s*(.*)|.*)\Z")
 _CODE_DIRECTIVES = frozenset(
     ["code", "code-block", "sourcecode", "parsed-literal", "literalinclude", "highlight", "doctest"]
@@ -244,19 +247,34 @@ def _stands_alone(lines: Sequence[_Line], number: int) -> bool:
 
 
 def _parts(lines: Sequence[_Line], headings: Found, *, restructured: bool) -> Iterator[Part]:
-    stretch: list[_Line] = []
-    number = 0
-    while number < len(lines):
-        if number in headings:
-            yield from _passages(stretch, restructured=restructured)
-            stretch = []
-            heading, taken = headings[number]
-            yield heading
-            number += taken
-        else:
-            stretch.append(lines[number])
-            number += 1
-    yield from _passages(stretch, restructured=restructured)
+    starts = sorted(headings)
+    yield from _passages(lines[: starts[0] if starts else len(lines)], restructured=restructured)
+    for start, following in zip_longest(starts, starts[1:]):
+        heading, taken = headings[start]
+        stretch = lines[start + taken : following]
+        is_last = following is None or headings[following][0].level < heading.level
+        notes = _notes_begin(stretch) if is_last and not _REFERENCES.search(heading.text) else len(stretch)
+        yield heading
+        yield from _passages(stretch[:notes], restructured=restructured)
+        if notes < len(stretch):
+            yield Heading("", heading.level + 1)
+            yield from _passages(stretch[notes:], restructured=restructured)
+
+
+def _notes_begin(lines: Sequence[_Line]) -> int:
+    """Where the footnotes begin that end a chapter and belong to all of it: paragraphs at the margin that begin with
+    [1], [2] and so on, below other text. Where there are none, at the end."""
+    begin = len(lines)
+    for number in reversed(range(len(lines))):
+        if not lines[number].text.strip() or (number and lines[number - 1].text.strip()):
+            continue
+        if _NOTE.match(lines[number].text):
+            begin = number
+        elif not lines[number].indent:
+            break
+    else:
+        return len(lines)
+    return begin
 
 
 def _passages(lines: Sequence[_Line], *, restructured: bool) -> Iterator[Passage]:

@@ -22,7 +22,15 @@ def record_of(kept: Source | Chunk | Extraction) -> dict[str, Any]:
     try:
         return {each.name: _plain(getattr(kept, each.name)) for each in fields(kept)}
     except ValueError as error:
-        raise _unusable(kept, str(error)) from None
+        raise _unusable(type(kept), kept.id, str(error)) from None
+
+
+def metadata_of(source_id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a store keeps of a source's metadata. Raises Invalid as `record_of` does."""
+    try:
+        return {_name(name): _plain(each) for name, each in metadata.items()}
+    except ValueError as error:
+        raise _unusable(Source, source_id, str(error)) from None
 
 
 def records_of(source_id: str, kept: Iterable[Chunk | Extraction]) -> list[dict[str, Any]]:
@@ -30,7 +38,7 @@ def records_of(source_id: str, kept: Iterable[Chunk | Extraction]) -> list[dict[
     records = []
     for each in kept:
         if each.source_id != source_id:
-            raise _unusable(each, f"is of the source {each.source_id!r}, not of {source_id!r}")
+            raise _unusable(type(each), each.id, f"is of the source {each.source_id!r}, not of {source_id!r}")
         records.append(record_of(each))
     return records
 
@@ -72,12 +80,18 @@ def _nested(value: Any, depth: int) -> Any:
     if isinstance(value, Position):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {_plain(name): _plain(each, depth + 1) for name, each in value.items()}
+        return {_name(name): _plain(each, depth + 1) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, depth + 1) for each in value]
     raise ValueError(f"holds a {type(value).__name__} that cannot be written as JSON")
 
 
-def _unusable(kept: Source | Chunk | Extraction, why: str) -> Invalid:
-    kind = type(kept).__name__.lower()
-    return Invalid(f"the {kind} {kept.id!r} cannot be stored: it {why}", details={"kind": kind, "id": kept.id})
+def _name(name: str) -> str:
+    if name.startswith("$"):
+        raise ValueError(f"holds the name {name[:40]!r}: names that begin with $ are MongoDB's own")
+    return str(_plain(name))
+
+
+def _unusable(kind: type[Source | Chunk | Extraction], own_id: str, why: str) -> Invalid:
+    name = kind.__name__.lower()
+    return Invalid(f"the {name} {own_id!r} cannot be stored: it {why}", details={"kind": name, "id": own_id})

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from bson import CodecOptions, DatetimeConversion, ObjectId
 from bson.errors import BSONError, InvalidBSON
-from pymongo import AsyncMongoClient, IndexModel, ReplaceOne
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo import AsyncMongoClient, IndexModel, UpdateOne
+from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
-from toolscript.adapters.knowledge_records import is_text, no_such_source, record_of, records_of
+from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
 from toolscript.adapters.mongo_documents import chunk_of, extraction_of, reading_order, source_of
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Shelf, Source, SourceStatus
@@ -39,10 +39,18 @@ INDEXES = {
 }
 # An index of the same fields under another name, or with other options: whoever made it had reasons.
 IS_THERE_ALREADY = {85, 86}
+IS_TOO_LARGE = {10334, 17419, 17420}
 # Moments that no calendar has, and bytes that are no text, are no reason to find nothing.
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
+
+LARGE = ("chunks", "extractions")
+READ: dict[str, Callable[[Mapping[str, Any]], Source | Chunk | Extraction]] = {
+    "sources": source_of,
+    "chunks": chunk_of,
+    "extractions": extraction_of,
+}
 
 Documents = list[dict[str, Any]]
 
@@ -137,6 +145,10 @@ class MongoKnowledgeReader:
         try:
             yield
         except (PyMongoError, InvalidBSON) as error:
+            if isinstance(error, BulkWriteError) and _codes(error) & IS_TOO_LARGE:
+                raise Invalid(
+                    "the store of knowledge refuses a value: it makes a document larger than 16 MB"
+                ) from error
             raise Unavailable(
                 f"the store of knowledge mongodb://{self._where} does not answer: {_reason(error)}; check "
                 "TOOLSCRIPT_KNOWLEDGE and the server",
@@ -156,32 +168,37 @@ class MongoKnowledge(MongoKnowledgeReader):
         return super().at(uri, patience_seconds=patience_seconds)
 
     async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
-        kept = _document(record_of(source))
-        parts = [{**_document(each), "number": n} for n, each in enumerate(records_of(source.id, chunks))]
-        drawn = [*map(_document, records_of(source.id, extractions))]
+        kept = _Writing("sources", [source], [record_of(source)])
+        numbered = [{**each, "number": number} for number, each in enumerate(records_of(source.id, chunks))]
+        parts = _Writing("chunks", chunks, numbered)
+        drawn = _Writing("extractions", extractions, records_of(source.id, extractions))
         await self._make_indexes()
+        own = {"source_id": {"$in": _keys([source.id])}}
+        held = await asyncio.gather(self._named("sources", [source.id]), *(self._found(n, own) for n in LARGE))
         with self._answering():
             # Not ready as long as some of what is there is old and some new.
-            unfinished = {**kept, "status": str(SourceStatus.INDEXING)}
-            await self._database["sources"].replace_one({"_id": kept["_id"]}, unfinished, upsert=True)
-            for name, documents in (("chunks", parts), ("extractions", drawn)):
-                await self._upsert(name, documents)
-            for name, documents in (("chunks", parts), ("extractions", drawn)):
-                await self._delete_others(name, source.id, {each["_id"] for each in documents})
+            await self._write(replace(kept, always={"status": str(SourceStatus.INDEXING)}), held[0])
+            for writing, documents in zip((parts, drawn), held[1:], strict=True):
+                await self._write(writing, documents)
+            for writing, documents in zip((parts, drawn), held[1:], strict=True):
+                await self._delete_others(writing, documents)
         await self.set_status(source.id, source.status)
 
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
-        drawn = [*map(_document, records_of(source_id, extractions))]
+        drawn = _Writing("extractions", extractions, records_of(source_id, extractions))
         if not await self._found("sources", {"_id": {"$in": _keys([source_id])}}, ["_id"]):
             raise no_such_source(source_id)
         await self._make_indexes()
+        held = await self._named("extractions", [each.id for each in extractions])
         with self._answering():
-            await self._upsert("extractions", drawn)
+            await self._write(drawn, held)
 
-    async def set_status(self, source_id: str, status: str) -> None:
+    async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
+        values: dict[str, Any] = {"status": str(status)}
+        if metadata is not None:
+            values["metadata"] = metadata_of(source_id, metadata)
         with self._answering():
-            own = {"_id": {"$in": _keys([source_id])}}
-            await self._database["sources"].update_one(own, {"$set": {"status": str(status)}})
+            await self._database["sources"].update_one({"_id": {"$in": _keys([source_id])}}, {"$set": values})
 
     async def remove(self, source_id: str) -> bool:
         keys = _keys([source_id])
@@ -204,21 +221,56 @@ class MongoKnowledge(MongoKnowledgeReader):
                             raise
         self._is_indexed = True
 
-    async def _upsert(self, name: str, documents: Documents) -> None:
-        for start in range(0, len(documents), WRITTEN_AT_ONCE):
-            some = documents[start : start + WRITTEN_AT_ONCE]
-            await self._database[name].bulk_write([ReplaceOne({"_id": d["_id"]}, d, upsert=True) for d in some])
+    async def _write(self, writing: _Writing, held: Documents) -> None:
+        changes = [*writing.changes(held)]
+        for start in range(0, len(changes), WRITTEN_AT_ONCE):
+            some = changes[start : start + WRITTEN_AT_ONCE]
+            await self._database[writing.name].bulk_write(
+                [UpdateOne({"_id": key}, {"$set": values}, upsert=True) for key, values in some]
+            )
 
-    async def _delete_others(self, name: str, source_id: str, kept: set[Any]) -> None:
-        held = await self._found(name, {"source_id": {"$in": _keys([source_id])}}, ["_id"])
-        stale = [each["_id"] for each in held if each["_id"] not in kept]
+    async def _delete_others(self, writing: _Writing, held: Documents) -> None:
+        kept = {each.id for each in writing.given}
+        stale = [each["_id"] for each in held if str(each["_id"]) not in kept]
         for start in range(0, len(stale), READ_AT_ONCE):
-            await self._database[name].delete_many({"_id": {"$in": stale[start : start + READ_AT_ONCE]}})
+            await self._database[writing.name].delete_many({"_id": {"$in": stale[start : start + READ_AT_ONCE]}})
 
 
-def _document(record: dict[str, Any]) -> dict[str, Any]:
-    own_id = record.pop("id")
-    return {"_id": ObjectId(own_id) if _is_object_id(own_id) else own_id, **record}
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What is to be in a collection: things and their records, and what is written in any case."""
+
+    name: str
+    given: Sequence[Source | Chunk | Extraction]
+    records: Sequence[dict[str, Any]]
+    always: Mapping[str, Any] = field(default_factory=dict)
+
+    def changes(self, held: Documents) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The keys of the documents that have to change, and the fields that have to: whatever else others keep in a
+        document, and however they write what says the same, stays."""
+        before = {str(each["_id"]): each for each in held}
+        for given, record in zip(self.given, self.records, strict=True):
+            document = before.get(given.id)
+            values = {name: each for name, each in record.items() if name != "id"}
+            if document is not None:
+                read = READ[self.name](document)
+                values = {
+                    name: each for name, each in values.items() if not _is_said(name, given, read, each, document)
+                }
+            values |= self.always
+            if values:
+                yield (_key(given.id) if document is None else document["_id"]), values
+
+
+def _is_said(name: str, given: Any, read: Any, value: Any, document: Mapping[str, Any]) -> bool:
+    """Whether a document says that of a field already. 1 is not 1.0, and an order of names is one."""
+    if not hasattr(given, name):
+        return bool(document.get(name) == value)
+    return name in document and repr(getattr(read, name)) == repr(getattr(given, name))
+
+
+def _key(own_id: str) -> Any:
+    return ObjectId(own_id) if _is_object_id(own_id) else own_id
 
 
 def _keys(ids: Collection[str]) -> list[Any]:
@@ -229,6 +281,10 @@ def _keys(ids: Collection[str]) -> list[Any]:
 
 def _is_object_id(own_id: str) -> bool:
     return re.fullmatch("[0-9a-f]{24}", own_id) is not None
+
+
+def _codes(error: BulkWriteError) -> set[int]:
+    return {each["code"] for each in (error.details or {}).get("writeErrors", [])}
 
 
 def _reason(error: Exception) -> str:

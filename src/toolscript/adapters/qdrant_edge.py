@@ -43,8 +43,9 @@ class QdrantEdgeIndex:
             self._lock.acquire(blocking=False)
         except Timeout as error:
             raise Unavailable(
-                f"the index folder {root} is in use by another process: stop that one, talk to it over HTTP, or give "
-                "this one a folder of its own with --data-dir",
+                f"the index folder {root} is in use by another process, a gateway or a command that is still at work: "
+                "wait for it or stop it, talk to a gateway over HTTP, or give this one a folder of its own with "
+                "--data-dir",
                 details={"folder": str(root)},
             ) from error
         except OSError as error:

@@ -3,10 +3,10 @@ transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from toolscript.adapters.knowledge_records import is_text, no_such_source, record_of, records_of
+from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
 from toolscript.adapters.sql_database import Database, upsert
 from toolscript.adapters.sql_session import Row, Session
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Shelf, Source
@@ -90,9 +90,12 @@ class SqlKnowledge(SqlKnowledgeReader):
 
         await self._database.write(work)
 
-    async def set_status(self, source_id: str, status: str) -> None:
-        statement = "UPDATE knowledge_sources SET status = :status WHERE id = :id"
-        await self._database.write(lambda session: session.run(statement, id=source_id, status=str(status)))
+    async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
+        values: dict[str, Any] = {"status": str(status)}
+        if metadata is not None:
+            values["metadata"] = metadata_of(source_id, metadata)
+        statement = f"UPDATE knowledge_sources SET {', '.join(f'{name} = :{name}' for name in values)} WHERE id = :id"
+        await self._database.write(lambda session: session.run(statement, id=source_id, **values))
 
     async def remove(self, source_id: str) -> bool:
         def work(session: Session) -> bool:

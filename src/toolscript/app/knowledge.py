@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolscript.adapters.sql_database import Database
@@ -29,62 +29,53 @@ def store_url(settings: Settings) -> str:
     return settings.store or f"sqlite:///{settings.data / 'toolscript.db'}"
 
 
-async def open_reader(
-    settings: Settings, database: Database, *, patience_seconds: float = SEARCH_SECONDS
-) -> KnowledgeReader:
-    """What searches read, through a handle that cannot write; a store in memory has one handle only. A server may take
-    that long. Raises Invalid or Unavailable."""
-    match settings.knowledge.partition(":")[0]:
-        case "":
-            url = store_url(settings)
-            if url == IN_MEMORY:
-                return SqlKnowledgeReader(database)
-            return SqlKnowledgeReader(await asyncio.to_thread(Database, url, read_only=True))
-        case "mongodb" | "mongodb+srv":
-            return _mongo()[0].at(settings.knowledge, patience_seconds=patience_seconds)
-        case scheme:
-            raise _unusable(scheme)
+async def open_reader(settings: Settings, database: Database) -> KnowledgeReader:
+    """What searches read, through a handle that cannot write. Raises Invalid or Unavailable."""
+    if settings.knowledge:
+        return _mongo(settings)[0].at(settings.knowledge, patience_seconds=SEARCH_SECONDS)
+    return await _reader_of(database, store_url(settings))
 
 
 def open_store(settings: Settings, database: Database) -> KnowledgeStore:
     """What the pipeline writes to."""
-    match settings.knowledge.partition(":")[0]:
-        case "":
-            return SqlKnowledge(database)
-        case "mongodb" | "mongodb+srv":
-            return _mongo()[1].at(settings.knowledge)
-        case scheme:
-            raise _unusable(scheme)
+    return _mongo(settings)[1].at(settings.knowledge) if settings.knowledge else SqlKnowledge(database)
 
 
 @asynccontextmanager
 async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
     """Sources, chunks and extractions to be read, without an index or a model: also beside a gateway that runs on the
-    same data folder. Raises Invalid or Unavailable."""
-    if not settings.knowledge and not settings.store:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = await asyncio.to_thread(Database, store_url(settings))
-    try:
-        reader = await open_reader(settings, database, patience_seconds=LIBRARY_SECONDS)
-        try:
-            yield reader
-        finally:
-            await reader.close()
-    finally:
-        await database.close()
+    same data folder. The database of everything else is left alone where knowledge is not in it. Raises Invalid or
+    Unavailable."""
+    async with AsyncExitStack() as stack:
+        reader: KnowledgeReader
+        if settings.knowledge:
+            reader = _mongo(settings)[0].at(settings.knowledge, patience_seconds=LIBRARY_SECONDS)
+        else:
+            if not settings.store:
+                settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            database = await asyncio.to_thread(Database, store_url(settings))
+            stack.push_async_callback(database.close)
+            reader = await _reader_of(database, store_url(settings))
+        stack.push_async_callback(reader.close)
+        yield reader
 
 
-def _mongo() -> tuple[type[MongoKnowledgeReader], type[MongoKnowledge]]:
+async def _reader_of(database: Database, url: str) -> KnowledgeReader:
+    """A handle of its own that cannot write; a database in memory has one handle only."""
+    return SqlKnowledgeReader(database if url == IN_MEMORY else await asyncio.to_thread(Database, url, read_only=True))
+
+
+def _mongo(settings: Settings) -> tuple[type[MongoKnowledgeReader], type[MongoKnowledge]]:
+    """What reads and what writes there. Raises Invalid when the settings name something else."""
+    scheme = settings.knowledge.partition(":")[0]
+    if scheme not in {"mongodb", "mongodb+srv"}:
+        raise Invalid(
+            f"TOOLSCRIPT_KNOWLEDGE scheme {scheme!r} is not usable: leave it empty to keep knowledge in "
+            "TOOLSCRIPT_STORE, or give mongodb://HOST/NAME or mongodb+srv://HOST/NAME",
+            details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["", "mongodb", "mongodb+srv"]},
+        )
     try:
         from toolscript.adapters.mongo import MongoKnowledge, MongoKnowledgeReader
     except ImportError as error:
         raise missing_extra("mongo", "TOOLSCRIPT_KNOWLEDGE") from error
     return MongoKnowledgeReader, MongoKnowledge
-
-
-def _unusable(scheme: str) -> Invalid:
-    return Invalid(
-        f"TOOLSCRIPT_KNOWLEDGE scheme {scheme!r} is not usable: leave it empty to keep knowledge in TOOLSCRIPT_STORE, "
-        "or give mongodb://HOST/NAME or mongodb+srv://HOST/NAME",
-        details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["", "mongodb", "mongodb+srv"]},
-    )

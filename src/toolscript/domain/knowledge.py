@@ -12,6 +12,8 @@ SCHEMA_VERSION = 1
 UNKNOWN_SOURCE = "Unknown Source"
 # What extractions are usually; any other word will do as well.
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
+# What the names of files end in that are read as books.
+BOOK_ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Cuts a book into pieces that fit a model's window, where a reader would: between sections, else paragraphs, else
 sentences. Code and tables stay whole where they fit, and are cut between lines where they do not.
 
-A piece is of one chapter, and of one section unless a section is too little for a piece of its own. Within a section
+A piece is of one section, however short that is: whoever cites it must not send a reader to another. Within a section
 the pieces are of about equal size, and prose begins with the last words of the piece before.
 """
 
@@ -16,16 +16,14 @@ from toolscript.domain.knowledge import Block, BlockKind, Position
 from toolscript.retrieval.chunking import PARAGRAPH, SENTENCE, WORD, Measure, stretches
 
 # Raised when books are cut differently, so that the next ingest cuts them anew.
-RECIPE = 1
+RECIPE = 2
 # A model may see one token in a line of a thousand letters; a reader sees a thousand letters.
 CHARACTERS_PER_TOKEN = 12
-# Parts of a piece: the longest sentence that is kept whole, the longest table header that is repeated, and what is too
-# little for a piece of its own.
-SENTENCE_SHARE, HEADER_SHARE, TINY_SHARE = 3, 4, 6
+# Parts of a piece: the longest sentence that is kept whole, and the longest table header that is repeated.
+SENTENCE_SHARE, HEADER_SHARE = 3, 4
 # How far from even a piece may be in order to end well.
 SHORTEST, LONGEST = 0.7, 1.2
 
-_SECTION = PARAGRAPH + 1
 _RULE = frozenset("|-:+= \t\r\n")
 
 
@@ -66,38 +64,9 @@ def cut(blocks: Sequence[Block], *, size: int, overlap: int, measure: Measure) -
 
     written = [block for block in blocks if block.text.strip()]
     found: list[Piece] = []
-    for _, chapter in groupby(written, key=lambda block: block.position.chapter):
-        sections = [
-            list(_units(list(section), size, bounded))
-            for _, section in groupby(chapter, key=lambda block: block.position.section)
-        ]
-        for group in _groups(sections, size // TINY_SHARE, bounded):
-            found += _pieces(group, size, overlap, bounded)
+    for _, section in groupby(written, key=lambda block: (block.position.chapter, block.position.section)):
+        found += _pieces(list(_units(list(section), size, bounded)), size, overlap, bounded)
     return found
-
-
-def _groups(sections: list[list[_Unit]], tiny: int, measure: Measure) -> list[list[_Unit]]:
-    """The units of a chapter by section; a section that is too little is put before the next, the last behind the one
-    before it."""
-    groups: list[list[_Unit]] = []
-    weight = tiny
-    for number, section in enumerate(sections):
-        more = sum(unit.weight for unit in section)
-        is_last_and_tiny = number == len(sections) - 1 and more < tiny
-        if groups and (weight < tiny or is_last_and_tiny):
-            groups[-1] += [_after_a_section(section[0], measure), *section[1:]]
-            weight += more
-        else:
-            groups.append([*section])
-            weight = more
-    return groups
-
-
-def _after_a_section(unit: _Unit, measure: Measure) -> _Unit:
-    """The first unit of a section, with the section's name for those who have begun to read before it."""
-    name = unit.block.position.section
-    joint = f"\n\n{name}\n\n" if name else "\n\n"
-    return replace(unit, joint=joint, joint_weight=measure(joint))
 
 
 def _units(blocks: Sequence[Block], size: int, measure: Measure) -> Iterator[_Unit]:
@@ -107,7 +76,7 @@ def _units(blocks: Sequence[Block], size: int, measure: Measure) -> Iterator[_Un
         following = blocks[number + 1] if number + 1 < len(blocks) else None
         is_prose = block.kind is BlockKind.PROSE
         leads_over = is_prose and following is not None and following.kind is not BlockKind.PROSE
-        ending = _SECTION if following is None else SENTENCE if leads_over else PARAGRAPH
+        ending = SENTENCE if leads_over else PARAGRAPH
         units = list((_units_of_prose if is_prose else _units_of_lines)(block, size, measure))
         units[-1] = replace(units[-1], ending=ending)
         yield replace(units[0], joint="\n\n", joint_weight=between)
@@ -176,7 +145,7 @@ def _pieces(units: Sequence[_Unit], size: int, overlap: int, measure: Measure) -
         while measure(text) > size and (end > fresh + 1 or first < fresh):
             first, end = (fresh, end) if first < fresh else (first, end - 1)
             text = _joined(units[first:end])
-        yield Piece(text, _position(units[fresh:end]))
+        yield Piece(text, units[fresh].block.position)
         first, fresh = _start(units, sums, first, end, size, overlap), end
 
 
@@ -205,16 +174,13 @@ def _end(units: Sequence[_Unit], sums: Sequence[int], first: int, fresh: int, si
 
 
 def _start(units: Sequence[_Unit], sums: Sequence[int], first: int, end: int, size: int, overlap: int) -> int:
-    """Where the piece after the one up to `end` begins: some sentences before it, if all of it is prose of one
-    section."""
+    """Where the piece after the one up to `end` begins: some sentences before it, if all of it is prose."""
     if end == len(units) or not units[end].is_prose:
         return end
-    section = units[end].block.position.section
     start = end
     while (
         start > first + 1
         and units[start - 1].is_prose
-        and units[start - 1].block.position.section == section
         and _weight(units, sums, start - 1, end) <= overlap
         and _weight(units, sums, start - 1, end + 1) <= size
     ):
@@ -227,13 +193,3 @@ def _joined(units: Sequence[_Unit]) -> str:
     for unit in units[1:]:
         parts += (unit.joint, unit.text)
     return "".join(parts).lstrip("\r\n").rstrip()
-
-
-def _position(units: Sequence[_Unit]) -> Position:
-    """Where the section stands that a piece has most of."""
-    held: dict[str, int] = {}
-    for unit in units:
-        section = unit.block.position.section
-        held[section] = held.get(section, 0) + unit.weight
-    most = max(held, key=lambda section: held[section])
-    return next(unit.block.position for unit in units if unit.block.position.section == most)

@@ -98,6 +98,11 @@ def is_worth_asking(chunk: Chunk) -> bool:
     return letters >= LEAST_LETTERS and letters >= LEAST_SHARE_OF_LETTERS * signs
 
 
+def is_read(extraction: Extraction) -> bool:
+    """Whether a language model has read it out of its chunk. What comes from elsewhere has another id."""
+    return extraction.id == _own_id(extraction.chunk_id, extraction.type, extraction.content)
+
+
 class Extractor:
     """Asks about a few chunks at a time."""
 
@@ -263,9 +268,13 @@ def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
     reason = _line(note.get("reason"), LONGEST_TEXT)
     content = {"title": title, "summary": summary} | ({"reason": reason} if reason else {})
     kind = str(note["type"])
-    own = own_id(chunk.id, kind, json.dumps(content, sort_keys=True))
+    own = _own_id(chunk.id, kind, content)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Extraction(own, chunk.source_id, chunk.id, kind, content, topics, now)
+
+
+def _own_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
+    return own_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
 
 
 def _line(said: Any, most: int) -> str:

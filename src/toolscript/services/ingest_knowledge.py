@@ -1,60 +1,55 @@
 """The write path of knowledge: read a book, cut it, embed what is new, store it, index it, and have a language model
 read out of it what is worth knowing.
 
-Whatever has an id of its own making keeps it: a chunk that says the same at the same place is the same chunk, with its
-vector and its extractions. So a book that has changed costs what has changed, and one that was interrupted what is
+Whatever has an id of its own making keeps it: a chunk that says the same in the same section is the same chunk, with
+its vector and its extractions. So a book that has changed costs what has changed, and one that was interrupted what is
 left.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Position, Source, SourceStatus, own_id
+from toolscript.domain.knowledge import Book, Chunk, Extraction, Source, SourceStatus, own_id
 from toolscript.ports import BookReader, Embedder, KnowledgeStore, VectorIndex
-from toolscript.retrieval.book_chunks import RECIPE, cut
 from toolscript.retrieval.words import sayable
-from toolscript.services.extract import Extractor, is_worth_asking
-from toolscript.services.knowledge_points import most_tokens
+from toolscript.services.extract import Extracted, Extractor, is_read, is_worth_asking
+from toolscript.services.knowledge_books import bound, carried, chunks_of, digest, line
 from toolscript.services.knowledge_shelving import Shelving
-from toolscript.services.turns import Turns
+from toolscript.services.turns import Turns, a_few_at_once, one_by_one
 
-# The most that prose repeats of the piece before it, as a part of a chunk. Whole sentences do so, which is less.
-OVERLAP_SHARE = 5
 # So many chunks are read by a language model before what it said is kept.
 KEPT_TOGETHER = 64
+# So many pages of a folder are read at the same time.
+READ_TOGETHER = 4
 LONGEST_TITLE = 500
+LONGEST_NAME = 200
+LONGEST_TYPE = 100
 MOST_AUTHORS = 50
 MOST_NAMED = 20
-# Our own notes in a source's metadata.
-DIGEST, EXTRACTED_WITH, UNASKED = "digest", "extracted_with", "unasked"
-# The chunk of an extraction that is about a source as a whole.
-OF_NO_CHUNK = ""
+USUAL_TYPE = "book"
+# Our own notes in a source's metadata: of what it was made, what a person has said of it, which model reads it, and
+# which of its chunks that one has not read yet.
+DIGEST, SAID, EXTRACTED_WITH, UNASKED = "digest", "said", "extracted_with", "unasked"
 ADDED, CHANGED, UNCHANGED = "added", "changed", "unchanged"
-
-_NUMBERED = re.compile(r"(?:(?:Chapter|Appendix)\s+)?(\d+|[A-Z](?=[.:]))((?:\.\d+)*)[.:]?\s")
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a person says of a source: goes before what its file says. `extract`: whether a language model may read
-    it."""
+    """What a person says of a source: goes before what its file says, now and whenever it is ingested again, until they
+    say something else, or say it empty. `extract`: whether a language model may read it this time."""
 
     title: str | None = None
     authors: tuple[str, ...] = ()
-    type: str = "book"
+    type: str | None = None
     extract: bool = True
 
 
@@ -75,19 +70,27 @@ class Ingested:
 
 @dataclass(slots=True)
 class _Volume:
-    """A source on its way in, with what is known of it from before."""
+    """A source on its way in, with what is known of it from before. `unasked` are the chunks that a language model has
+    yet to read."""
 
     source: Source
     chunks: list[Chunk]
     extractions: list[Extraction]
     asked: set[str]
     warnings: list[str]
+    unasked: list[Chunk] = field(default_factory=list)
     embedded: int = 0
 
-    @property
-    def unasked(self) -> list[Chunk]:
-        """The chunks that a language model has yet to read."""
-        return [chunk for chunk in self.chunks if chunk.id not in self.asked and is_worth_asking(chunk)]
+    def look(self) -> None:
+        """Finds what a language model has yet to read."""
+        self.unasked = [chunk for chunk in self.chunks if chunk.id not in self.asked and is_worth_asking(chunk)]
+
+    def take(self, made: Extracted, of: Sequence[Chunk]) -> None:
+        """Takes what a language model has made of some chunks."""
+        self.warnings += made.warnings
+        self.extractions += made.extractions
+        read = {chunk.id for chunk in of} - set(made.unasked)
+        self.unasked = [chunk for chunk in self.unasked if chunk.id not in read]
 
     def note(self, extractor: Extractor | None) -> None:
         """Writes into the source's metadata which model reads it, and what it has not read yet."""
@@ -98,10 +101,15 @@ class _Volume:
             notes[UNASKED] = [chunk.id for chunk in self.unasked]
         self.source = replace(self.source, metadata=notes)
 
+    def is_as(self, before: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> bool:
+        """Whether whoever searches and cites finds what was there before."""
+        told = [(each.title, each.authors, each.type, each.status) for each in (self.source, before)]
+        return told[0] == told[1] and (self.chunks, self.extractions) == (chunks, extractions)
+
     def ingested(self, outcome: str) -> Ingested:
         """What became of it."""
-        source = self.source.with_status(SourceStatus.READY)
-        return Ingested(source, outcome, len(self.chunks), self.embedded, len(self.extractions), tuple(self.warnings))
+        counts = len(self.chunks), self.embedded, len(self.extractions)
+        return Ingested(self.source, outcome, *counts, tuple(self.warnings))
 
 
 class IngestKnowledge:
@@ -145,18 +153,23 @@ class IngestKnowledge:
         Invalid when none can be read."""
         await self._shelving.open()
         where = await asyncio.to_thread(_absolute, folder)
-        pages: list[tuple[str, Book]] = []
-        problems = []
-        for number, file in enumerate(files, start=1):
+        read: dict[Path, Book | str] = {}
+
+        async def read_one(file: Path) -> None:
             try:
-                pages.append((file.stem, await self._reader.read(file)))
+                read[file] = await self._reader.read(file)
             except Invalid as error:
-                problems.append(f"{file.name}: {error.message}")
+                read[file] = f"{file.name}: {error.message}"
             if progress:
-                progress(number, len(files))
+                progress(len(read), len(files))
+
+        await a_few_at_once(one_by_one(files), read_one, most=READ_TOGETHER)
+        found = [(file, read[file]) for file in files]
+        problems = [each for _, each in found if isinstance(each, str)]
+        pages = [(file.stem, each) for file, each in found if isinstance(each, Book)]
         if not pages:
             raise Invalid(f"none of its {len(files)} files can be read: {'; '.join(problems[:MOST_NAMED])}")
-        return await self._take(where, _bound(where.name, pages), about, problems, progress)
+        return await self._take(where, bound(where.name, pages), about, problems, progress)
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with all that was made of it; whether it was there."""
@@ -180,29 +193,37 @@ class IngestKnowledge:
             source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._shelving.embedder)
             chunks, extractions = await self._store.contents(source_id)
             extractor = self._extractor if about.extract else None
-            volume = _Volume(source, chunks, extractions, _asked(before, chunks), warnings)
-            is_kept = _is_same(before, source) and await self._shelving.holds(source_id)
+            volume = _Volume(source, chunks, [*extractions], _asked(before, chunks, extractions), warnings)
+            held = (len(chunks), len(extractions))
+            is_kept = _is_same(before, source) and await self._shelving.holds(source_id, *held)
             if before is not None and is_kept:
                 volume.source = before
             else:
-                await self._cut(volume, book)
-                volume.note(extractor)
+                await self._cut(volume, book, extractor)
                 volume.embedded = await self._shelving.keep(volume.source, volume.chunks, volume.extractions, progress)
+                is_kept = before is not None and not volume.embedded and volume.is_as(before, chunks, extractions)
             read = await self._extract(volume, extractor, progress) if extractor else 0
             return volume.ingested(ADDED if before is None else UNCHANGED if is_kept and not read else CHANGED)
 
-    async def _cut(self, volume: _Volume, book: Book) -> None:
-        """Makes chunks of a book; what was read out of those that are still there stays. Raises Invalid for one without
-        text."""
-        volume.chunks = await asyncio.to_thread(_chunks, volume.source, book.blocks, self._shelving.embedder)
+    async def _cut(self, volume: _Volume, book: Book, extractor: Extractor | None) -> None:
+        """Makes chunks of a book, and brings what was read out of it to its place among them. Raises Invalid for one
+        without text."""
+        before = volume.chunks
+        volume.chunks = await asyncio.to_thread(chunks_of, volume.source.id, book.blocks, self._shelving.embedder)
         if not volume.chunks:
             raise Invalid("holds no text", details={"path": volume.source.path})
-        kept = {chunk.id for chunk in volume.chunks} | {OF_NO_CHUNK}
-        volume.extractions = [extraction for extraction in volume.extractions if extraction.chunk_id in kept]
+        volume.extractions, lost = carried(volume.extractions, before, volume.chunks, volume.asked)
+        if lost:
+            volume.warnings.append(
+                f"imported extractions whose text is no longer there, kept for the source as a whole: {lost}"
+            )
+        await asyncio.to_thread(volume.look)
+        volume.note(extractor)
 
     async def _extract(self, volume: _Volume, extractor: Extractor, progress: Progress | None) -> int:
         """Has the chunks read that were not read yet, and keeps what comes of it time and again: reading takes long,
         and costs. Returns how many were read."""
+        await asyncio.to_thread(volume.look)
         waiting = volume.unasked
         for start in range(0, len(waiting), KEPT_TOGETHER):
             some = waiting[start : start + KEPT_TOGETHER]
@@ -212,12 +233,11 @@ class IngestKnowledge:
                     progress(start + done, len(waiting))
 
             made = await extractor.extract(volume.source.title, some, tell)
-            volume.warnings += made.warnings
-            volume.asked |= {chunk.id for chunk in some} - set(made.unasked)
-            fresh = {extraction.id: extraction for extraction in made.extractions}
-            volume.extractions = [*(e for e in volume.extractions if e.id not in fresh), *fresh.values()]
+            volume.take(made, some)
             volume.note(extractor)
-            volume.embedded += await self._shelving.keep(volume.source, volume.chunks, volume.extractions)
+            volume.embedded += await self._shelving.add(
+                volume.source, made.extractions, volume.chunks, volume.extractions, notes=volume.source.metadata
+            )
             if made.unasked:
                 break
         return len(waiting) - len(volume.unasked)
@@ -263,91 +283,51 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().resolve()
 
 
-def _bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
-    """The pages of a folder as one book. What has no chapter on a page is in a chapter of the page's own title. A
-    chapter that is numbered as a section of the one before it (6.2 after 6) is that section."""
-    blocks = []
-    chapter = ""
-    for stem, page in pages:
-        for block in page.blocks:
-            own, section = block.position.chapter or page.title or stem, block.position.section
-            if _is_section_of(chapter, own):
-                own, section = chapter, section or own
-            else:
-                chapter = own
-            blocks.append(replace(block, position=replace(block.position, chapter=own, section=section)))
-    title = next((page.title for stem, page in pages if stem.casefold() == "index" and page.title), name)
-    authors = dict.fromkeys(author for _, page in pages for author in page.authors)
-    return Book(title, tuple(authors), tuple(blocks))
-
-
-def _is_section_of(chapter: str, heading: str) -> bool:
-    above, below = _NUMBERED.match(chapter), _NUMBERED.match(heading)
-    return bool(above and below and not above[2] and below[2] and above[1] == below[1])
-
-
 def _source(source_id: str, path: Path, book: Book, about: About, before: Source | None, embedder: Embedder) -> Source:
-    title = " ".join(_clean(about.title or book.title or path.stem).split())[:LONGEST_TITLE] or path.name
-    authors = tuple(filter(None, (" ".join(_clean(author).split()) for author in about.authors or book.authors)))
+    notes: Mapping[str, Any] = before.metadata if before else {}
+    said = _said(notes.get(SAID), about)
     source = Source(
         source_id,
-        about.type,
-        title,
-        authors[:MOST_AUTHORS],
+        said.get("type", USUAL_TYPE),
+        said.get("title") or line(book.title, LONGEST_TITLE) or line(path.stem, LONGEST_TITLE) or sayable(path.name),
+        tuple(said.get("authors") or _names(book.authors)),
         sayable(str(path)),
         datetime.now(UTC).isoformat(timespec="seconds"),
-        SourceStatus.INDEXING,
     )
-    notes: Mapping[str, Any] = before.metadata if before else {}
-    return replace(source, metadata={**notes, DIGEST: _digest(source, book.blocks, embedder)})
+    own = {DIGEST: digest(source, said, book.blocks, embedder)} | ({SAID: said} if said else {})
+    return replace(source, metadata={name: each for name, each in notes.items() if name != SAID} | own)
 
 
-def _digest(source: Source, blocks: Sequence[Block], embedder: Embedder) -> str:
-    """Of all that chunks and their vectors are made of."""
-    made_of = hashlib.sha256()
-    recipe = [RECIPE, most_tokens(embedder), embedder.model, source.title, source.authors, source.type, source.path]
-    for part in (recipe, *((b.kind, b.position.chapter, b.position.section, b.position.page, b.text) for b in blocks)):
-        made_of.update(json.dumps(part).encode() + b"\n")
-    return made_of.hexdigest()[:32]
+def _said(before: Any, about: About) -> dict[str, Any]:
+    """What a person has said of a source: now, else before. Notes may come from strangers: what is no text is
+    nothing."""
+    known = before if isinstance(before, Mapping) else {}
+    said = {
+        "title": line(known.get("title") if about.title is None else about.title, LONGEST_TITLE),
+        "authors": _names(about.authors or known.get("authors")),
+        "type": line(known.get("type") if about.type is None else about.type, LONGEST_TYPE),
+    }
+    return {name: each for name, each in said.items() if each}
+
+
+def _names(said: object) -> list[str]:
+    several = said if isinstance(said, list | tuple) else ()
+    return [name for each in several if (name := line(each, LONGEST_NAME))][:MOST_AUTHORS]
 
 
 def _is_same(before: Source | None, source: Source) -> bool:
     """Whether a source is there already, all of it."""
     return (
         before is not None
-        and before.status == SourceStatus.READY
+        and before.status != SourceStatus.INDEXING
         and before.metadata.get(DIGEST) == source.metadata[DIGEST]
     )
 
 
-def _chunks(source: Source, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:
-    size = most_tokens(embedder)
-    measure = embedder.count_tokens
-    chunks = []
-    seen: Counter[tuple[str, Position]] = Counter()
-    for piece in cut([_cleaned(block) for block in blocks], size=size, overlap=size // OVERLAP_SHARE, measure=measure):
-        place = piece.position
-        twins = seen[piece.text, place]
-        seen[piece.text, place] += 1
-        chunk_id = own_id(source.id, piece.text, place.chapter, place.section, place.page, twins)
-        chunks.append(Chunk(chunk_id, source.id, piece.text, place, measure(piece.text)))
-    return chunks
-
-
-def _asked(before: Source | None, chunks: Sequence[Chunk]) -> set[str]:
-    """The chunks that a language model has read already."""
+def _asked(before: Source | None, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> set[str]:
+    """The chunks that a language model has read already. Notes may come from strangers: what is no text is no id."""
     if before is None or not before.metadata.get(EXTRACTED_WITH):
-        return set()
+        return {each.chunk_id for each in extractions if is_read(each)}
     left = before.metadata.get(UNASKED)
-    return {chunk.id for chunk in chunks} - set(left if isinstance(left, list) else ())
-
-
-def _clean(text: str) -> str:
-    """A text that every store can hold."""
-    return sayable(text).replace("\0", "")
-
-
-def _cleaned(block: Block) -> Block:
-    place = block.position
-    position = replace(place, chapter=_clean(place.chapter), section=_clean(place.section))
-    return replace(block, text=_clean(block.text), position=position)
+    unasked = {each for each in left if isinstance(each, str)} if isinstance(left, list) else set()
+    return {chunk.id for chunk in chunks} - unasked

@@ -16,9 +16,14 @@ from toolscript.domain.knowledge import SCHEMA_VERSION, Chunk, Extraction, Posit
 KINDS = ("source", "chunk", "extraction")
 Record = Mapping[str, Any]
 
+# More than any of our own making has, and together far from the 16 MB that a document of MongoDB may have.
 LONGEST_LINE = 2_000
-LONGEST_CONTENT = 1_000_000
+LONGEST_PATH = 4_096
+LONGEST_CHUNK = 8_000
 MOST_IN_A_LIST = 1_000
+LONGEST_NAME = 200
+LARGEST_CONTENT = 16_000
+LARGEST_METADATA = 4_000_000
 LONGEST_TYPE = 100
 LARGEST_NUMBER = 2**63 - 1
 DEEPEST = 32
@@ -27,9 +32,10 @@ _ID = re.compile("[0-9a-f]{24}")
 _UNSAYABLE = re.compile("[\\0\ud800-\udfff]")
 
 
-def source_line(source: Source) -> dict[str, Any]:
-    """A source as a line."""
-    return {"source": {**asdict(source), "authors": list(source.authors), "status": str(source.status)}}
+def source_line(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
+    """A source as a line, which says how many of the others belong to it: a file that was cut off can be told."""
+    told = {**asdict(source), "authors": list(source.authors), "status": str(source.status)}
+    return {"source": {**told, "chunks": chunks, "extractions": extractions}}
 
 
 def chunk_line(chunk: Chunk) -> dict[str, Any]:
@@ -49,33 +55,40 @@ def source_of(told: Record) -> Source:
     """The source that a record tells of. Raises Invalid."""
     _check(told)
     title = _text(told, "title", LONGEST_LINE)
-    path = _text(told, "path", LONGEST_LINE, default="")
-    own = _own_id(told) or own_id("source", path or title)
+    path = _text(told, "path", LONGEST_PATH, default="")
+    if told.get("status") == SourceStatus.INDEXING:
+        raise Invalid("the source was not complete when it was exported: ingest it again, then export it")
     return Source(
-        own,
+        _own_id(told) or own_id("source", path or title),
         _text(told, "type", LONGEST_TYPE, default="book"),
         title,
         _texts(told, "authors"),
         path,
         _text(told, "ingested_at", LONGEST_TYPE, default=""),
         SourceStatus.READY,
-        _object(told, "metadata", default={}),
+        _object(told, "metadata", LARGEST_METADATA, default={}),
     )
 
 
+def promised(told: Record) -> tuple[int | None, int | None]:
+    """How many chunks and extractions a source's record says that it has. Raises Invalid."""
+    return _number(told, "chunks"), _number(told, "extractions")
+
+
 def chunk_of(told: Record, source_id: str, measure: Callable[[str], int]) -> Chunk:
-    """The chunk of that source that a record tells of; one without a count of tokens is measured. Raises Invalid."""
+    """The chunk of that source that a record tells of. Its tokens are counted, whatever it says. Without an id of its
+    own it gets one of what it says and where it stands, page and all: lines have no order that could tell twins apart.
+    Raises Invalid."""
     _check(told)
-    content = _text(told, "content", LONGEST_CONTENT)
-    place = _object(told, "position", default={})
+    content = _text(told, "content", LONGEST_CHUNK)
+    place = _object(told, "position", LARGEST_CONTENT, default={})
     position = Position(
         _text(place, "chapter", LONGEST_LINE, default=""),
         _text(place, "section", LONGEST_LINE, default=""),
         _number(place, "page"),
     )
     own = _own_id(told) or own_id(source_id, content, position.chapter, position.section, position.page, 0)
-    tokens = _number(told, "token_count")
-    return Chunk(own, source_id, content, position, measure(content) if tokens is None else tokens)
+    return Chunk(own, source_id, content, position, measure(content))
 
 
 def extraction_of(told: Record, source_id: str) -> Extraction:
@@ -83,7 +96,7 @@ def extraction_of(told: Record, source_id: str) -> Extraction:
     Raises Invalid."""
     _check(told)
     kind = _text(told, "type", LONGEST_TYPE).strip().lower()
-    content = _object(told, "content")
+    content = _object(told, "content", LARGEST_CONTENT)
     if not content:
         raise Invalid("content is empty: give an object with what is to be known")
     topics = tuple(dict.fromkeys(topic.strip().lower() for topic in _texts(told, "topics")))
@@ -114,6 +127,8 @@ def _check_values(value: Any, depth: int) -> None:
             raise Invalid(f"holds {value}, which is no number")
         case Mapping():
             for name, each in value.items():
+                if str(name).startswith("$"):
+                    raise Invalid(f"holds the name {name[:LONGEST_TYPE]!r}: names must not begin with $")
                 _check_values(name, depth + 1)
                 _check_values(each, depth + 1)
         case list():
@@ -122,7 +137,7 @@ def _check_values(value: Any, depth: int) -> None:
 
 
 def _own_id(told: Record) -> str | None:
-    """The record's id, if it has one."""
+    """The record's id, if it has one. Raises Invalid."""
     value = told.get("id", told.get("_id"))
     if value is None:
         return None
@@ -149,17 +164,20 @@ def _texts(told: Record, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_IN_A_LIST:
         raise Invalid(f"{name} is no list of at most {MOST_IN_A_LIST:,} texts")
-    if not all(isinstance(each, str) and each.strip() and len(each) <= LONGEST_LINE for each in value):
-        raise Invalid(f"{name} holds what is no text of 1 to {LONGEST_LINE:,} characters")
+    if not all(isinstance(each, str) and each.strip() and len(each) <= LONGEST_NAME for each in value):
+        raise Invalid(f"{name} holds what is no text of 1 to {LONGEST_NAME} characters")
     return tuple(value)
 
 
-def _object(told: Record, name: str, default: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _object(told: Record, name: str, most: int, default: Mapping[str, Any] | None = None) -> dict[str, Any]:
     value = told.get(name)
     if value is None and default is not None:
         return dict(default)
     if not isinstance(value, Mapping):
         raise Invalid(f"{name} {'is missing' if value is None else 'is no object'}: give a JSON object")
+    size = len(json.dumps(value, ensure_ascii=False).encode())
+    if size > most:
+        raise Invalid(f"{name} has {size:,} bytes as JSON: {most:,} at most")
     return dict(value)
 
 

@@ -2,6 +2,7 @@
 
 A point says which text its vector was made of, so that no text is embedded twice. What is embedded is the text with the
 heading that it stands under: a paragraph seldom repeats what its chapter is about.
+What else was tried, and not kept: docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -123,9 +124,9 @@ class Drafting:
     def _heading(self, position: Position) -> str:
         key = (position.chapter, position.section)
         if key not in self._headings:
-            parts = dict.fromkeys(filter(None, (self._source.title, *key)))
-            most = self._most // max(len(parts), 1)
-            self._headings[key] = " — ".join(self._shortened(part, most) for part in parts)
+            names = dict.fromkeys(filter(None, (self._source.title, *key)))
+            most = self._most // max(len(names), 1)
+            self._headings[key] = " — ".join(self._shortened(name, most) for name in names)
         return self._headings[key]
 
     def _shortened(self, text: str, most: int) -> str:

@@ -120,29 +120,22 @@ class KnowledgeSearch:
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
         return found
 
-    async def check(self) -> None:
-        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
-        patience = Patience(READ_BY, KNOWLEDGE)
-        for name in (CHUNKS, EXTRACTIONS):
-            await patience.of("index", self._index.describe(name))
-        await patience.of("store", self._reader.ping())
-        await patience.of("embedder", self._prepared("health", Report()))
-
     async def _hits(self, ask: KnowledgeAsk, report: Report) -> list[KnowledgeHit]:
         embedding, ranking, reading = (Patience(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
         prepared = await embedding.of("embedder", self._prepared(ask.query, report))
 
-        async def look(depth: int) -> tuple[list[KnowledgeHit], bool]:
-            places = await self._ranked(ask, prepared, depth, report, ranking)
+        async def look(depth: int) -> _Look:
+            places, missing = await self._ranked(ask, prepared, depth, report, ranking)
             with stage(report, "read"):
                 hits = await _answer_of("store", self._read(places[:depth]), reading)
-            return hits[: ask.limit], len(hits) < ask.limit and len(places) >= depth
+            return _Look(hits[: ask.limit], missing, len(hits) < ask.limit and len(places) >= depth)
 
-        hits, others_may_fill = await look(ask.limit + SPARE)
-        if others_may_fill:
+        looked = await look(ask.limit + SPARE)
+        if looked.others_may_fill:
             with suppress(Unavailable):
-                hits, _ = await look(ask.limit + MANY)
-        return hits
+                looked = _better(looked, await look(ask.limit + MANY))
+        report.degraded.extend(looked.missing)
+        return looked.hits
 
     async def _prepared(self, text: str, report: Report) -> Prepared:
         prepared = await self._retriever.prepare(sayable(text), report)
@@ -154,8 +147,9 @@ class KnowledgeSearch:
 
     async def _ranked(
         self, ask: KnowledgeAsk, prepared: Prepared, depth: int, report: Report, patience: Patience
-    ) -> list[_Place]:
-        """The best of both collections, best first. Raises Unavailable when none of those that were asked answers."""
+    ) -> tuple[list[_Place], list[str]]:
+        """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
+        those that were asked does."""
         legs = _legs(ask)
         answers = await asyncio.gather(
             *(
@@ -177,9 +171,7 @@ class KnowledgeSearch:
             if len(failed) == len(legs):
                 raise error
             log.warning("collection_not_searched", extra={"collection": name, "reason": error.message})
-            if name not in report.degraded:
-                report.degraded.append(name)
-        return sorted(places.values(), key=lambda place: (-place.score, place.id, place.type))
+        return sorted(places.values(), key=lambda place: (-place.score, place.id, place.type)), list(failed)
 
     async def _nearest(self, name: str, prepared: Prepared, where: Filter, depth: int, report: Report) -> list[_Place]:
         """The nearest of one collection; none where there is no such collection."""
@@ -245,6 +237,20 @@ class _Place(NamedTuple):
     score: float
     source_id: str | None
     chunk_id: str | None
+
+
+class _Look(NamedTuple):
+    """What one look at the collections brought, and which of them it had to do without."""
+
+    hits: list[KnowledgeHit]
+    missing: list[str]
+    others_may_fill: bool
+
+
+def _better(first: _Look, second: _Look) -> _Look:
+    """The second look, unless it has less than the first, or had to do without more."""
+    is_whole = set(second.missing) <= set(first.missing)
+    return second if is_whole and len(second.hits) >= len(first.hits) else first
 
 
 def check(ask: KnowledgeAsk) -> None:

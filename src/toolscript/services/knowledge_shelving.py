@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
@@ -75,20 +75,50 @@ class Shelving:
         extractions: Sequence[Extraction],
         progress: Progress | None = None,
     ) -> int:
-        """Makes the source be as given, with exactly these chunks and extractions; returns how many texts had to be
-        embedded. `progress` is told how many have their vectors, of how many."""
+        """Makes the source be as given, with exactly these chunks and extractions; returns how many of them had to be
+        embedded. `progress` is told how many have their vectors, of how many. Its status is that of a source on its way
+        until all is done."""
         plans = await self._plans(source, chunks, extractions)
         embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
         await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
         await self._carry_out(plans)
-        await self._store.set_status(source.id, SourceStatus.READY)
+        await self._store.set_status(source.id, source.status)
         return embedded
 
-    async def holds(self, source_id: str) -> bool:
-        """Whether the index has as many points of a source as the store has chunks and extractions."""
-        wanted = (await self._store.counts()).get(source_id, (0, 0))
+    async def add(
+        self,
+        source: Source,
+        fresh: Sequence[Extraction],
+        chunks: Sequence[Chunk],
+        extractions: Sequence[Extraction],
+        *,
+        notes: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Adds extractions to a source that is on the shelf with these chunks, and with these extractions then; returns
+        how many had to be embedded. Costs what is added, however large the source is. `notes` are the metadata that it
+        has from then on."""
+        touched = {each.chunk_id for each in fresh}
+        about = [each for each in chunks if each.id in touched]
+        plans = {}
+        for name, drafts in (
+            await self._drafts(source, about, [e for e in extractions if e.chunk_id in touched])
+        ).items():
+            held: dict[str, Mapping[str, Any]] = {}
+            for some in _batches([draft.id for draft in drafts], WRITTEN_TOGETHER):
+                held |= await self._index.payloads(name, some)
+            plans[name] = await self._plan(name, drafts, held)
+        embedded = await self._embed(plans, 0, None)
+        await self._store.set_status(source.id, SourceStatus.INDEXING)
+        await self._store.add_extractions(source.id, fresh)
+        await self._carry_out(plans)
+        await self._store.set_status(source.id, source.status, notes)
+        return embedded
+
+    async def holds(self, source_id: str, chunks: int, extractions: int) -> bool:
+        """Whether the index has that many points of a source."""
         where = of_source(source_id)
-        return wanted == (await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where))
+        counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
+        return counts == (chunks, extractions)
 
     async def drop(self, source_id: str) -> bool:
         """Takes a source out of index and store; whether it was there."""
@@ -102,9 +132,12 @@ class Shelving:
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly what is stored; returns how many points it lacked, had differently, or had too
-        many. How far a source has come is not touched: one that was interrupted still wants to be ingested again."""
-        await self.open()
+        many. How far a source has come is not touched: one that was interrupted still wants to be ingested again.
+        Raises Unavailable where there are sources and no model."""
         sources = await self._store.sources()
+        if not sources and self._embedder is None:
+            return 0
+        await self.open()
         written = await self._remove_strangers({source.id for source in sources})
         for number, source in enumerate(sources):
             if progress:
@@ -129,17 +162,24 @@ class Shelving:
     async def _plans(
         self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]
     ) -> dict[str, _Plan]:
+        plans = {}
+        for name, drafts in (await self._drafts(source, chunks, extractions)).items():
+            held = await self._index.scroll(name, where=of_source(source.id))
+            plans[name] = await self._plan(name, drafts, {point.id: point.payload for point in held})
+        return plans
+
+    async def _drafts(
+        self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]
+    ) -> dict[str, list[Draft]]:
         await self.open()
         drafting = Drafting(source, self.embedder)
-        of_chunks = await asyncio.to_thread(drafting.chunks, chunks, extractions)
-        of_extractions = await asyncio.to_thread(drafting.extractions, extractions, chunks)
         return {
-            CHUNKS: await self._plan(CHUNKS, source.id, of_chunks),
-            EXTRACTIONS: await self._plan(EXTRACTIONS, source.id, of_extractions),
+            CHUNKS: await asyncio.to_thread(drafting.chunks, chunks, extractions),
+            EXTRACTIONS: await asyncio.to_thread(drafting.extractions, extractions, chunks),
         }
 
-    async def _plan(self, name: str, source_id: str, drafts: Sequence[Draft]) -> _Plan:
-        held = {point.id: point.payload for point in await self._index.scroll(name, where=of_source(source_id))}
+    async def _plan(self, name: str, drafts: Sequence[Draft], held: Mapping[str, Mapping[str, Any]]) -> _Plan:
+        """What makes a collection that holds these points hold those."""
         write = [draft for draft in drafts if not draft.is_held(held.get(draft.id, {}))]
         remove = sorted(held.keys() - {draft.id for draft in drafts})
         wanted = {draft.digest for draft in write}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolscript.domain.knowledge import Source
     from toolscript.services.knowledge_search import KnowledgeFound, KnowledgeHit
 
 
@@ -19,6 +20,17 @@ def knowledge_answer(query: str, found: KnowledgeFound) -> dict[str, Any]:
     if found.report.degraded:
         metadata["degraded"] = list(found.report.degraded)
     return {"results": [_result(hit) for hit in found.hits], "metadata": metadata}
+
+
+def source_answer(source: Source) -> dict[str, Any]:
+    """What a source is."""
+    return {
+        "id": source.id,
+        "title": source.title,
+        "authors": list(source.authors),
+        "type": source.type,
+        "path": source.path,
+    }
 
 
 def _result(hit: KnowledgeHit) -> dict[str, Any]:

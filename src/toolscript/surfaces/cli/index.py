@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,11 @@ from toolscript.settings import Settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
 from toolscript.surfaces.cli.progress import bar
+
+if TYPE_CHECKING:
+    from toolscript.app import App
+
+NOT_INDEXED = "knowledge is not indexed, so none is found: there is no embedding model (TOOLSCRIPT_SEARCH_MODEL)"
 
 
 @click.group()
@@ -42,7 +47,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
         with bar("Documents") as shown:
             documents = await opened.ingest_documents.index_all(shown)
         with bar("Knowledge") as shown:
-            knowledge = await opened.ingest_knowledge.index_all(shown) if opened.ingest_knowledge else 0
+            knowledge = await _index_knowledge(opened, shown)
         return {
             "model": opened.model.embedder.model if opened.model.embedder else None,
             "tools": tools.written,
@@ -52,7 +57,16 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
         }
 
 
+async def _index_knowledge(opened: App, shown: Callable[[int, int], None]) -> int | None:
+    """How many points of knowledge were made; None where there is some and no model, without which it is not found."""
+    if opened.model.embedder is None and await opened.knowledge.sources():
+        return None
+    return await opened.ingest_knowledge.index_all(shown) if opened.ingest_knowledge else 0
+
+
 def _say(told: Mapping[str, Any]) -> None:
     counts = f"{told['tools']} tools, {told['skills']} skills, {told['documents']} documents"
-    known = f"{told['knowledge']} chunks and extractions of knowledge"
+    known = f"{told['knowledge'] or 0} chunks and extractions of knowledge"
+    if told["knowledge"] is None:
+        click.echo(click.style("note: ", fg="yellow") + NOT_INDEXED, err=True)
     click.echo(f"Indexed {counts} and {known} with {told['model'] or 'no model: words only'}.")

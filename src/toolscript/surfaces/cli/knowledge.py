@@ -13,6 +13,7 @@ import click
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import SourceStatus
 from toolscript.settings import Settings
+from toolscript.surfaces.answers_knowledge import source_answer
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
 from toolscript.surfaces.cli.knowledge_ingest import ingest
@@ -78,11 +79,7 @@ async def _listed(settings: Settings) -> Answer:
 
 def _told(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
     return {
-        "id": source.id,
-        "title": source.title,
-        "authors": list(source.authors),
-        "type": source.type,
-        "path": source.path,
+        **source_answer(source),
         "chunks": chunks,
         "extractions": extractions,
         "ingested_at": source.ingested_at,

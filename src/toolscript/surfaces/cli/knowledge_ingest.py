@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
+from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.settings import Settings
+from toolscript.surfaces.answers_knowledge import source_answer
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
 from toolscript.surfaces.cli.files import Failure, Search, normal
@@ -24,14 +26,13 @@ if TYPE_CHECKING:
     from toolscript.services.ingest_knowledge import About, Ingested, IngestKnowledge
 
 OUTCOMES = ("added", "changed", "unchanged")
-ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("--title", metavar="TEXT", help="What the source is called, where the file does not say it well.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="Who wrote it; give it again for more.")
-@click.option("--type", "kind", default="book", show_default=True, metavar="WORD", help="Also paper, case_study, …")
+@click.option("--type", "kind", metavar="WORD", help="A book, unless you say paper, case_study, …")
 @click.option("--as-one", is_flag=True, help="A folder is one source: a book of many pages, put into reading order.")
 @click.option("--no-extract", is_flag=True, help="Have no language model read it, though one is configured.")
 @click.option("--include", multiple=True, metavar="GLOB", help="In folders, read only what fits, whatever it ends in.")
@@ -54,7 +55,7 @@ def ingest(paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
     own = ("title", "authors", "kind", "as_one", "no_extract", "include", "exclude")
     wishes = {name: given.pop(name) for name in own}
     settings = settings_of(given)
-    work = _Work(Search(wishes["include"], wishes["exclude"], ENDINGS), is_quiet=as_json)
+    work = _Work(Search(wishes["include"], wishes["exclude"], BOOK_ENDINGS), is_quiet=as_json)
     volumes = _volumes(work.search, paths, as_one=wishes["as_one"])
     if (wishes["title"] or wishes["authors"]) and len(volumes) > 1:
         raise Invalid(
@@ -115,7 +116,7 @@ def _volumes(search: Search, paths: Sequence[Path], *, as_one: bool) -> list[_Vo
     for path in paths:
         files = [found.file for found in search.files([path])]
         if path.is_dir() and not files:
-            search.failures.append(Failure(str(path), f"has no file that can be read: {' '.join(ENDINGS)}"))
+            search.failures.append(Failure(str(path), f"has no file that can be read: {' '.join(BOOK_ENDINGS)}"))
         elif path.is_dir() and as_one:
             volumes.setdefault(normal(path), _Volume(normal(path), tuple(reading_order(files))))
         else:
@@ -152,13 +153,8 @@ async def _put(library: IngestKnowledge, volume: _Volume, about: About, shown: B
 
 
 def _told(made: Ingested) -> dict[str, Any]:
-    source = made.source
     return {
-        "id": source.id,
-        "title": source.title,
-        "authors": list(source.authors),
-        "type": source.type,
-        "path": source.path,
+        **source_answer(made.source),
         "outcome": made.outcome,
         "chunks": made.chunks,
         "embedded": made.embedded,

@@ -14,6 +14,7 @@ from typing import IO, Any
 import click
 
 from toolscript.domain.errors import Invalid
+from toolscript.services.knowledge_lines import KINDS
 from toolscript.settings import Settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
@@ -23,8 +24,7 @@ from toolscript.surfaces.cli.running import said
 from toolscript.surfaces.cli.terminal import printable
 
 Answer = Mapping[str, Any]
-KINDS = ("source", "chunk", "extraction")
-# A line holds a chunk or an extraction; a megabyte is more than any has.
+# A line holds a source, a chunk or an extraction: none is anywhere near as long.
 LONGEST_LINE = 16 * 2**20
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import sys
@@ -48,6 +49,7 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     Conflict: 7,
 }
 INTERRUPTED = 130
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +66,23 @@ class _Toolscript(click.Group):
             sys.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click knows what to do, also when whoever reads has seen enough
-        except Exception as error:  # the last resort: a fault of ours, told without a stack trace
+        except Exception as error:  # the last resort: told without a stack trace
             log.debug("unexpected", exc_info=error)
-            told = f"{type(error).__name__}: {error}. This is a fault of ours; TOOLSCRIPT_LOG_LEVEL=debug tells more"
-            sys.exit(_say(ToolscriptError(told)))
+            sys.exit(_say(_understood(error)))
+
+
+def _understood(error: Exception) -> ToolscriptError:
+    """What an error that nobody expected means: there is no room to write, on standard output or wherever else, or it
+    is a fault of ours."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        where = f" to {error.filename}" if error.filename else ""
+        return Unavailable(
+            f"no more can be written{where} ({error.strerror}): make room, or write somewhere else",
+            details={"path": error.filename} if error.filename else {},
+        )
+    return ToolscriptError(
+        f"{type(error).__name__}: {error}. This is a fault of ours; TOOLSCRIPT_LOG_LEVEL=debug tells more"
+    )
 
 
 def _say(error: ToolscriptError) -> int:

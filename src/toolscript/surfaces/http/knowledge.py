@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic_core import to_json
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toolscript.surfaces.http.server import Serving
 
 LARGEST_SEARCH = 2**20
+LISTS = frozenset({"type", "topics"})
 SEVERAL = " Several: repeat it, or put commas between them."
 
 
@@ -58,6 +60,7 @@ def add_knowledge(http: FastAPI, serving: Serving) -> None:
         type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
         topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
     ) -> Response:
+        _check_address(request.query_params)
         in_address = {"query": query, "limit": limit, "type": _joined(type), "topics": _joined(topics)}
         ask = await read_body(
             request, KnowledgeModel, lambda body: _ask(in_address, body), LARGEST_SEARCH, required=False
@@ -68,6 +71,25 @@ def add_knowledge(http: FastAPI, serving: Serving) -> None:
             raise KnowledgeUnavailable(error.message, details=error.details) from error
         answer = knowledge_answer(ask.query, found)
         return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
+
+
+def _check_address(given: QueryParams) -> None:
+    """Raises InvalidArguments, naming them, for parameters that nobody knows, and for a second of what is one."""
+    known = list(KnowledgeModel.model_fields)
+    names = [name for name, _ in given.multi_items()]
+    strange = [name for name in dict.fromkeys(names) if name not in known]
+    if strange:
+        raise InvalidArguments(
+            f"the address has parameters that are not known: {', '.join(map(repr, strange))}; known are "
+            f"{', '.join(known)}",
+            details={"field": strange[0], "allowed": known},
+        )
+    repeated = [name for name in dict.fromkeys(names) if name not in LISTS and names.count(name) > 1]
+    if repeated:
+        raise InvalidArguments(
+            f"{', '.join(repeated)}: given more than once in the address: give one of each",
+            details={"field": repeated[0]},
+        )
 
 
 def _joined(given: list[str] | None) -> str | None:
@@ -89,7 +111,7 @@ def _ask(in_address: dict[str, Any], body: KnowledgeModel) -> KnowledgeAsk:
 
 
 def _agreed(name: str, address: Any, body: Any) -> Any:
-    if name in {"type", "topics"}:
+    if name in LISTS:
         address, body = words_of(name, address), words_of(name, body)
     if address is not None and body is not None and address != body:
         raise InvalidArguments(

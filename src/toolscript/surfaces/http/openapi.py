@@ -97,7 +97,7 @@ def _whole(told: Any, parts: dict[str, Any]) -> Any:
 
 class DescribedHttp(FollowedApi):
     """An application whose OpenAPI document says what callers must bring, and that errors are JSON whatever the route
-    answers otherwise."""
+    answers otherwise. Where they need bring nothing, nobody is asked who they are."""
 
     asks_for_key = False
 
@@ -108,6 +108,8 @@ class DescribedHttp(FollowedApi):
             told.setdefault("components", {})["securitySchemes"] = _SCHEMES
             told["security"] = [{KEY: []}] if self.asks_for_key else [{KEY: []}, {}]
             for route in (route for methods in told["paths"].values() for route in methods.values()):
+                if route.get("security") == NEEDS_NOTHING["security"]:
+                    route["responses"].pop("401", None)
                 for status, answer in route["responses"].items():
                     if int(status) >= FIRST_ERROR:
                         answer["content"] = {"application/json": {"schema": {"$ref": _ENVELOPE}}}
