@@ -220,7 +220,8 @@ def test_a_link_that_is_named_is_read_by_the_ending_of_its_own_name(books: Path)
     (books / "bees.md").rename("bees.bin")
     Path("by-name.md").symlink_to("bees.bin")
     (source,) = told("knowledge", "ingest", "by-name.md")["sources"]
-    assert (source["title"], source["path"]) == ("Keeping bees", str(Path("by-name.md").absolute()))
+    assert source["title"] == "Keeping bees"
+    assert knowledge("remove", "by-name.md", "--yes").stdout == "Removed Keeping bees.\n"
 
 
 LONG = "A title that goes on and on, as those of dissertations and of laws do, " * 4
@@ -327,6 +328,8 @@ def test_what_is_exported_can_be_imported_elsewhere(books: Path, tmp_path: Path)
     lines = [json.loads(line) for line in exported.splitlines()]
     assert answer == {
         "sources": 3,
+        "added": 3,
+        "changed": 0,
         "chunks": sum("chunk" in line for line in lines),
         "extractions": 0,
         "refused": [],

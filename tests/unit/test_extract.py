@@ -89,7 +89,7 @@ async def test_what_is_worth_knowing_is_read_out_of_each_chunk() -> None:
     assert len({e.id for e in made.extractions}) == 5
     assert (first.source_id, first.type, first.topics) == (SOURCE, "warning", ("rivers", "floods"))
     assert first.content == {"title": "Fact 0 of chapter 0", "summary": "Rivers flood."}
-    assert (made.unasked, made.warnings) == ([], [])
+    assert (made.unasked, made.unclear, made.warnings(of=6)) == ({}, {}, [])
     assert len(asked) == 2
 
 
@@ -149,9 +149,9 @@ async def test_what_is_valid_is_taken_and_made_plain(changes: dict[str, Any], wa
 )
 async def test_what_is_not_valid_is_refused_and_said_once(said: Any) -> None:
     made = await one(said)
-    assert (made.extractions, made.unasked) == ([], [])
-    (warning,) = made.warnings
-    assert "nothing usable of 1 of 1 chunks" in warning
+    assert (made.extractions, made.unasked, [*made.unclear]) == ([], {}, [chunk(1).id])
+    (warning,) = made.warnings(of=1)
+    assert "nothing usable of 1 of 1 chunks, the next ingest will try again" in warning
 
 
 async def test_of_several_the_valid_ones_are_taken_three_at_most_each_once() -> None:
@@ -172,7 +172,7 @@ async def test_a_text_that_speaks_to_the_model_only_spoils_what_is_said_of_it() 
 
     made, _ = await extracted(obeys, chunk(1), hostile, chunk(3))
     assert {e.chunk_id for e in made.extractions} == {chunk(1).id, chunk(3).id}
-    assert len(made.warnings) == 1
+    assert [*made.unclear] == [hostile.id]
 
 
 async def test_what_an_answer_leaves_out_is_asked_about_alone() -> None:
@@ -181,7 +181,7 @@ async def test_what_an_answer_leaves_out_is_asked_about_alone() -> None:
 
     made, _ = await extracted(first_only, chunk(1), chunk(2), chunk(3))
     assert [e.chunk_id for e in made.extractions] == [chunk(n).id for n in (1, 2, 3)]
-    assert made.warnings == []
+    assert made.unclear == {}
 
 
 async def test_words_that_are_no_json_cost_that_chunk_and_no_other() -> None:
@@ -191,15 +191,15 @@ async def test_words_that_are_no_json_cost_that_chunk_and_no_other() -> None:
 
     made, _ = await extracted(reply, chunk(1), chunk(2), chunk(3), batch=1)
     assert [e.chunk_id for e in made.extractions] == [chunk(1).id, chunk(3).id]
-    assert made.unasked == []
-    assert "cannot be used" in made.warnings[0]
+    assert made.unasked == {}
+    assert "cannot be used" in made.unclear[chunk(2).id]
 
 
 async def test_a_model_that_is_gone_is_not_asked_for_ever() -> None:
     made, asked = await extracted([refuses(503)], *(chunk(n) for n in range(30)), batch=1)
-    assert made.unasked == [chunk(n).id for n in range(30)]
+    assert [*made.unasked] == [chunk(n).id for n in range(30)]
     assert len(asked) < 10
-    (warning,) = made.warnings
+    (warning,) = made.warnings(of=30)
     assert "30 of 30 chunks, the next ingest will try again" in warning
     assert "cannot be had" in warning
 
@@ -207,7 +207,7 @@ async def test_a_model_that_is_gone_is_not_asked_for_ever() -> None:
 async def test_settings_that_do_not_fit_the_model_are_told_at_once() -> None:
     made, _ = await extracted([refuses(401)], *(chunk(n) for n in range(8)), batch=1)
     assert len(made.unasked) == 8
-    assert "TOOLSCRIPT_LLM_KEY" in made.warnings[0]
+    assert "TOOLSCRIPT_LLM_KEY" in made.unasked[chunk(7).id]
 
 
 async def test_a_model_that_fails_now_and_then_is_asked_on() -> None:
@@ -216,7 +216,7 @@ async def test_a_model_that_fails_now_and_then_is_asked_on() -> None:
         return refuses(500) if "chapter 2 " in texts[0] else says({"1": [NOTE]})
 
     made, _ = await extracted(moody, *(chunk(n) for n in range(4)), batch=1)
-    assert made.unasked == [chunk(2).id]
+    assert [*made.unasked] == [chunk(2).id]
     assert len(made.extractions) == 3
 
 
@@ -283,6 +283,11 @@ async def ingested(library: Library, script: Script, *, extract_: bool = True) -
             await model.close()
     await library.assert_whole()
     return made, api.asked
+
+
+def asked_of(asked: Sequence[dict[str, Any]]) -> int:
+    """Of how many passages a model was asked, however often."""
+    return len({each["text"] for one in asked for each in prompt_of(one)["passages"].values()})
 
 
 EACH_ITS_OWN = about(lambda text: [noted(title=text[:19], topics=[text[:19]])])
@@ -398,11 +403,32 @@ async def test_what_a_model_that_went_away_has_not_read_is_read_the_next_time(mo
     made, _ = await ingested(library, lambda asked: next(replies, refuses(503)))
     assert made.outcome == "added"
     assert made.extractions == 3
-    assert "the next ingest will try again" in made.warnings[-1]
+    (warning,) = made.warnings
+    assert "nothing was read out of 5 of 8 chunks, the next ingest will try again" in warning
     gone, _ = await ingested(library, [refuses(503)])
     assert (gone.outcome, gone.extractions) == ("unchanged", 3)
     made, asked = await ingested(library, EACH_ITS_OWN)
     assert (made.outcome, made.extractions, len(asked)) == ("changed", 8, 5)
+    assert made.source.metadata["unasked"] == []
+
+
+async def test_what_a_model_has_said_nothing_usable_of_is_asked_about_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    library = Library()
+    code = chapter(9, "for (i = 0; i < n; i++) { a[i] += b[i] * 2; }\n" * 9)
+    library.drawer.books[HANDBOOK] = Book("A", (), (*book(*range(6)).blocks, code))
+    odd = about(lambda text: "bla" if int(text.split()[4]) % 2 else [noted(title=text[:19])])
+    made, asked = await ingested(library, odd)
+    assert (made.chunks, made.extractions, asked_of(asked)) == (7, 3, 6)
+    (warning,) = made.warnings
+    assert "nothing usable of 3 of 6 chunks, the next ingest will try again" in warning
+    again, asked = await ingested(library, [says("I would rather not.")])
+    assert (again.outcome, again.extractions, asked_of(asked)) == ("unchanged", 3, 3)
+    assert "nothing usable of 3 of 6 chunks, the next ingest will try again" in again.warnings[0]
+    made, asked = await ingested(library, EACH_ITS_OWN)
+    assert (made.outcome, made.extractions, len(asked), made.warnings) == ("changed", 6, 3, ())
     assert made.source.metadata["unasked"] == []
 
 
@@ -436,5 +462,5 @@ async def test_progress_tells_of_reading_too() -> None:
 
 async def test_a_model_that_hangs_is_given_up() -> None:
     held, asked = await extracted([Reply(hold=True)], chunk(1))
-    assert held.unasked == [chunk(1).id]
+    assert [*held.unasked] == [chunk(1).id]
     assert len(asked) == 1

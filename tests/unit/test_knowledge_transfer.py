@@ -15,10 +15,11 @@ from tests.library import HANDBOOK, Library, facts
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql_database import Database
 from toolscript.adapters.sql_knowledge import SqlKnowledge
-from toolscript.domain.errors import Unavailable
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
 from toolscript.domain.prompts import Prompt
 from toolscript.services.extract import Extractor
+from toolscript.services.knowledge_lines import object_in
 from toolscript.services.knowledge_transfer import ImportKnowledge, export_lines
 
 pytestmark = pytest.mark.req("K-06")
@@ -266,6 +267,72 @@ async def test_a_source_alone_is_told_anew_and_keeps_what_it_has(library: Librar
     await library.assert_whole()
 
 
+@pytest.mark.parametrize("reference", ["Rivers", "Streams"])
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_source_that_is_renamed_goes_by_either_title(library: Library, reference: str, is_first: bool) -> None:
+    await library.importing.take([SOURCE, chunk("One.")])
+    lines: list[dict[str, Any]] = [
+        {"extraction": {"source_id": reference, **NOTE}},
+        {"source": {**SOURCE["source"], "title": "Streams"}},
+    ]
+    taken = await library.importing.take(lines if is_first else reversed(lines))
+    assert (taken.extractions, taken.refused) == (1, [])
+    (source, _, (made,)) = (await library.stored())[SOURCE_ID]
+    assert (source.title, made.source_id) == ("Streams", SOURCE_ID)
+    await library.assert_whole()
+
+
+async def test_a_title_that_goes_from_one_source_to_another_means_neither(library: Library) -> None:
+    await library.importing.take([SOURCE])
+    lines = {"source": {**SOURCE["source"], "title": "Streams"}}, {"source": {"title": "Rivers", "path": "/other.md"}}
+    ((number, said),) = await refused(library, *lines, {"extraction": {"source_id": "Rivers", **NOTE}})
+    assert number == 3
+    assert "more than one of that title" in said
+
+
+async def test_how_many_sources_are_new_and_how_many_have_changed_is_told(library: Library) -> None:
+    async def counts(*lines: Any) -> tuple[int, int, int]:
+        taken = await library.importing.take(lines)
+        return taken.sources, taken.added, taken.changed
+
+    other = {"source": {"title": "Other"}}
+    assert await counts(SOURCE, chunk("One."), other) == (2, 2, 0)
+    assert await counts(SOURCE, chunk("One."), other) == (2, 0, 0)
+    assert await counts({"source": {**SOURCE["source"], "title": "Streams"}}, other) == (2, 0, 1)
+    assert await counts({"source": {**SOURCE["source"], "title": "Streams"}}, chunk("Two.")) == (1, 0, 1)
+    assert await counts(note()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["decision", "Design Decision", "how-to", "own_kind", "Überblick", "決定", "x" * 40])
+async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind: str) -> None:
+    assert await refused(library, SOURCE, note(type=kind)) == []
+    (_, _, (made,)) = (await library.stored())[SOURCE_ID]
+    assert made.type == kind.lower()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"a": ', "is no JSON (column 7)"),
+        (b'{"a": 1} x', "is no JSON (column 10)"),
+        (b"\xff\xfe{", "is no text in UTF-8"),
+        (b"[" * 200_000, "is nested too deeply"),
+        (b'{"a": ' * 200_000, "is nested too deeply"),
+        (b'{"a": ' + b"9" * 5_000 + b"}", "holds a number that is too long"),
+        (b"[1]", 'is no object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
+        (b"null", 'is no object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
+    ],
+)
+def test_what_is_wrong_with_a_line_that_is_no_object_is_said_plainly(line: bytes, problem: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        object_in(line)
+    assert raised.value.message == problem
+
+
+def test_a_line_holds_an_object() -> None:
+    assert object_in('{"source": {"title": "Flüsse"}}\r\n'.encode()) == {"source": {"title": "Flüsse"}}
+
+
 @pytest.mark.parametrize("reference", [SOURCE_ID, "Rivers"])
 async def test_extractions_of_another_tool_find_their_source_by_id_or_title(library: Library, reference: str) -> None:
     await library.importing.take([SOURCE, chunk()])
@@ -374,7 +441,7 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
         ({"source": {"title": "a", "id": "short"}}, "24 hexadecimal digits"),
         ({"source": {"title": "a", "id": 7}}, "24 hexadecimal digits"),
         ({"source": {"title": "a", "schema_version": 2}}, "schema_version is 2"),
-        ({"source": {"title": "a", "schema_version": True}}, "schema_version is True"),
+        ({"source": {"title": "a", "schema_version": True}}, "schema_version is true"),
         ({"source": {"title": "another", "id": SOURCE_ID}}, "is on another line already"),
         (chunk(""), "content is no text"),
         (chunk(position="p. 3"), "position is no object"),
@@ -390,6 +457,14 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
         (note(content={"a": [{"$inc": 1}]}), "holds the name '$inc'"),
         (note(topics=["x" * 201]), "topics holds"),
         (note(type=""), "type is no text"),
+        (note(type="chunk"), "type is 'chunk'"),
+        (note(type=" Extraction "), "type is 'extraction'"),
+        (note(type="a\x1b[31m"), "type is no word of 1 to 40 letters"),
+        (note(type="a\nb"), "type is no word of 1 to 40 letters"),
+        (note(type="a/b"), "type is no word of 1 to 40 letters"),
+        (note(type="x" * 41), "type is no word of 1 to 40 letters"),
+        (note(topics=["tea\x1b[31m"]), "topics holds a control character"),
+        (note(topics=["a\nb"]), "topics holds a control character"),
         (note(content={}), "content is empty"),
         (note(topics=[1]), "topics holds"),
     ],
@@ -404,7 +479,7 @@ async def test_values_nested_without_end_are_refused(library: Library) -> None:
     for _ in range(200):
         deep = {"x": deep}
     problems = dict(await refused(library, SOURCE, note(content=deep)))
-    assert "deeper than" in problems[2]
+    assert "is nested too deeply" in problems[2]
 
 
 async def test_no_source_takes_what_another_has(library: Library) -> None:

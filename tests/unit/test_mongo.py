@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +21,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from tests.library import HANDBOOK, Library, book
+from tests.servers.mongo import serving_mongo
 from toolscript.adapters.mongo import LENIENT, MongoKnowledge, MongoKnowledgeReader
 from toolscript.adapters.mongo_documents import chunk_of, source_of
 from toolscript.domain.errors import Invalid, Unavailable
@@ -403,6 +406,40 @@ async def test_a_server_that_is_silent_is_unavailable_within_bounds() -> None:
     async with _silent() as port:
         reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", patience_seconds=0.3)
         assert "timed out" in await _unavailable_within(1.5, reader)
+
+
+# The driver forgets to close a socket that it is just connecting when it is closed itself.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_told_soon() -> None:
+    store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match="Connect call failed"):
+        await store.sources()
+    await store.close()
+    assert time.monotonic() - start < 8.0
+    gc.collect()
+
+
+@pytest.mark.req("K-06")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+async def test_a_server_that_dies_while_it_is_written_to_is_told_soon(tmp_path: Path) -> None:
+    source = Source(str(SOURCE), "book", "T", (), "", "")
+    chunks = [Chunk(own_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
+    with ExitStack() as life:
+        uri = life.enter_context(serving_mongo(tmp_path))
+        store = MongoKnowledge.at(uri)
+        with MongoClient[dict[str, Any]](uri) as client:
+            written = client["toolscript"]["chunks"]
+            writing = asyncio.create_task(store.replace(source, chunks, []))
+            while not await asyncio.to_thread(written.estimated_document_count):
+                assert not writing.done()
+        life.close()
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match="does not answer"):
+            await writing
+        await store.close()
+        assert time.monotonic() - start < 12.0
+        gc.collect()
 
 
 async def test_an_address_cannot_ask_for_more_patience_than_there_is() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+import pymongo
 from bson import CodecOptions, DatetimeConversion, ObjectId
 from bson.errors import BSONError, InvalidBSON
 from pymongo import AsyncMongoClient, IndexModel, UpdateOne
@@ -23,6 +24,9 @@ from toolscript.domain.knowledge import Chunk, Extraction, Shelf, Source, Source
 DATABASE = "toolscript"
 READING_SECONDS = 2.0
 WRITING_SECONDS = 30.0
+# A server that is there is found at once, however long it may take to answer; and nobody waits to say goodbye.
+CHOOSING_SECONDS = 5.0
+CLOSING_SECONDS = 1.0
 READ_AT_ONCE = 1000
 WRITTEN_AT_ONCE = 500
 
@@ -66,15 +70,10 @@ class MongoKnowledgeReader:
     @classmethod
     def at(cls, uri: str, *, patience_seconds: float = READING_SECONDS) -> Self:
         """The knowledge in the database that the URI's path names, or in `toolscript`. Nothing is contacted yet, and
-        nothing waits longer than that. Raises Invalid."""
-        milliseconds = int(patience_seconds * 1000)
+        no question waits longer than that for its answer, nor more than a few seconds for a server to be there. Raises
+        Invalid."""
         try:
-            client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
-                uri,
-                timeoutMS=milliseconds,
-                serverSelectionTimeoutMS=milliseconds,
-                connectTimeoutMS=milliseconds,
-            )
+            client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(uri, **_limits(patience_seconds))
             return cls(client, uri.partition("://")[2].partition("?")[0].rpartition("@")[2])
         except (PyMongoError, ValueError, TypeError, LookupError):
             # What the driver says may repeat the URI, password and all.
@@ -120,7 +119,8 @@ class MongoKnowledgeReader:
             await self._database.command("ping")
 
     async def close(self) -> None:
-        await self._client.close()
+        with pymongo.timeout(CLOSING_SECONDS):
+            await self._client.close()
 
     async def _named(self, name: str, ids: Collection[str]) -> Documents:
         return await self._found(name, {"_id": {"$in": _keys(ids)}}) if ids else []
@@ -267,6 +267,20 @@ def _is_said(name: str, given: Any, read: Any, value: Any, document: Mapping[str
     if not hasattr(given, name):
         return bool(document.get(name) == value)
     return name in document and repr(getattr(read, name)) == repr(getattr(given, name))
+
+
+def _limits(patience_seconds: float) -> dict[str, Any]:
+    """The driver's options for that much patience. Given a limit for all together (`timeoutMS`), it looks for a server
+    and tries again for as long as that: right for a moment, not for half a minute. Without, it tries again once."""
+    whole = int(patience_seconds * 1000)
+    choosing = int(min(patience_seconds, CHOOSING_SECONDS) * 1000)
+    return {
+        "timeoutMS": whole if patience_seconds <= CHOOSING_SECONDS else None,
+        "socketTimeoutMS": whole,
+        "waitQueueTimeoutMS": whole,
+        "serverSelectionTimeoutMS": choosing,
+        "connectTimeoutMS": choosing,
+    }
 
 
 def _key(own_id: str) -> Any:

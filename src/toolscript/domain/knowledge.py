@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,9 @@ UNKNOWN_SOURCE = "Unknown Source"
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
 # What the names of files end in that are read as books.
 BOOK_ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
+# What the first page of a book in a folder is called; some say their language as well: index.pt-br.html.
+FIRST_PAGES = ("index", "default", "toc", "summary", "readme")
+_LANGUAGE = re.compile(r"\.[a-z]{2,3}(?:[-_@][a-z0-9]+)*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +123,28 @@ def own_id(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
+def page_name(stem: str) -> str:
+    """What a page of a folder is called, without its language: one of FIRST_PAGES, if it is the first."""
+    return _LANGUAGE.sub("", stem.lower())
+
+
 def told(content: Mapping[str, Any]) -> str:
     """What an extraction says, as text: its parts one a line, with their names."""
-    return "\n".join(f"{name}: {_said(value)}" for name, value in content.items() if value not in (None, "", [], {}))
+    return "\n".join(_named(content))
+
+
+def _named(parts: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{name}: {said}" for name, value in parts.items() if (said := _said(value)))
 
 
 def _said(value: Any) -> str:
+    """As JSON would say it, without its marks; nothing of what is null or empty."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_said(each)}" for name, each in value.items())
+        return "; ".join(_named(value))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(map(_said, value))
+        return "; ".join(filter(None, map(_said, value)))
     return str(value)

@@ -84,11 +84,21 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Extracted:
-    """What was read out of chunks; which of them could not be asked about; and, in words, what went wrong."""
+    """What was read out of chunks; and those of which nothing was, by id, with the reason: nothing usable was said of
+    them, or they could not be asked about."""
 
     extractions: list[Extraction] = field(default_factory=list)
-    unasked: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    unclear: dict[str, str] = field(default_factory=dict)
+    unasked: dict[str, str] = field(default_factory=dict)
+
+    def warnings(self, of: int) -> list[str]:
+        """In words, what went wrong with how many of so many chunks."""
+        told = {"the language model said nothing usable of": self.unclear, "nothing was read out of": self.unasked}
+        return [
+            f"{what} {len(chunks)} of {of} chunks, the next ingest will try again: {next(iter(chunks.values()))}"
+            for what, chunks in told.items()
+            if chunks
+        ]
 
 
 def is_worth_asking(chunk: Chunk) -> bool:
@@ -140,7 +150,7 @@ class _Run:
         self._progress = progress
         self._done = 0
         self._failures = 0
-        self._lost: str | None = None
+        self._lost = ""
         self._unclear: dict[str, str] = {}
         self._found: dict[str, list[Extraction]] = {}
 
@@ -157,19 +167,12 @@ class _Run:
         """What came of it, in the order of the chunks."""
         made = Extracted()
         for chunk in asked:
-            made.extractions += self._found.get(chunk.id, [])
-            if chunk.id not in self._found and chunk.id not in self._unclear:
-                made.unasked.append(chunk.id)
-        if self._unclear:
-            reason = next(iter(self._unclear.values()))
-            made.warnings.append(
-                f"the language model said nothing usable of {len(self._unclear)} of {len(asked)} chunks: {reason}"
-            )
-        if made.unasked:
-            made.warnings.append(
-                f"nothing was read out of {len(made.unasked)} of {len(asked)} chunks, the next ingest will try again: "
-                f"{self._lost}"
-            )
+            if chunk.id in self._found:
+                made.extractions += self._found[chunk.id]
+            elif chunk.id in self._unclear:
+                made.unclear[chunk.id] = self._unclear[chunk.id]
+            else:
+                made.unasked[chunk.id] = self._lost
         return made
 
     def tell(self, done: int) -> None:

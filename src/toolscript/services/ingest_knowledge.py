@@ -85,11 +85,14 @@ class _Volume:
         """Finds what a language model has yet to read."""
         self.unasked = [chunk for chunk in self.chunks if chunk.id not in self.asked and is_worth_asking(chunk)]
 
+    def worth_asking(self) -> int:
+        """How many of all chunks a language model reads, sooner or later."""
+        return sum(map(is_worth_asking, self.chunks))
+
     def take(self, made: Extracted, of: Sequence[Chunk]) -> None:
         """Takes what a language model has made of some chunks."""
-        self.warnings += made.warnings
         self.extractions += made.extractions
-        read = {chunk.id for chunk in of} - set(made.unasked)
+        read = {chunk.id for chunk in of} - made.unclear.keys() - made.unasked.keys()
         self.unasked = [chunk for chunk in self.unasked if chunk.id not in read]
 
     def note(self, extractor: Extractor | None) -> None:
@@ -138,7 +141,7 @@ class IngestKnowledge:
         """
         await self._shelving.open()
         where = await asyncio.to_thread(_absolute, path)
-        book = await self._reader.read(where)
+        book = await self._reader.read(await asyncio.to_thread(path.expanduser))  # a link by its own ending
         return await self._take(where, book, about, [], progress)
 
     async def ingest_together(
@@ -225,6 +228,7 @@ class IngestKnowledge:
         and costs. Returns how many were read."""
         await asyncio.to_thread(volume.look)
         waiting = volume.unasked
+        left = Extracted()
         for start in range(0, len(waiting), KEPT_TOGETHER):
             some = waiting[start : start + KEPT_TOGETHER]
 
@@ -238,8 +242,13 @@ class IngestKnowledge:
             volume.embedded += await self._shelving.add(
                 volume.source, made.extractions, volume.chunks, volume.extractions, notes=volume.source.metadata
             )
+            left.unclear |= made.unclear
             if made.unasked:
+                reason = next(iter(made.unasked.values()))
+                left.unasked = {c.id: reason for c in volume.unasked if c.id not in left.unclear}
                 break
+        if volume.unasked:
+            volume.warnings += left.warnings(of=await asyncio.to_thread(volume.worth_asking))
         return len(waiting) - len(volume.unasked)
 
 

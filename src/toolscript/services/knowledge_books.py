@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, own_id
+from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, own_id, page_name
 from toolscript.ports import Embedder
 from toolscript.retrieval.book_chunks import RECIPE, cut
 from toolscript.retrieval.words import sayable
@@ -24,6 +24,8 @@ from toolscript.services.knowledge_points import most_tokens
 # The most that prose repeats of the piece before it, as a part of a chunk. Whole sentences do so, which is less.
 OVERLAP_SHARE = 5
 LONGEST_HEADING = 1_000
+# The first pages that are called what the book is, and not Contents or Read me.
+TITLED_PAGES = ("index", "default")
 # The chunk of an extraction that is about a source as a whole.
 OF_NO_CHUNK = ""
 
@@ -43,7 +45,7 @@ def bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
             else:
                 chapter = own
             blocks.append(replace(block, position=replace(block.position, chapter=own, section=section)))
-    title = next((page.title for stem, page in pages if stem.casefold() == "index" and page.title), name)
+    title = next((page.title for stem, page in pages if page_name(stem) in TITLED_PAGES and page.title), name)
     authors = dict.fromkeys(author for _, page in pages for author in page.authors)
     return Book(title, tuple(authors), tuple(blocks))
 

@@ -25,11 +25,16 @@ LONGEST_NAME = 200
 LARGEST_CONTENT = 16_000
 LARGEST_METADATA = 4_000_000
 LONGEST_TYPE = 100
+LONGEST_KIND = 40
 LARGEST_NUMBER = 2**63 - 1
 DEEPEST = 32
 
 _ID = re.compile("[0-9a-f]{24}")
 _UNSAYABLE = re.compile("[\\0\ud800-\udfff]")
+_KIND = re.compile(rf"[\w -]{{1,{LONGEST_KIND}}}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# What results are said to be that are something else: who asks for those must not find these.
+_NO_KINDS = ("chunk", "extraction")
 
 
 def source_line(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
@@ -49,6 +54,23 @@ def extraction_line(extraction: Extraction) -> dict[str, Any]:
     """An extraction as a line."""
     told = {**asdict(extraction), "topics": list(extraction.topics), "chunk_id": extraction.chunk_id or None}
     return {"extraction": told}
+
+
+def object_in(line: bytes) -> dict[str, Any]:
+    """The object that a line of a file holds. Raises Invalid."""
+    try:
+        told = json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise Invalid("is no text in UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise Invalid(f"is no JSON (column {error.pos + 1})") from None
+    except RecursionError:
+        raise Invalid("is nested too deeply") from None
+    except ValueError:  # Python reads whole numbers of a few thousand digits at most
+        raise Invalid("holds a number that is too long") from None
+    if not isinstance(told, dict):
+        raise Invalid('is no object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}')
+    return told
 
 
 def source_of(told: Record) -> Source:
@@ -95,11 +117,13 @@ def extraction_of(told: Record, source_id: str) -> Extraction:
     """The extraction of that source that a record tells of. One may be of no chunk, and not say when it was made.
     Raises Invalid."""
     _check(told)
-    kind = _text(told, "type", LONGEST_TYPE).strip().lower()
+    kind = _kind(told)
     content = _object(told, "content", LARGEST_CONTENT)
     if not content:
         raise Invalid("content is empty: give an object with what is to be known")
     topics = tuple(dict.fromkeys(topic.strip().lower() for topic in _texts(told, "topics")))
+    if any(map(_CONTROL.search, topics)):
+        raise Invalid("topics holds a control character: give words")
     chunk_id = _text(told, "chunk_id", LONGEST_TYPE, default="")
     own = _own_id(told) or own_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
     return Extraction(
@@ -112,12 +136,13 @@ def _check(told: Record) -> None:
     _check_values(told, 0)
     version = told.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        raise Invalid(f"schema_version is {version!r}: this version of toolscript reads {SCHEMA_VERSION}")
+        said = json.dumps(version)[:LONGEST_TYPE]
+        raise Invalid(f"schema_version is {said}: this version of toolscript reads {SCHEMA_VERSION}")
 
 
 def _check_values(value: Any, depth: int) -> None:
     if depth > DEEPEST:
-        raise Invalid(f"holds values inside values deeper than {DEEPEST}")
+        raise Invalid(f"is nested too deeply: {DEEPEST} values inside each other at most")
     match value:
         case str() if _UNSAYABLE.search(value):
             raise Invalid("holds a null character or half a surrogate pair, which is no text")
@@ -156,6 +181,16 @@ def _text(told: Record, name: str, most: int, default: str | None = None) -> str
     if len(value) > most:
         raise Invalid(f"{name} has {len(value):,} characters: {most:,} at most")
     return value
+
+
+def _kind(told: Record) -> str:
+    """The type of an extraction, in lower case."""
+    kind = _text(told, "type", LONGEST_LINE).strip().lower()
+    if kind in _NO_KINDS:
+        raise Invalid(f"type is {kind!r}, which says nothing of it: give a word such as decision or warning")
+    if not _KIND.fullmatch(kind):
+        raise Invalid(f"type is no word of 1 to {LONGEST_KIND} letters, digits, spaces, - and _")
+    return kind
 
 
 def _texts(told: Record, name: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ SPARE, MANY = 8, 300
 # How long a collection is believed to be what it was: other processes may make it anew with another model.
 BELIEVED_SECONDS = 5.0
 DIGITS = 6
+# What can be seen: letters, digits, punctuation and signs; and what no store need hold: controls and half characters.
+VISIBLE, UNHOLDABLE = frozenset("LNPS"), frozenset({"Cc", "Cs"})
 FIELDS = ("source_id", "chunk_id")
 KNOWLEDGE = "knowledge"
 
@@ -221,6 +224,8 @@ class KnowledgeSearch:
             yield
         except BaseException as error:
             code = code_of(error)
+            if isinstance(error, Unavailable):
+                log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
             raise
         finally:
             took = found.report.timings_ms["total"] = (time.perf_counter() - began) * 1000
@@ -255,7 +260,7 @@ def _better(first: _Look, second: _Look) -> _Look:
 
 def check(ask: KnowledgeAsk) -> None:
     """Raises InvalidArguments for what is missing or out of range."""
-    if not ask.query.strip():
+    if not any(unicodedata.category(character)[0] in VISIBLE for character in ask.query):
         raise InvalidArguments("query: give what to look for, in plain words", details={"field": "query"})
     if len(ask.query) > LONGEST_QUERY:
         raise InvalidArguments(
@@ -272,6 +277,11 @@ def check(ask: KnowledgeAsk) -> None:
             raise InvalidArguments(
                 f"{name}: give at most {MOST_WORDS} words, none of them empty or longer than {LONGEST_WORD} characters",
                 details={"field": name, "most": MOST_WORDS, "longest": LONGEST_WORD},
+            )
+        if any(unicodedata.category(character) in UNHOLDABLE for word in words for character in word):
+            raise InvalidArguments(
+                f"{name}: a word has a control character or half a character in it: leave it out",
+                details={"field": name},
             )
 
 
@@ -318,7 +328,9 @@ def _hit(place: _Place, shelf: Shelf) -> KnowledgeHit | None:
     extraction = shelf.extractions.get(place.id)
     if extraction is None:
         return None
-    return _attributed(place, told(extraction.content), extraction.source_id, extraction.chunk_id, shelf)
+    topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
+    content = f"{extraction.type}{topics}\n{told(extraction.content)}"
+    return _attributed(place, content, extraction.source_id, extraction.chunk_id, shelf)
 
 
 def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shelf: Shelf) -> KnowledgeHit:

@@ -44,10 +44,13 @@ T = TypeVar("T", Chunk, Extraction)
 
 @dataclass(slots=True)
 class Imported:
-    """How many lines of each kind were taken in, how many texts had to be embedded, and which lines were not taken in:
-    their numbers, from 1, and why."""
+    """How many lines of each kind were taken in; how many of the sources were not there before, and how many were there
+    and are something else now; how many texts had to be embedded; and which lines were not taken in: their numbers,
+    from 1, and why."""
 
     sources: int = 0
+    added: int = 0
+    changed: int = 0
     chunks: int = 0
     extractions: int = 0
     embedded: int = 0
@@ -167,8 +170,8 @@ class ImportKnowledge:
                     others.append((number, kind, told))
         for source_id in spoilt & parcels.keys():
             parcels[source_id].refused += 1
-        given = {source_id: parcel.source for source_id, parcel in parcels.items() if parcel.source}
-        find = _Finder(({source.id: source for source in known} | given).values(), spoilt - parcels.keys())
+        given = [parcel.source for parcel in parcels.values() if parcel.source]
+        find = _Finder([*known, *given], spoilt - parcels.keys())
         for number, kind, told in others:
             with taken.refusing(number):
                 source_id = find(told)
@@ -202,7 +205,6 @@ class ImportKnowledge:
             taken.refused.append((parcel.number, why))
         if why or not (parcel.source or chunks or extractions):
             return
-        taken.sources += parcel.source is not None
         taken.chunks += len(chunks)
         taken.extractions += len(extractions)
         all_extractions = _joined([] if is_whole else held_extractions, extractions)
@@ -210,6 +212,10 @@ class ImportKnowledge:
             source = _noted(source, before, is_same=all_chunks == held_chunks)
         now = _Shelved(source, all_chunks, sorted(all_extractions, key=lambda each: each.id))
         held = _Shelved(before, held_chunks, held_extractions) if before else None
+        if parcel.source:
+            taken.sources += 1
+            taken.added += held is None
+            taken.changed += held is not None and now != held
         taken.embedded += await self._keep(now, held, progress)
 
     async def _keep(self, now: _Shelved, held: _Shelved | None, progress: Progress | None) -> int:
@@ -252,7 +258,8 @@ def _add_source(parcels: dict[str, _Parcel], number: int, told: Record, spoilt: 
 
 
 class _Finder:
-    """Finds the source that a line says it is of, by its id or by its title, either to the letter."""
+    """Finds the source that a line says it is of, by its id or by its title, either to the letter. One that is given
+    another title goes by both."""
 
     def __init__(self, sources: Iterable[Source], spoilt: Collection[str]) -> None:
         self._spoilt = spoilt

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolscript.domain.errors import Unavailable
     from toolscript.domain.knowledge import Source
     from toolscript.services.knowledge_search import KnowledgeFound, KnowledgeHit
 
@@ -20,6 +21,15 @@ def knowledge_answer(query: str, found: KnowledgeFound) -> dict[str, Any]:
     if found.report.degraded:
         metadata["degraded"] = list(found.report.degraded)
     return {"results": [_result(hit) for hit in found.hits], "metadata": metadata}
+
+
+def told_strangers(error: Unavailable) -> str:
+    """What whoever may ask without a key is told of a search that could not be made: which part does not answer. Where
+    that part is, and what it said, is the owner's affair."""
+    adapter = error.details.get("adapter")
+    if adapter is None:
+        return error.message
+    return f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
 
 
 def source_answer(source: Source) -> dict[str, Any]:

@@ -25,9 +25,10 @@ from starlette.types import Receive, Scope, Send
 from toolscript import __version__
 from toolscript.app import App
 from toolscript.codegen.signatures import signature
-from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
 from toolscript.surfaces.answers import tool_answer
+from toolscript.surfaces.answers_knowledge import told_strangers
 from toolscript.surfaces.http.clients import admit_client
 from toolscript.surfaces.http.credentials import principal_from
 from toolscript.surfaces.mcp_documents import Caller, search_documents
@@ -92,7 +93,12 @@ def serve_over_http(opened: Opened) -> McpEndpoint:
         headers, client = (request.headers, request.client) if request else ({}, None)
         if params.name == "search_knowledge":
             admit_client(app, headers, client)
-        return await answer_call(app, params, lambda: principal_from(app, headers))
+        try:
+            return await answer_call(app, params, lambda: principal_from(app, headers))
+        except Unavailable as error:
+            if params.name == "search_knowledge":
+                raise Unavailable(told_strangers(error), details=error.details) from error
+            raise
 
     return McpEndpoint(mcp_server(answer))
 

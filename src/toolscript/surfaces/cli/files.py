@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,6 +50,20 @@ class Search:
     exclude: Sequence[str] = ()
     endings: Collection[str] = ENDINGS
     failures: list[Failure] = field(default_factory=list)
+    left_out: set[Path] = field(default_factory=set)
+    """What lies in folders and might have been read, but is no file, or a link that leads elsewhere."""
+
+    def there(self, names: Sequence[str]) -> list[Path]:
+        """Those of the named paths where something is. An empty name names nothing, and not the folder that one stands
+        in."""
+        paths = []
+        for name in names:
+            problem = _problem_at(name)
+            if problem:
+                self.failures.append(Failure(name or '""', problem))
+            else:
+                paths.append(Path(name))
+        return paths
 
     def files(self, paths: Sequence[Path]) -> list[Found]:
         """The files, by path. What is hidden is left out, links that lead out of the folder too, and no folder is
@@ -59,11 +74,17 @@ class Search:
             if place.is_dir():
                 for file in self._below(place, set()):
                     found.setdefault(file, Found(file, file.relative_to(place).as_posix()))
-            elif place.exists():
-                found.setdefault(place, Found(place, place.name))
             else:
-                self.failures.append(Failure(str(path), "is not there"))
+                found.setdefault(place, Found(place, place.name))
         return list(found.values())
+
+    def note(self) -> str:
+        """How much was left out, as people are told; nothing where it is nothing."""
+        if not self.left_out:
+            return ""
+        if len(self.left_out) == 1:
+            return "1 link or special file was left out"
+        return f"{len(self.left_out)} links and special files were left out"
 
     def _below(self, root: Path, entered: set[str]) -> Iterator[Path]:
         folders, here = [root], Path(os.path.realpath(root))
@@ -78,18 +99,48 @@ class Search:
             except OSError as error:
                 self.failures.append(Failure(str(folder), error.strerror or str(error)))
                 continue
-            shown = (each for each in entries if not each.name.startswith("."))
-            inside = [each for each in shown if Path(os.path.realpath(each)).is_relative_to(here)]
-            yield from (each for each in inside if each.is_file() and self._is_wanted(each.relative_to(root)))
-            folders += [each for each in reversed(inside) if each.is_dir() and not self._is_excluded(each, root)]
+            inner = []
+            for entry in entries:
+                name = entry.relative_to(root)
+                if entry.name.startswith(".") or _fits(name, self.exclude):
+                    continue
+                mode = self._mode(entry)
+                is_inside = Path(os.path.realpath(entry)).is_relative_to(here)
+                if mode is None or (stat.S_ISREG(mode) and not self._is_wanted(name)):
+                    continue
+                if is_inside and stat.S_ISDIR(mode):
+                    inner.append(entry)
+                elif is_inside and stat.S_ISREG(mode):
+                    yield entry
+                elif not self.include or stat.S_ISDIR(mode) or _fits(name, self.include):
+                    self.left_out.add(entry)
+            folders += reversed(inner)
 
     def _is_wanted(self, path: Path) -> bool:
-        if _fits(path, self.exclude):
-            return False
         return _fits(path, self.include) if self.include else path.suffix.lower() in self.endings
 
-    def _is_excluded(self, folder: Path, root: Path) -> bool:
-        return _fits(folder.relative_to(root), self.exclude)
+    def _mode(self, entry: Path) -> int | None:
+        """What it is, or what the link leads to: 0 for one that leads nowhere, None when that cannot be found out."""
+        try:
+            return entry.stat().st_mode
+        except OSError as error:
+            if os.path.islink(entry):  # noqa: PTH114 - asked of a path that is too long, this one answers
+                return 0
+            self.failures.append(Failure(str(entry), error.strerror or str(error)))
+            return None
+
+
+def _problem_at(name: str) -> str | None:
+    """Why nothing can be read there."""
+    if not name:
+        return "is not there"
+    try:
+        normal(Path(name)).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "is not there"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def normal(path: Path) -> Path:

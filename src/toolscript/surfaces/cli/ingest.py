@@ -28,7 +28,7 @@ PUT = ("added", "changed", "unchanged")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument("names", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
 @options.overrides("tenant", "--tenant", metavar="NAME")
 @click.option("--include", multiple=True, metavar="GLOB", help="In folders, read only what fits, whatever it ends in.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, leave out files and folders that fit.")
@@ -46,7 +46,7 @@ PUT = ("added", "changed", "unchanged")
 @options.data_dir
 @options.as_json
 def ingest(
-    paths: tuple[Path, ...],
+    names: tuple[str, ...],
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     metadata: tuple[str, ...],
@@ -73,12 +73,14 @@ def ingest(
             f"--metadata {SOURCE} is not usable: it says which file a document came from; choose another name"
         )
     work = _Work(Search(include, exclude), more)
-    answer = asyncio.run(_ingested(settings, work, paths, prune=prune))
+    answer = asyncio.run(_ingested(settings, work, names, prune=prune))
     for each in answer["failed"]:
         told = printable(f"{each['path']}: {each['problem']}".encode(errors="replace").decode())
         click.echo(click.style("not read: ", fg="yellow") + told, err=True)
+    if work.search.left_out:
+        click.echo(click.style("note: ", fg="yellow") + work.search.note(), err=True)
     if work.failures and not any(answer[name] for name in PUT):
-        raise Invalid(f"nothing could be read of {', '.join(map(str, paths))}", details={"failed": answer["failed"]})
+        raise Invalid(f"nothing could be read of {', '.join(names)}", details={"failed": answer["failed"]})
     tell(answer, as_json, _show)
 
 
@@ -133,7 +135,8 @@ class _Work:
                 yield made
 
 
-async def _ingested(settings: Settings, work: _Work, paths: Sequence[Path], *, prune: bool) -> dict[str, Any]:
+async def _ingested(settings: Settings, work: _Work, names: Sequence[str], *, prune: bool) -> dict[str, Any]:
+    paths = work.search.there(names)
     roots = [normal(path) for path in paths]
     files = work.search.files(paths)
     if prune and work.failures:

@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.knowledge_ingest import ingest
 from toolscript.surfaces.cli.knowledge_search import search
 from toolscript.surfaces.cli.knowledge_transfer import export, import_
 from toolscript.surfaces.cli.library import open_to_write
-from toolscript.surfaces.cli.tables import print_table
+from toolscript.surfaces.cli.tables import print_lines
 from toolscript.surfaces.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -55,14 +55,17 @@ def remove(references: tuple[str, ...], yes: bool, as_json: bool, **flags: Any) 
     """Remove sources, with all that was made of them.
 
     SOURCE is an id, a path, a title, or what only one title begins with. Nothing is removed when one of them is not
-    there. A gateway that runs on the data folder has to be stopped for as long.
+    there. Without a terminal to ask in, --yes is needed. A gateway that runs on the data folder has to be stopped for
+    as long.
 
     \b
     toolscript knowledge remove "The Debian Adm"
     toolscript knowledge remove 5f0c2a9d3b7e41c8a6f0d2e1 --yes
     """
-    is_asked = not yes and sys.stdin.isatty()
-    tell(asyncio.run(_removed(settings_of(flags), references, is_asked=is_asked)), as_json, _show_removed)
+    settings = settings_of(flags)
+    if not yes and not (sys.stdin and sys.stdin.isatty()):
+        raise Invalid("there is no terminal to ask in, and nothing was removed: give --yes", details={"field": "--yes"})
+    tell(asyncio.run(_removed(settings, references, is_asked=not yes)), as_json, _show_removed)
 
 
 for command in (ingest, search, export, import_):
@@ -125,7 +128,7 @@ def _show_list(answer: Answer) -> None:
         click.echo("There are no sources yet: toolscript knowledge ingest FILE puts some in.")
         return
     columns = ("Title", "Authors", "Type", "Chunks", "Extractions", "Ingested", "Id")
-    print_table(columns, rows, right=("Chunks", "Extractions"), whole=columns[2:6])
+    print_lines(columns, rows, right=("Chunks", "Extractions"), short=("Title", "Authors"), spare=("Ingested", "Type"))
     for each in answer["sources"]:
         if each["status"] == SourceStatus.INDEXING:
             told = f"{printable(each['title'])} is not whole yet: ingest it again, or run toolscript index rebuild"

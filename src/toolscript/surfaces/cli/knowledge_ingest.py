@@ -29,7 +29,7 @@ OUTCOMES = ("added", "changed", "unchanged")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument("names", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
 @click.option("--title", metavar="TEXT", help="What the source is called, where the file does not say it well.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="Who wrote it; give it again for more.")
 @click.option("--type", "kind", metavar="WORD", help="A book, unless you say paper, case_study, …")
@@ -39,7 +39,7 @@ OUTCOMES = ("added", "changed", "unchanged")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="In folders, leave out files and folders that fit.")
 @options.data_dir
 @options.as_json
-def ingest(paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
+def ingest(names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Put books, papers and other long texts into what can be searched and cited.
 
     Read are Markdown, HTML, PDF, DOCX, EPUB and plain text; each file is a source, and its chapters, sections and pages
@@ -56,7 +56,7 @@ def ingest(paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
     wishes = {name: given.pop(name) for name in own}
     settings = settings_of(given)
     work = _Work(Search(wishes["include"], wishes["exclude"], BOOK_ENDINGS), is_quiet=as_json)
-    volumes = _volumes(work.search, paths, as_one=wishes["as_one"])
+    volumes = _volumes(work.search, work.search.there(names), as_one=wishes["as_one"])
     if (wishes["title"] or wishes["authors"]) and len(volumes) > 1:
         raise Invalid(
             f"--title and --author are for one source, and these are {len(volumes)}: ingest one at a time, or make "
@@ -70,9 +70,11 @@ def ingest(paths: tuple[Path, ...], as_json: bool, **given: Any) -> None:
         raise
     for failure in work.failures:
         click.echo(_told_failure(failure), err=True)
+    if work.search.left_out:
+        click.echo(click.style("note: ", fg="yellow") + work.search.note(), err=True)
     answer = work.answer()
     if not answer["sources"]:
-        raise Invalid(f"nothing could be read of {', '.join(map(str, paths))}", details={"failed": answer["failed"]})
+        raise Invalid(f"nothing could be read of {', '.join(names)}", details={"failed": answer["failed"]})
     tell(answer, as_json, _show)
 
 

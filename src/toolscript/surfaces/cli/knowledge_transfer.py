@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import IO, Any
 import click
 
 from toolscript.domain.errors import Invalid
-from toolscript.services.knowledge_lines import KINDS
+from toolscript.services.knowledge_lines import KINDS, object_in
 from toolscript.settings import Settings
 from toolscript.surfaces.cli import options
 from toolscript.surfaces.cli.asking import settings_of, tell
@@ -127,6 +126,8 @@ async def _imported(settings: Settings, file: Path) -> dict[str, Any]:
     refused = lines.refused + [(lines.numbers[number - 1], problem) for number, problem in taken.refused]
     return {
         "sources": taken.sources,
+        "added": taken.added,
+        "changed": taken.changed,
         "chunks": taken.chunks,
         "extractions": taken.extractions,
         "refused": [{"line": number, "problem": problem} for number, problem in sorted(refused)],
@@ -167,21 +168,13 @@ class Lines:
                 return
             self._progress(read)
             if line.strip():
-                told = _object(line)
-                if isinstance(told, str):
-                    self.refused.append((number, told))
+                try:
+                    told = object_in(line)
+                except Invalid as error:
+                    self.refused.append((number, error.message))
                 else:
                     self.numbers.append(number)
                     yield told
-
-
-def _object(line: bytes) -> dict[str, Any] | str:
-    """What a line holds, or what is wrong with it."""
-    try:
-        told = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"is no JSON: {error}"
-    return told if isinstance(told, dict) else 'is no object: give {"source": …}, {"chunk": …} or {"extraction": …}'
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -190,5 +183,10 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _show_imported(answer: Answer) -> None:
+    sources = ", ".join(f"{answer[name]} {name}" for name in ("added", "changed") if answer[name])
     refused = len(answer["refused"])
-    click.echo(f"{_counted(answer)} taken" + (f"; {refused} lines could not be" if refused else ""))
+    click.echo(
+        f"{_counted(answer)} taken"
+        + (f" (sources: {sources})" if sources else "")
+        + (f"; {refused} lines could not be" if refused else "")
+    )

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-FIRST_PAGES = ("index", "toc", "summary", "readme")
+from toolscript.domain.knowledge import FIRST_PAGES, page_name
+
 LARGEST_READ = 4_000_000
 _TAG = re.compile(r"<(?:a|link)\s[^<>]*>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""([a-z]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
@@ -20,7 +21,7 @@ def reading_order(files: Sequence[Path]) -> list[Path]:
     page 2 before page 10."""
     rest = sorted(files, key=_by_name)
     first = min(rest, key=_how_first, default=None)
-    if first is None or first.stem.lower() not in FIRST_PAGES:
+    if first is None or page_name(first.stem) not in FIRST_PAGES:
         return rest
     there = set(rest)
     ordered: dict[Path, None] = {}
@@ -36,9 +37,10 @@ def _by_name(file: Path) -> list[int | str]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.as_posix().lower())]
 
 
-def _how_first(file: Path) -> tuple[int, int]:
-    name = file.stem.lower()
-    return len(file.parts), FIRST_PAGES.index(name) if name in FIRST_PAGES else len(FIRST_PAGES)
+def _how_first(file: Path) -> tuple[int, int, bool]:
+    name = page_name(file.stem)
+    place = FIRST_PAGES.index(name) if name in FIRST_PAGES else len(FIRST_PAGES)
+    return len(file.parts), place, file.stem.lower() != name
 
 
 def _links(page: Path, rel: str | None = None) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.services.knowledge_search import DEFAULT_HITS, LONGEST_QUERY, MOST_HITS, KnowledgeAsk
-from toolscript.surfaces.answers_knowledge import knowledge_answer
+from toolscript.surfaces.answers_knowledge import knowledge_answer, told_strangers
 from toolscript.surfaces.asked_knowledge import words_of
 from toolscript.surfaces.http.bodies import read_body
 from toolscript.surfaces.http.clients import admit_client
@@ -68,7 +68,7 @@ def add_knowledge(http: FastAPI, serving: Serving) -> None:
         try:
             found = await serving.app.knowledge_search.search(ask)
         except Unavailable as error:
-            raise KnowledgeUnavailable(error.message, details=error.details) from error
+            raise KnowledgeUnavailable(told_strangers(error), details=error.details) from error
         answer = knowledge_answer(ask.query, found)
         return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
 

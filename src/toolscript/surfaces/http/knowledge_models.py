@@ -66,7 +66,10 @@ class ResultTold(_Told):
     id: str
     score: float = Field(ge=0, le=1, description="How near it is to the query in meaning (cosine).")
     type: Literal["chunk", "extraction"]
-    content: str
+    content: str = Field(
+        description="What the chunk says. Of an extraction: a line with its kind, and its topics if it has any, as "
+        "`warning (tea, brewing)`; then its parts, one a line."
+    )
     source: SourceTold
 
 

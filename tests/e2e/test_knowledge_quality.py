@@ -1,0 +1,62 @@
+"""What knowledge search is judged on, held on a real book: a question in a stranger's words finds its passage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.books import BOOKS, NoBooks, lay_out, write_questions
+from toolscript.adapters.books import FileBooks
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.evaluation.book_run import BookEvaluation
+from toolscript.evaluation.book_sets import BookSet
+from toolscript.evaluation.datasets import read_set
+from toolscript.evaluation.metrics import mean
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.ingest_knowledge import IngestKnowledge
+from toolscript.services.knowledge_search import KnowledgeSearch
+
+CACHE = Path(os.environ.get("TOOLSCRIPT_TEST_BOOKS", Path(__file__).parents[2] / "build" / "books"))
+MANUAL = next(book for book in BOOKS if book.name == "policy")
+
+
+class _Nobody:
+    """Where events go that nobody wants."""
+
+    def record(self, event: object) -> None:
+        """Takes it."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture(scope="module")
+def manual() -> BookSet:
+    """A book of some seven hundred chunks, fetched once, with its questions as they are now."""
+    folder = CACHE / MANUAL.name
+    if not (folder / "books.toml").is_file():
+        try:
+            lay_out(folder, [MANUAL])
+        except NoBooks as reason:
+            pytest.skip(str(reason))
+    write_questions(folder, [MANUAL], "paraphrased")
+    found = read_set(folder)
+    assert isinstance(found, BookSet)
+    return found
+
+
+@pytest.mark.req("K-06", "K-07")
+async def test_four_of_five_questions_find_the_section_that_answers_them(manual: BookSet, minilm: OnnxEmbedder) -> None:
+    database, index = Database("sqlite://"), MemoryIndex()
+    store = SqlKnowledge(database)
+    ingest = IngestKnowledge(store, index, minilm, FileBooks(), None)
+    search = KnowledgeSearch(Retriever(minilm, index), index, store, _Nobody())
+    outcome = await BookEvaluation(ingest, search).run(manual, "semantic")
+    await database.close()
+    assert len(outcome.scores) >= 12
+    assert mean(outcome.scores)["r@5"] >= 0.8
