@@ -72,9 +72,13 @@ def test_a_question_is_answered_by_its_place_and_by_nothing_else(library: Path) 
     }
 
 
-def test_every_book_has_a_line_in_the_table(library: Path) -> None:
-    shown = evaluate(library).stdout
-    assert [name for name in ("library", "Sailing", "Knots", "held out") if name not in shown] == []
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_every_book_has_a_line_in_the_table(library: Path, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = evaluate(library)
+    assert done.exit_code == 0, done.output
+    missing = [name for name in ("library", "Sailing", "Knots", "held out") if name not in done.stdout]
+    assert missing == [], done.output
 
 
 def test_other_pipelines_are_refused_for_books(library: Path) -> None:

@@ -32,7 +32,7 @@ from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge_search import KnowledgeSearch
 from toolscript.surfaces.http.server import Serving, create_http
 
-pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet")]
+pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet", "_swept")]
 
 SEARCH = "/search_knowledge"
 # The bound, and a little for a machine that has other things to do.

@@ -24,7 +24,7 @@ from toolscript.services.rates import Rates
 from toolscript.surfaces.http.server import Serving, create_http
 from toolscript.surfaces.mcp import answer_call, mcp_server
 
-pytestmark = pytest.mark.req("K-01")
+pytestmark = [pytest.mark.req("K-01"), pytest.mark.usefixtures("_swept")]
 
 EVERYTHING = {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}
 

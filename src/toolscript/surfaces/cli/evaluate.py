@@ -21,6 +21,7 @@ from toolscript.surfaces.logs import write_logs
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from toolscript.app import App
     from toolscript.evaluation.curve import Bucket
@@ -41,6 +42,7 @@ PIPELINES = (
     "hierarchical+direct",
 )
 EVERY_SET = "mean of the sets"
+LEAST_OF_A_NAME = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
     searched = any(m.ours.searched for m in measured)
     for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
-        table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
+        _add_column(table, column)
     for m in measured:
         values = intervals(m.ours.scores)
         none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
@@ -217,10 +219,18 @@ def _show_difference(console: Console, measured: list[Measured], pipeline: str, 
 
     table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
     for column in ("set", *NAMES):
-        table.add_column(column, justify="left" if column == "set" else "right", no_wrap=column != "set")
+        _add_column(table, column)
     for name, gained in _gains(measured):
         table.add_row(name, *(_signed(gained[n]) for n in NAMES))
     console.print(table)
+
+
+def _add_column(table: Table, column: str) -> None:
+    """However narrow the terminal is, names are told: figures are cut first."""
+    if column == "set":
+        table.add_column(column, min_width=LEAST_OF_A_NAME)
+    else:
+        table.add_column(column, justify="right", no_wrap=True)
 
 
 def _signed(interval: Interval) -> str:
