@@ -42,7 +42,7 @@ PIPELINES = (
     "hierarchical+direct",
 )
 EVERY_SET = "mean of the sets"
-LEAST_OF_A_NAME = 12
+MOST_OF_A_NAME = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +228,9 @@ def _show_difference(console: Console, measured: list[Measured], pipeline: str, 
 def _add_column(table: Table, column: str) -> None:
     """However narrow the terminal is, names are told: figures are cut first."""
     if column == "set":
-        table.add_column(column, min_width=LEAST_OF_A_NAME)
+        table.add_column(column, max_width=MOST_OF_A_NAME, overflow="ellipsis", no_wrap=True)
     else:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
 
 
 def _signed(interval: Interval) -> str:
