@@ -13,7 +13,7 @@ import math
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,26 +41,35 @@ Event = Mapping[str, Any]
 log = logging.getLogger(__name__)
 
 
-class _Batches:
-    """A sink that hands events over in batches, from a thread of its own that starts with the first event."""
+class _Thread:
+    """Hands events over in batches, from a thread of its own that starts with the first event."""
 
-    def __init__(self, *, memory: int, every: float) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Sequence[Event]], None],
+        *,
+        memory: int,
+        every: float,
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`deliver` raises when a batch is lost; `finish` is called when there will be no more."""
+        self._deliver = deliver
+        self._finish = finish
         self._waiting: deque[Event] = deque(maxlen=memory)
         self._full = min(BATCH, memory)
         self._every = every
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._complained = False
-        self._closing = threading.Event()
+        self.closing = threading.Event()
         self.dropped = 0
-        """How many events were lost so far."""
 
-    def record(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
         """Keeps a copy of the event for later. Never raises."""
         try:
             kept = dict(event)
             with self._changed:
-                if self._closing.is_set():
+                if self.closing.is_set():
                     self.dropped += 1
                     return
                 self._start()
@@ -73,23 +82,13 @@ class _Batches:
             self.dropped += 1
             self._complain(error, 1)
 
-    async def close(self) -> None:
-        """Waits a while for what is left to be handed over; what is left then is lost."""
-        await asyncio.to_thread(self._close)
-
-    def _deliver(self, events: Sequence[Event]) -> None:
-        """Hands a batch over. Raises when it is lost."""
-        raise NotImplementedError
-
-    def _finish(self) -> None:
-        """There will be no more."""
-
-    def _close(self) -> None:
+    def close(self, within: float) -> None:
+        """Waits for what is left to be handed over, so long at most; what is left then is lost."""
         with self._changed:
-            self._closing.set()
+            self.closing.set()
             self._changed.notify()
         if self._thread:
-            self._thread.join(FAREWELL_SECONDS)
+            self._thread.join(within)
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
@@ -114,8 +113,8 @@ class _Batches:
     def _next(self) -> list[Event]:
         """The next batch: when it is full, or when its first event has waited long enough. Empty: that was all."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
-            self._changed.wait_for(lambda: len(self._waiting) >= self._full or self._closing.is_set(), self._every)
+            self._changed.wait_for(lambda: self._waiting or self.closing.is_set())
+            self._changed.wait_for(lambda: len(self._waiting) >= self._full or self.closing.is_set(), self._every)
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _complain(self, error: Exception, events: int) -> None:
@@ -125,15 +124,26 @@ class _Batches:
             log.warning("events_lost", extra={"reason": str(error), "events": events})
 
 
-class JsonlSink(_Batches):
+class JsonlSink:
     """Appends events to a file, a line of JSON each. The file may be moved away at any time: a new one is begun."""
 
     def __init__(self, path: Path, *, memory: int = MEMORY) -> None:
-        super().__init__(memory=memory, every=FILE_EVERY_SECONDS)
         self._path = path
         self._torn = False
+        self._thread = _Thread(self._append, memory=memory, every=FILE_EVERY_SECONDS)
 
-    def _deliver(self, events: Sequence[Event]) -> None:
+    @property
+    def dropped(self) -> int:
+        """How many events were lost so far."""
+        return self._thread.dropped
+
+    def record(self, event: Event) -> None:
+        self._thread.take(event)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._thread.close, FAREWELL_SECONDS)
+
+    def _append(self, events: Sequence[Event]) -> None:
         lines = b"".join(encoded(event) + b"\n" for event in events)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # What people ask is theirs: nobody else on this machine need read it.
@@ -148,26 +158,37 @@ class JsonlSink(_Batches):
             os.close(opened)
 
 
-class HttpSink(_Batches):
+class HttpSink:
     """Posts events to a URL, a JSON array of at most a hundred at a time. A batch that is refused is tried once more
     where that may help, and then lost."""
 
     def __init__(self, url: str, *, memory: int = MEMORY, every: float = EVERY_SECONDS) -> None:
         """Raises Invalid for what is no http(s) URL."""
-        super().__init__(memory=memory, every=every)
         self._url = url
         self._where = _shown(url)
         self._client: httpx.Client | None = None
+        self._thread = _Thread(self._post, memory=memory, every=every, finish=self._hang_up)
 
-    def _finish(self) -> None:
+    @property
+    def dropped(self) -> int:
+        """How many events were lost so far."""
+        return self._thread.dropped
+
+    def record(self, event: Event) -> None:
+        self._thread.take(event)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._thread.close, FAREWELL_SECONDS)
+
+    def _hang_up(self) -> None:
         if self._client:
             self._client.close()
 
-    def _deliver(self, events: Sequence[Event]) -> None:
+    def _post(self, events: Sequence[Event]) -> None:
         body = b"[" + b",".join(map(encoded, events)) + b"]"
         reason, may_pass = self._try(body)
         if reason and may_pass:
-            self._closing.wait(AGAIN_AFTER_SECONDS)
+            self._thread.closing.wait(AGAIN_AFTER_SECONDS)
             reason, _ = self._try(body)
         if reason:
             raise OSError(f"{self._where} did not take them: {reason}")
@@ -179,7 +200,7 @@ class HttpSink(_Batches):
         if self._client is None:
             self._client = httpx.Client(timeout=TIMEOUT_SECONDS, follow_redirects=False)
         said = {"Content-Type": "application/json"}
-        patience = FAREWELL_SECONDS / 2 if self._closing.is_set() else TIMEOUT_SECONDS
+        patience = FAREWELL_SECONDS / 2 if self._thread.closing.is_set() else TIMEOUT_SECONDS
         try:
             with self._client.stream("POST", self._url, content=body, headers=said, timeout=patience) as answer:
                 status = answer.status_code
