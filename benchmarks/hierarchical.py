@@ -29,7 +29,7 @@ STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "tota
 NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
     "own, 40 skills. New queries: one client on one connection, beside embedding the same queries and nothing else; "
-    f"then {CLIENTS} clients at once, beside the embedder's own rate with as many callers. "
+    f"then {CLIENTS} clients at once, beside the embedder's own rate with one caller and with as many. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
     "All of it on the same two cores, clients included; the two sides take turns."
 )
@@ -108,17 +108,21 @@ async def _one_client(client: Client, embedder: GatheredEmbedder, count: int) ->
 
 async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, each: int) -> dict[str, str]:
     ours: list[float] = []
-    theirs: list[float] = []
-    queries = iter(new_queries(ROUNDS * CLIENTS * each * 2, seed=52))
+    by_one: list[float] = []
+    by_many: list[float] = []
+    queries = iter(new_queries(ROUNDS * (CLIENTS + 4) * each, seed=52))
     for _ in range(ROUNDS):
         asked = [[next(queries) for _ in range(each)] for _ in clients]
         ours.append(await _rate([_all(c.fetch, q) for c, q in zip(clients, asked, strict=True)], CLIENTS * each))
-        theirs.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
-    return {
-        f"new queries, {CLIENTS} clients, per second": rounded(float(np.median(ours))),
-        f"the embedder alone, {CLIENTS} callers, per second": rounded(float(np.median(theirs))),
-        "searches ÷ embeddings (bar 0.8)": rounded(float(np.median(np.array(ours) / np.array(theirs)))),
-    }
+        by_many.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
+        others = [next(queries) for _ in range(4 * each)]
+        by_one.append(await _rate([_all(embedder.embed_query, others)], len(others)))
+    told = {f"new queries, {CLIENTS} clients, per second": rounded(float(np.median(ours)))}
+    for callers, rates in (("one caller", by_one), (f"{CLIENTS} callers at once", by_many)):
+        told[f"the embedder alone, {callers}, per second"] = rounded(float(np.median(rates)))
+        ratio = float(np.median(np.array(ours) / np.array(rates)))
+        told[f"searches ÷ embeddings of {callers} (bar 0.8)"] = rounded(ratio)
+    return told
 
 
 async def _repeated(clients: Sequence[Client], count: int) -> dict[str, str]:

@@ -647,6 +647,58 @@ async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Lib
     assert all(told(a) == told(answers[0]) for a in answers)
 
 
+class Waiting(AngledEmbedder):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.may_answer = asyncio.Event()
+
+    async def embed_query(self, text: str) -> Vector:
+        self.asked.put_nowait(text)
+        await self.may_answer.wait()
+        return await super().embed_query(text)
+
+
+@pytest.fixture
+async def waiting() -> AsyncIterator[tuple[Library, Waiting]]:
+    embedder = Waiting()
+    async with library(*EVERY, embedder=embedder) as opened:
+        yield opened, embedder
+
+
+async def test_what_many_ask_for_at_once_is_looked_for_once(waiting: tuple[Library, Waiting]) -> None:
+    opened, embedder = waiting
+    first = asyncio.create_task(opened.search())
+    await embedder.asked.get()
+    others = [asyncio.create_task(opened.search()) for _ in range(9)]
+    await asyncio.sleep(0)
+    embedder.may_answer.set()
+    answers = await asyncio.gather(first, *others)
+    assert all(told(a) == told(answers[0]) for a in answers)
+    assert (len(answers[0].tools), embedder.queries) == (5, 1)
+
+
+async def test_when_the_one_who_asked_first_goes_away_the_others_are_answered(
+    waiting: tuple[Library, Waiting],
+) -> None:
+    opened, embedder = waiting
+    first = asyncio.create_task(opened.search())
+    await embedder.asked.get()
+    second, third = asyncio.create_task(opened.search()), asyncio.create_task(opened.search())
+    await asyncio.sleep(0)
+    first.cancel()
+    await embedder.asked.get()
+    third.cancel()
+    embedder.may_answer.set()
+    assert len((await second).tools) == 5
+    for gone in (first, third):
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+    assert embedder.queries == 1
+
+
 async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
     """EC-007: a map that was drawn before the tools changed still leads to them."""
     stale = SkillFinder(every.index, Similarity(0.0, 1.0))
@@ -671,16 +723,7 @@ async def test_a_tool_in_no_skill_is_found_by_direct_search_only(every: Library)
 async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every: Library) -> None:
     """EC-009."""
 
-    class Slow(AngledEmbedder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.may_answer = asyncio.Event()
-
-        async def embed_query(self, text: str) -> Vector:
-            await self.may_answer.wait()
-            return await super().embed_query(text)
-
-    slow = Slow()
+    slow = Waiting()
     service = HierarchicalSearch(
         Retriever(slow, every.index),
         every.finder,

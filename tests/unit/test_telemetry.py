@@ -20,7 +20,7 @@ from toolscript.adapters.telemetry import Telemetry
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import Report
-from toolscript.retrieval.retriever import stage
+from toolscript.retrieval.retriever import Stage
 from toolscript.surfaces.http.requests import FollowedApi
 
 pytestmark = pytest.mark.req("D-10")
@@ -60,7 +60,7 @@ async def search(telemetry: Telemetry) -> Report:
     report = Report(span=telemetry.span)
 
     async def one(name: str) -> None:
-        with stage(report, name):
+        with Stage(report, name):
             await asyncio.sleep(0)
 
     with telemetry.span("execute"):

@@ -39,7 +39,7 @@ class GatheredEmbedder:
         self._similarity = similarity
         self._room = remembered
         self._known: OrderedDict[str, Vector] = OrderedDict()
-        self._waiting: dict[str, asyncio.Future[Vector]] = {}
+        self._waiting: dict[str, list[asyncio.Future[Vector]]] = {}
         self._queue: list[str] = []
         self._workers: set[asyncio.Task[None] | None] = set()
 
@@ -67,13 +67,14 @@ class GatheredEmbedder:
         if known is not None:
             self._known.move_to_end(text)
             return known
-        waiting = self._waiting.get(text)
-        if waiting is None:
-            waiting = self._waiting[text] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(text, [])
+        waiting.append(answer)
+        if len(waiting) == 1:
             self._queue.append(text)
             if len(self._workers) < self._inner.at_once:
                 self._workers.add(asyncio.create_task(self._work()))
-        return await asyncio.shield(waiting)
+        return await answer
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._inner.embed_documents(texts)
@@ -96,7 +97,8 @@ class GatheredEmbedder:
             vectors = await self._inner.embed_queries(texts)
             for text, vector in zip(texts, vectors, strict=True):
                 self._remember(text, vector)
-                self._waiting.pop(text).set_result(vector)
+                for answer in self._waited_for(text):
+                    answer.set_result(vector)
         except BaseException as error:  # whatever it is belongs to those who asked
             for text in texts:
                 self._fail(text, error)
@@ -104,10 +106,13 @@ class GatheredEmbedder:
                 raise
 
     def _fail(self, text: str, error: BaseException) -> None:
-        future = self._waiting.pop(text, None)
-        if future is not None:
-            future.set_exception(error if isinstance(error, Exception) else Unavailable("the embedder was closed"))
-            future.exception()  # those who gave up waiting need not hear of it
+        for answer in self._waited_for(text):
+            answer.set_exception(error if isinstance(error, Exception) else Unavailable("the embedder was closed"))
+            answer.exception()  # those who gave up waiting need not hear of it
+
+    def _waited_for(self, text: str) -> list[asyncio.Future[Vector]]:
+        """The answers that somebody still waits for."""
+        return [answer for answer in self._waiting.pop(text, ()) if not answer.done()]
 
     def _remember(self, text: str, vector: Vector) -> None:
         self._known[text] = vector

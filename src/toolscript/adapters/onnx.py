@@ -143,6 +143,8 @@ class _Lane:
     async def embed(self, texts: Sequence[str], batch: int) -> list[Vector]:
         """One vector per text, in order; batches are made of texts of like length."""
         loop = asyncio.get_running_loop()
+        if 0 < len(texts) <= batch:
+            return list(await loop.run_in_executor(self._workers, self._embed_batch, texts))
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         batches = [by_length[start : start + batch] for start in range(0, len(by_length), batch)]
         # No more than can run: what comes after a long call need not wait for the whole of it.

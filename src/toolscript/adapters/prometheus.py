@@ -55,6 +55,8 @@ class PrometheusMetrics:
             buckets=REQUEST_BUCKETS,
             registry=registry,
         )
+        # Finding them by their labels takes longer than counting does.
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._searches = Counter(
             "toolscript_searches",
             "Searches of documents, by their type, and of knowledge. Outcome: ok, degraded (something was done "
@@ -78,8 +80,12 @@ class PrometheusMetrics:
     def request_done(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts one HTTP request. The route is its template."""
         known = method if method in METHODS else OTHER
-        self._http.labels(known, route, str(status)).inc()
-        self._http_seconds.labels(known, route).observe(seconds)
+        kept = self._of_requests.get((known, route, status))
+        if kept is None:
+            kept = self._http.labels(known, route, str(status)), self._http_seconds.labels(known, route)
+            self._of_requests[known, route, status] = kept
+        kept[0].inc()
+        kept[1].observe(seconds)
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Counts a search of documents or knowledge; other events are none of its business. Never raises."""

@@ -8,8 +8,10 @@ keyword is a few products of small matrices. See docs/decisions/0012.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +57,7 @@ class Copy:
         self._alive = _Column()
         self._row_of: dict[str, int] = {}
         self._held: list[tuple[str, Payload] | None] = []
+        self._places: Rows = np.empty(0, np.int64)
         self._free: list[int] = []
         self._columns: dict[str, dict[str | bool, _Column]] = {}
 
@@ -115,12 +118,18 @@ class Copy:
         if floor is not None:
             above = scores >= floor
             rows, scores = rows[above], scores[above]
-        rows, first = np.unique(rows, return_index=True)
-        scores = scores[first]
+        passes = self._is_last(rows)
         for columns in choices:
-            passes = np.logical_or.reduce([self._has(c)[rows] for c in columns])
-            rows, scores = rows[passes], scores[passes]
-        return rows, scores
+            passes &= reduce(np.logical_or, (self._has(c)[rows] for c in columns))
+        return rows[passes], scores[passes]
+
+    def _is_last(self, rows: Rows) -> NDArray[np.bool_]:
+        """Of rows that are there several times, the last ones: each leaves its place, and finds the last one's."""
+        if len(self._places) < len(self._held):
+            self._places = np.empty(len(self._held), np.int64)
+        places = np.arange(len(rows))
+        self._places[rows] = places
+        return np.asarray(self._places[rows] == places)
 
     def _rows(self, column: _Column) -> Rows:
         if column.rows is None:
@@ -232,7 +241,7 @@ def _values(payload: Payload, name: str) -> list[str | bool]:
 
 
 def _unit(vector: Vector) -> Vector:
-    length = float(np.linalg.norm(vector))
+    length = math.sqrt(vector @ vector)
     return vector / np.float32(length) if length else vector
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
@@ -92,7 +92,7 @@ class Retriever:
             if prepared.terms.terms.ids
             else None
         )
-        with stage(report, "rank"):
+        with Stage(report, "rank"):
             if by_meaning and by_word:
                 return Legs(*await asyncio.gather(by_meaning, by_word))
             return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
@@ -119,7 +119,7 @@ class Retriever:
         if self._embedder is None:
             report.degraded.append("embedder")
             return None
-        with stage(report, "embed"):
+        with Stage(report, "embed"):
             try:
                 return await self._embedder.embed_query(text)
             except ToolscriptError as error:
@@ -132,15 +132,25 @@ class Retriever:
         return query_terms(frequencies, await count_terms(list(frequencies)))
 
 
-@contextmanager
-def stage(report: Report, name: str) -> Iterator[None]:
-    """Times a stage into the report."""
-    started = time.perf_counter()
-    try:
-        with report.span(name):
-            yield
-    finally:
-        report.timings_ms[name] = (time.perf_counter() - started) * 1000
+class Stage:
+    """Times a stage into the report, for as long as the block lasts."""
+
+    __slots__ = ("_name", "_report", "_span", "_started")
+
+    def __init__(self, report: Report, name: str) -> None:
+        self._report = report
+        self._name = name
+        self._span = report.span(name)
+
+    def __enter__(self) -> None:
+        self._started = time.perf_counter()
+        self._span.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            self._span.__exit__(*raised)
+        finally:
+            self._report.timings_ms[self._name] = (time.perf_counter() - self._started) * 1000
 
 
 async def _nothing() -> None:

@@ -67,6 +67,9 @@ class SkillMap:
         if not self.skills:
             return []
         estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) - self._less
-        told = estimates.tolist()
-        best = sorted(range(len(told)), key=lambda n: (-told[n], n))[:limit]
-        return [(self.skills[n], told[n]) for n in best if told[n] >= floor]
+        best = np.argsort(-estimates, kind="stable")[:limit]
+        return [
+            (self.skills[n], score)
+            for n, score in zip(best.tolist(), estimates[best].tolist(), strict=True)
+            if score >= floor
+        ]

@@ -21,7 +21,7 @@ from toolscript.domain.search import Candidate, Report, Vector
 from toolscript.ports import DocumentStore, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms
 from toolscript.retrieval.fusion import FUSIONS, ordered
-from toolscript.retrieval.retriever import Prepared, Retriever, stage
+from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.words import sayable
 from toolscript.services.document_ask import DocumentAsk, SearchType, in_payload
 from toolscript.services.document_points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
@@ -111,7 +111,7 @@ class DocumentRanker:
             raise _no_model()
 
     async def _listed(self, where: Filter, end: int, report: Report, patience: Patience) -> DocumentRanking:
-        with stage(report, "rank"):
+        with Stage(report, "rank"):
             work = self._index.scroll(DOCUMENTS, where=where.requiring(first_parts()), fields=())
             ids = sorted(doc_of(c.id)[0] for c in await patience.of("index", work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
@@ -187,7 +187,7 @@ class DocumentRanker:
         while (beyond := crowd.take(found)) is not None:
             found = await self._dense(vector, where.requiring(*beyond), crowd.depth, report, patience)
         is_cut = DEPTH in {len(found), len(legs.lexical)}
-        with stage(report, "fuse"):
+        with Stage(report, "fuse"):
             worded = _documents(_sure(_rounded(legs.lexical), DEPTH))
             fused = FUSIONS[fusion]([crowd.places, worded])
             told = ordered({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})

@@ -21,7 +21,7 @@ from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavaila
 from toolscript.domain.requests import current_request_id
 from toolscript.domain.search import Report, no_span
 from toolscript.ports import DocumentStore, EventSink, Reranker, VectorIndex
-from toolscript.retrieval.retriever import Retriever, stage
+from toolscript.retrieval.retriever import Retriever, Stage
 from toolscript.services.document_ask import LARGEST_OFFSET, DocumentAsk, SearchType, allow, check
 from toolscript.services.document_ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.document_reading import DocumentHit, DocumentReader, question_and_passages, told
@@ -168,7 +168,7 @@ class DocumentSearch:
 
     async def _hits(self, found: _Found, documents: Sequence[Ranked]) -> list[DocumentHit]:
         ask = found.under_way.ask
-        with stage(found.under_way.report, "read"):
+        with Stage(found.under_way.report, "read"):
             tenant = found.under_way.principal.tenant
             read = await self._reader.read(tenant, documents, found.patience, passages=ask.include_snippets)
             return await told(ask, found.plan, read, found.patience)
@@ -195,7 +195,7 @@ class DocumentSearch:
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
         began = time.monotonic()
         try:
-            with stage(report, "rerank"):
+            with Stage(report, "rerank"):
                 async with asyncio.timeout(RERANK_SECONDS):
                     scores = await self._rerank_scores(tenant, ask, best, patience)
         except Exception as error:  # noqa: BLE001  (whatever a reranker does, there is a ranking already)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,10 +22,11 @@ from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, Report, in_order
 from toolscript.ports import CatalogStore
 from toolscript.retrieval.calibration import calibrated, cosine_at
-from toolscript.retrieval.retriever import Prepared, Retriever, stage
+from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.words import sayable
-from toolscript.services.answer_cache import AnswerCache, Moment
+from toolscript.services.answer_cache import AnswerCache
+from toolscript.services.patience import within
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.tool_points import TOOLS
 
@@ -138,7 +140,7 @@ class HierarchicalSearch:
         self._answers = answers
         self._schemas = schemas
         self._patience = patience or Patience()
-        self._under_way: dict[tuple[Ask, int], asyncio.Task[Found]] = {}
+        self._under_way: dict[tuple[Ask, int], asyncio.Future[Found | None]] = {}
 
     async def search(self, ask: Ask) -> Found:
         """The best tools, most similar first.
@@ -146,9 +148,11 @@ class HierarchicalSearch:
         Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
         """
         _check(ask)
-        ask = replace(ask, query=sayable(ask.query))
+        query = sayable(ask.query)
+        if query != ask.query:
+            ask = replace(ask, query=query)
         report = Report()
-        with stage(report, "total"):
+        with Stage(report, "total"):
             known = self._answers.find(ask)
             if known is None:
                 known = await self._joined(ask)
@@ -164,15 +168,18 @@ class HierarchicalSearch:
         for once."""
         at = self._answers.now()
         question = ask, at[0]
-        if question not in self._under_way:
-            work = self._under_way[question] = asyncio.create_task(self._fresh(ask, at))
-            work.add_done_callback(lambda _: self._under_way.pop(question))
-        return await asyncio.shield(self._under_way[question])
-
-    async def _fresh(self, ask: Ask, at: Moment) -> Found:
-        report = Report()
-        found = await self._searched(ask, report)
-        if not report.degraded:
+        while (under_way := self._under_way.get(question)) is not None:
+            found = await asyncio.shield(under_way)
+            if found is not None:
+                return found
+        answer = self._under_way[question] = asyncio.get_running_loop().create_future()
+        found = None
+        try:
+            found = await self._searched(ask, Report())
+        finally:  # whoever looked for it may have gone away: then the next one who waits has to
+            del self._under_way[question]
+            answer.set_result(found)
+        if not found.report.degraded:
             self._answers.keep(ask, found, at)
         return found
 
@@ -263,11 +270,9 @@ class HierarchicalSearch:
             _done_without(
                 report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
             )
-        scored = [FoundTool(c.id, self._score(c.score), c.payload) for c in whole]
+        similarity = self._retriever.similarity
+        scored = [FoundTool(c.id, round(calibrated(c.score, similarity), DIGITS), c.payload) for c in whole]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
-
-    def _score(self, cosine: float) -> float:
-        return round(calibrated(cosine, self._retriever.similarity), DIGITS)
 
     def _floor(self, threshold: float) -> float:
         """The least cosine that can have that score, once it is rounded."""
@@ -279,7 +284,7 @@ class HierarchicalSearch:
         return await self._retriever.nearest(
             prepared,
             TOOLS,
-            where=_where(ask.item_type, skill_ids),
+            where=_where(ask.item_type, None if skill_ids is None else tuple(skill_ids)),
             limit=ask.limit,
             floor=self._floor(ask.tool_threshold),
             count_to=DEPTH,
@@ -303,10 +308,9 @@ class HierarchicalSearch:
 
 async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
     """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
-    with stage(report, name):
+    with Stage(report, name):
         try:
-            async with asyncio.timeout(seconds):
-                return await work
+            return await within(seconds, work)
         except TimeoutError:
             _done_without(report, name, f"no answer within {seconds:g} s")
         except ToolscriptError as error:
@@ -336,7 +340,8 @@ def _least(threshold: float) -> float:
     return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
-def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:
+@lru_cache(maxsize=1024)
+def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
     must = [Condition("is_active", Op.EQ, True)]
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))

@@ -25,7 +25,7 @@ from toolscript.domain.knowledge import UNKNOWN_SOURCE, Position, Shelf, told
 from toolscript.domain.requests import current_request_id
 from toolscript.domain.search import Candidate, Collection, Report, no_span, require_same
 from toolscript.ports import EventSink, KnowledgeReader, VectorIndex
-from toolscript.retrieval.retriever import Prepared, Retriever, stage
+from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.words import sayable
 from toolscript.services.knowledge_points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.patience import Patience
@@ -129,7 +129,7 @@ class KnowledgeSearch:
 
         async def look(depth: int) -> _Look:
             places, missing = await self._ranked(ask, prepared, depth, report, ranking)
-            with stage(report, "read"):
+            with Stage(report, "read"):
                 hits = await _answer_of("store", self._read(places[:depth]), reading)
             return _Look(hits[: ask.limit], missing, len(hits) < ask.limit and len(places) >= depth)
 

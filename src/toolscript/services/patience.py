@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import TypeVar
+import types
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, TypeVar
 
 from toolscript.domain.errors import NotFound, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 
@@ -15,6 +16,32 @@ OUT_OF_ORDER = (Unavailable, UpstreamFailed, TimedOut, NotFound)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to. Raises TimeoutError when that takes too long; work that waits for nothing has no timer,
+    which would take longer than many a search in memory."""
+    try:
+        awaited = work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    async with asyncio.timeout(seconds):
+        return await _resumed(work, awaited)
+
+
+@types.coroutine
+def _resumed(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    """Goes on with work that waits for something, as `await` does with work that is not begun yet."""
+    while True:
+        try:
+            yield awaited
+        except BaseException as raised:  # noqa: BLE001  (whatever it is, it is the work's to handle)
+            try:
+                awaited = work.throw(raised)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+        else:
+            return (yield from work)  # type: ignore[no-any-return]
 
 
 class Patience:

@@ -20,7 +20,7 @@ from toolscript.retrieval.catalogue import Catalogue, Facts, facts_of
 from toolscript.retrieval.confidence import About, Confidences
 from toolscript.retrieval.fusion import RRF_K, ordered, rrf
 from toolscript.retrieval.reasons import Evidence, reason
-from toolscript.retrieval.retriever import Legs, Prepared, Retriever, stage
+from toolscript.retrieval.retriever import Legs, Prepared, Retriever, Stage
 from toolscript.retrieval.words import STOP_WORDS, sayable, stem, stems, words
 from toolscript.services.tool_points import TOOLS
 
@@ -106,7 +106,7 @@ class ToolSearch:
         _check(text, limit, threshold)
         text = sayable(text)
         report = Report()
-        with stage(report, "total"):
+        with Stage(report, "total"):
             catalogue = await self._catalogue()
             meant = catalogue.spelling.corrected(text) if blend is Blend.HYBRID else text
             prepared = await self._retriever.prepare(
