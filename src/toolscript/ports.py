@@ -1,6 +1,5 @@
-"""Every port on one page: what the core needs of the world outside. Adapters implement these and nothing else. Ports
-speak the domain's words. Those that do I/O are async; each says what it promises, and the contract tests under
-`tests/contracts/` hold every adapter to it."""
+"""Every port on one page: what the core needs of the world outside, in the domain's words. Those that do I/O are
+async; each says what it promises, and the contract tests under `tests/contracts/` hold every adapter to it."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from toolscript.domain.catalog import (
     Item,
     ItemMark,
     Member,
+    Schemas,
     Skill,
     StoredItem,
     Suggestion,
@@ -32,6 +32,8 @@ from toolscript.domain.servers import CallResult, Listing, ServerSpec
 
 # The fields of a payload that are read: all, or the named ones.
 Fields = Sequence[str] | None
+# Things by their names or ids; None: all there are.
+Those = Several[str] | None
 
 
 class Embedder(Protocol):
@@ -154,11 +156,11 @@ class CatalogStore(Protocol):
     async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
         """Items by id order: those named, or all."""
 
-    async def marks(
-        self, servers: Several[str] | None = None, *, item_ids: Several[str] | None = None
-    ) -> list[ItemMark]:
-        """What there is to compare of the items of those servers (of all) and with those ids (with any), inactive ones
-        too, by id order."""
+    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+        """The schemas of the active ones among those items, and nothing else of them."""
+
+    async def marks(self, servers: Those = None, *, item_ids: Those = None) -> list[ItemMark]:
+        """What there is to compare of items, inactive ones too, by id order: of those servers, with those ids."""
 
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
         """Counts over the active items."""
@@ -188,7 +190,7 @@ class CatalogStore(Protocol):
     async def items_in(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, surest first, then by id."""
 
-    async def members(self, skill_ids: Several[str] | None = None) -> dict[str, list[Member]]:
+    async def members(self, skill_ids: Those = None) -> dict[str, list[Member]]:
         """The active items of those skills (of all), by id order; skills without any are left out."""
 
     async def tool_counts(self) -> dict[str, int]:
@@ -201,8 +203,7 @@ class CatalogStore(Protocol):
         it again under the same name; what is pending under the same name stays, with its number."""
 
     async def stamp(self, stamps: Mapping[str, tuple[str, str]]) -> None:
-        """Replaces the stamps of items (id to the old and the new one) that still have the old one; whatever else is
-        known of them stays."""
+        """Replaces the stamps of items (id to the old and the new one) that still have the old one, nothing else."""
 
     async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
         """Replaces the item's assignments by a person's and takes back what is suggested for it; with none, the item
@@ -216,9 +217,8 @@ class CatalogStore(Protocol):
     async def review(
         self, number: int, status: SuggestionStatus, reviewed_by: str | None = None, *, into: Skill | str | None = None
     ) -> Suggestion:
-        """Records a person's decision about a pending suggestion; with `into`, the source item is put by that person
-        into the skill of that id, or into a new skill, which is added. Raises NotFound for an unknown suggestion or
-        skill, Conflict for a suggestion that is no longer pending or a new skill whose id is taken."""
+        """Records a person's decision about a pending suggestion; with `into`, its item goes into that skill, or into
+        a new one, which is added. Raises NotFound for what is unknown, Conflict for one not pending or an id taken."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""

@@ -101,6 +101,21 @@ async def test_a_vanished_item_is_kept_inactive_until_it_returns(catalog: Catalo
     assert [s.item for s in await catalog.items()] == [READ, WRITE]
 
 
+async def test_schemas_are_told_of_the_active_items_that_are_named(catalog: CatalogStore) -> None:
+    """H-05."""
+    whole = Item("s", "whole", input_schema={"z": 1, "a": [2]}, output_schema={"b": {}}, annotations={"readOnly": True})
+    bare, gone, other = Item("s", "bare"), Item("s", "gone", input_schema={}), Item("s", "other")
+    await catalog.save_items([(item, TERMS) for item in (whole, bare, gone, other)])
+    await catalog.deactivate([gone.id])
+    found = await catalog.schemas([bare.id, "unknown", gone.id, whole.id])
+    assert found == {
+        bare.id: (None, None, None),
+        whole.id: (whole.input_schema, whole.output_schema, whole.annotations),
+    }
+    assert list(found[whole.id][0] or ()) == ["z", "a"]
+    assert await catalog.schemas([]) == {}
+
+
 async def test_items_can_be_asked_for_by_id_in_any_number(catalog: CatalogStore) -> None:
     many = [Item("bulk", f"tool{n:05d}") for n in range(5000)]
     await catalog.save_items([(item, frozenset({n})) for n, item in enumerate(many)])

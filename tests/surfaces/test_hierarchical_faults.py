@@ -41,7 +41,7 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "skills": ("index", "scroll", SKILLS),
     "vectors of skills": ("index", "vectors", SKILLS),
     "tools": ("index", "nearest", TOOLS),
-    "store": ("catalog", "items", None),
+    "store": ("catalog", "schemas", None),
 }
 
 # What is named in `degraded`, and what is returned.
@@ -97,8 +97,10 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
         "tools",
         lambda answer: ([replace(c, score=float("inf")) for c in answer[0]], answer[1]),
     ),
-    "items that are None": ("store", lambda items: [None for _ in items]),
-    "no list of items": ("store", lambda items: 42),
+    "schemas that are None": ("store", dict.fromkeys),
+    "schemas that are one": ("store", lambda held: {i: told[:1] for i, told in held.items()}),
+    "no schemas by id": ("store", list),
+    "a number for schemas": ("store", lambda held: 42),
 }
 
 
@@ -208,8 +210,8 @@ async def test_a_query_vector_of_another_size_finds_nothing_and_says_so(filled: 
             assert told["metadata"]["degraded"]
 
 
-async def test_items_that_nobody_asked_for_change_nothing(filled: App) -> None:
-    others = await filled.catalog.items()
+async def test_schemas_that_nobody_asked_for_change_nothing(filled: App) -> None:
+    others = await filled.catalog.schemas([stored.item.id for stored in await filled.catalog.items()])
     async with asking(filled) as healthy, asking(filled, trouble_at(filled, "store", saying(lambda _: others))) as http:
         assert without_times(await found(http)) == without_times(await found(healthy))
 
@@ -226,7 +228,7 @@ async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled:
 async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
     troubles = [
         Troubled(filled.index, "scroll", hang, (SKILLS,)),
-        Troubled(filled.catalog, "items", hang),
+        Troubled(filled.catalog, "schemas", hang),
     ]
     async with asking(filled, *troubles) as http:
         told = await found(http)

@@ -23,7 +23,7 @@ from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx import OnnxEmbedder
 from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
-from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Skill, StoredItem
+from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Similarity, Terms, Vector
@@ -37,7 +37,6 @@ from toolscript.services.hierarchical_search import (
     Found,
     HierarchicalSearch,
     Patience,
-    Schemas,
     Strategy,
 )
 from toolscript.services.skill_finder import SkillFinder
@@ -100,18 +99,18 @@ class Labels:
 
 
 class WatchedCatalog(SqlCatalog):
-    """Remembers which items were read, and can be forbidden to be read."""
+    """Remembers whose schemas were read, and can be forbidden to be read."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.read: list[list[str] | None] = []
+        self.read: list[list[str]] = []
         self.is_closed_to_readers = False
 
-    async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
+    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         if self.is_closed_to_readers:
             raise AssertionError("the store was read")
-        self.read.append(None if item_ids is None else list(item_ids))
-        return await super().items(item_ids, active_only=active_only)
+        self.read.append(list(item_ids))
+        return await super().schemas(item_ids)
 
 
 class WatchedIndex(MemoryIndex):

@@ -16,6 +16,7 @@ from toolscript.domain.catalog import (
     ItemMark,
     ItemType,
     Member,
+    Schemas,
     Skill,
     StoredItem,
     Suggestion,
@@ -65,6 +66,15 @@ class SqlCatalog:
             ids = {} if item_ids is None else {"ids": list(item_ids)}
             rows = session.rows(f"SELECT * FROM tools WHERE {named} AND {activity}", **ids)
             return sorted(_stored(session, rows, everything=item_ids is None), key=lambda s: s.item.id)
+
+        return await self._database.read(work)
+
+    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+        def work(session: Session) -> dict[str, Schemas]:
+            columns = "item_id, input_schema, output_schema, annotations"
+            named = session.among("item_id", "ids")
+            rows = session.rows(f"SELECT {columns} FROM tools WHERE {named} AND is_active", ids=list(item_ids))
+            return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
 
         return await self._database.read(work)
 

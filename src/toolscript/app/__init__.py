@@ -19,7 +19,7 @@ from toolscript.app.engines import Servers, open_index, open_language_model, ope
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.watching import Watching, open_watching
-from toolscript.domain.catalog import Skill, digest_of
+from toolscript.domain.catalog import Schemas, Skill, digest_of
 from toolscript.domain.search import Collection
 from toolscript.ports import (
     CatalogStore,
@@ -43,7 +43,7 @@ from toolscript.services.document_points import DOCUMENTS, documents_collection
 from toolscript.services.document_search import DocumentSearch
 from toolscript.services.environment import check_environment
 from toolscript.services.gateway import Gateway, Limits
-from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch, Schemas
+from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSearch
 from toolscript.services.ingest_documents import IngestDocuments
 from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge_search import KnowledgeSearch

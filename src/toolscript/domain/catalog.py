@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 Schema = Mapping[str, Any]
+# Of one item: the schemas of its arguments and of its answer, and its annotations.
+Schemas = tuple[Schema | None, Schema | None, Schema | None]
 
 
 class ItemType(StrEnum):

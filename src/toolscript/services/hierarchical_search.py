@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from toolscript.domain.catalog import ItemType, Schema
+from toolscript.domain.catalog import ItemType, Schema, Schemas
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, Report, in_order
@@ -43,9 +43,6 @@ PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
 DIGITS = 4
 
 EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
-
-# What is read last: the schemas of arguments and of the answer, and the annotations.
-Schemas = tuple[Schema | None, Schema | None, Schema | None]
 
 T = TypeVar("T")
 
@@ -296,10 +293,9 @@ class HierarchicalSearch:
         unknown = [i for i, schemas in known.items() if schemas is None]
         if unknown:
             at = self._schemas.now()
-            for stored in await self._catalog.items(unknown):
-                item = stored.item
-                known[item.id] = schemas = item.input_schema, item.output_schema, item.annotations
-                self._schemas.keep(item.id, schemas, at)
+            for item_id, (arguments, answer, annotations) in (await self._catalog.schemas(unknown)).items():
+                known[item_id] = schemas = arguments, answer, annotations
+                self._schemas.keep(item_id, schemas, at)
         gone = [i for i, schemas in known.items() if schemas is None]
         if gone:
             _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
