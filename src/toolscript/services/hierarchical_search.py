@@ -11,7 +11,6 @@ import math
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -281,7 +280,7 @@ class HierarchicalSearch:
         return await self._retriever.nearest(
             prepared,
             TOOLS,
-            where=_where(ask.item_type, None if skill_ids is None else tuple(skill_ids)),
+            where=_where(ask.item_type, skill_ids),
             limit=ask.limit,
             floor=self._floor(ask.tool_threshold),
             count_to=DEPTH,
@@ -336,8 +335,7 @@ def _least(threshold: float) -> float:
     return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
-@lru_cache(maxsize=1024)
-def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
+def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:
     must = [Condition("is_active", Op.EQ, True)]
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))
