@@ -220,6 +220,21 @@ async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_p
     await index.close()
 
 
+async def test_others_have_most_of_the_time_while_a_copy_is_made(tmp_path: Path) -> None:
+    """The first searches of a gateway would otherwise take a tenth of a second each."""
+    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
+    await index.open(THINGS)
+    await index.upsert(NAME, [point(n) for n in range(40 * qdrant_shard.COPY_PAGE)])
+    await index.dense(NAME, vector(1), limit=1)  # begins the copy
+    making = asyncio.create_task(index.settled())
+    turns = 0
+    while not making.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 400
+    await index.close()
+
+
 async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

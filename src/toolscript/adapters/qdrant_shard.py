@@ -11,6 +11,7 @@ import asyncio
 import logging
 import shutil
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,9 @@ GRAPH_LINKS = 16
 GRAPH_FROM_KILOBYTES = 10_000
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 128
-COPY_PAGE = 64
+COPY_PAGE = 16
+# For how much longer than a page took it rests: nothing else runs while the engine reads one.
+COPY_REST = 2
 # Our ids that are kept beside the engine's, for searches that want nothing else: some 200 bytes each.
 MOST_NAMES = 200_000
 
@@ -184,6 +187,7 @@ class Shard:
     async def _pages(self) -> AsyncIterator[list[Copied]]:
         offset = None
         while True:
+            began = time.perf_counter()
             page, offset = self._shard.scroll(
                 qe.ScrollRequest(offset=offset, limit=COPY_PAGE, with_payload=True, with_vector=True)
             )
@@ -191,7 +195,7 @@ class Shard:
             yield [(c.id, vector, c.payload) for c, vector in told]
             if offset is None:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(COPY_REST * (time.perf_counter() - began))
 
     def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
         translated_filter = self._translated(where)
