@@ -9,8 +9,8 @@ from collections.abc import Callable
 def when_told_to_stop(stop: Callable[[], object]) -> None:
     """Calls `stop` on SIGINT and SIGTERM, from inside the running loop.
 
-    Windows' loops take no handlers of signals and say so with NotImplementedError: there Ctrl-C interrupts the command
-    as it does any other, and it ends through its `finally` blocks.
+    Windows' loops take no handlers of signals: there Ctrl-C interrupts the command as it does any other, and it ends
+    through its `finally` blocks.
     """
     import asyncio
     import signal
