@@ -37,7 +37,7 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
         case "memory":
             return MemoryIndex()
         case "qdrant-edge":
-            return QdrantEdgeIndex(folder / "index")
+            return QdrantEdgeIndex(folder / "index", searches_before_copy=None)
         case "qdrant-edge-copied":
             return QdrantEdgeIndex(folder / "index", searches_before_copy=0)
         case "qdrant-client-local":

@@ -40,6 +40,14 @@ async def filled(folder: Path, count: int, worth_optimising: int = 20_000) -> Qd
     return index
 
 
+async def found_again(folder: Path, count: int, searches_before_copy: int = 0) -> QdrantEdgeIndex:
+    """An index that was filled by another: whoever fills one has a copy of it from the first point on."""
+    await (await filled(folder, count)).close()
+    index = QdrantEdgeIndex(folder, searches_before_copy=searches_before_copy)
+    await index.open(THINGS)
+    return index
+
+
 async def test_points_are_there_after_closing_and_opening_again(tmp_path: Path) -> None:
     await (await filled(tmp_path, 300)).close()
     again = QdrantEdgeIndex(tmp_path)
@@ -184,7 +192,7 @@ async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_ga
 
 
 async def test_a_collection_that_is_searched_often_is_searched_in_memory_and_found_the_same(tmp_path: Path) -> None:
-    index = await filled(tmp_path, 600)
+    index = await found_again(tmp_path, 600, searches_before_copy=3)
     first = Filter(must=(Condition("group", Op.IN, ["g1", "g2"]),))
     asked = [(n, limit) for n in (3, 40, 599) for limit in (1, 7)]
     by_engine = [
@@ -202,10 +210,40 @@ async def test_a_collection_that_is_searched_often_is_searched_in_memory_and_fou
     await index.close()
 
 
+async def test_whoever_fills_a_collection_searches_it_in_memory_from_the_first_search_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has to be read back from the engine while a gateway answers its first searches."""
+    index = await filled(tmp_path, 300)
+    await index.upsert(NAME, [point(7, version=1)])
+    await index.delete(NAME, ["p000008"])
+    for name in ("_search", "_request"):  # the way to the engine
+        monkeypatch.delattr(qdrant_shard.Shard, name)
+    for _ in range(5):
+        found = await index.dense(NAME, vector(100_007), limit=300)
+        assert (found[0].id, found[0].payload["v"], len(found)) == ("p000007", 1, 299)
+    await index.close()
+
+
+@pytest.mark.parametrize("grown_while", ["it is filled", "a copy is made"])
+async def test_a_copy_that_becomes_too_large_is_let_go_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown_while: str
+) -> None:
+    monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 400)
+    if grown_while == "it is filled":
+        index = await filled(tmp_path, 401)
+    else:
+        index = await found_again(tmp_path, 390)
+        await index.dense(NAME, vector(1), limit=1)  # begins the copy
+        await index.upsert(NAME, [point(n) for n in range(401)])
+    await index.settled()
+    assert index._shards[NAME]._copy._copy is None
+    assert len(await index.dense(NAME, vector(1), limit=500)) == 401
+    await index.close()
+
+
 async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_path: Path) -> None:
-    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
-    await index.open(THINGS)
-    await index.upsert(NAME, [point(n) for n in range(500)])
+    index = await found_again(tmp_path, 500)
     await index.dense(NAME, vector(1), limit=1)  # begins the copy
     await asyncio.sleep(0)
     await index.upsert(NAME, [point(n, version=1) for n in (0, 250, 499)])
@@ -222,9 +260,7 @@ async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_p
 
 async def test_others_have_most_of_the_time_while_a_copy_is_made(tmp_path: Path) -> None:
     """The first searches of a gateway would otherwise take a tenth of a second each."""
-    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
-    await index.open(THINGS)
-    await index.upsert(NAME, [point(n) for n in range(40 * qdrant_shard.COPY_PAGE)])
+    index = await found_again(tmp_path, 40 * qdrant_shard.COPY_PAGE)
     await index.dense(NAME, vector(1), limit=1)  # begins the copy
     making = asyncio.create_task(index.settled())
     turns = 0
@@ -235,13 +271,12 @@ async def test_others_have_most_of_the_time_while_a_copy_is_made(tmp_path: Path)
     await index.close()
 
 
+@pytest.mark.parametrize("was_there", [False, True])
 async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool
 ) -> None:
     monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 100)
-    index = QdrantEdgeIndex(tmp_path, searches_before_copy=0)
-    await index.open(THINGS)
-    await index.upsert(NAME, [point(n) for n in range(100)])
+    index = await (found_again if was_there else filled)(tmp_path, 100)
     await index.dense(NAME, vector(1), limit=1)
     await index.settled()
     await index.upsert(NAME, [point(n) for n in range(100, 130)])

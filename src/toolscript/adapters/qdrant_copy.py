@@ -179,42 +179,45 @@ class Copy:
 
 
 class CopyKeeper:
-    """Makes the copy beside the searches, once they keep coming, and keeps it true to what is written meanwhile."""
+    """Has a copy from the first point on, or else makes one beside the searches, once they keep coming; and keeps it
+    true to what is written meanwhile."""
 
-    def __init__(self, collection: Collection, searches_before: int) -> None:
+    def __init__(self, collection: Collection, searches_before: int | None, *, is_empty: bool) -> None:
+        """With `searches_before` None there is none, nor of an exact collection: its last digits are not the engine's,
+        and how many points there are must not show."""
         self._collection = collection
-        self._searches_left = searches_before
+        self._searches_left = None if collection.exact else searches_before
         self._making: asyncio.Task[None] | None = None
-        self._copy: Copy | None = None
-        self._is_whole = False
+        self._is_whole = is_empty and self._searches_left is not None
+        self._copy = Copy(collection) if self._is_whole else None
         self._written: set[str] = set()
 
     def find(
         self, where: Filter, points: Callable[[], int], pages: Callable[[], AsyncIterator[list[Copied]]]
     ) -> Copy | None:
         """The copy, where it is whole and can answer. To be asked at every search: that is how it comes to be."""
-        if self._copy is None:
+        if self._copy is not None:
+            return self._copy if self._is_whole and self._copy.can_say(where) else None
+        if self._searches_left is not None:
             self._searches_left -= 1
             if self._searches_left < 0 and points() <= MOST_POINTS:
                 self._copy, self._is_whole, self._written = Copy(self._collection), False, set()
                 self._making = asyncio.create_task(self._make(self._copy, pages()))
-        elif len(self._copy) > MOST_POINTS:
-            self._copy = None
-        elif self._is_whole and self._copy.can_say(where):
-            return self._copy
         return None
 
     def put(self, points: Sequence[Copied]) -> None:
         """To be told what was written, right after the engine was."""
         if self._copy is not None:
             self._copy.put(points)
-            self._written.update(own_id for own_id, _, _ in points)
+            self._note(own_id for own_id, _, _ in points)
+            if len(self._copy) > MOST_POINTS:
+                self._copy = None
 
     def drop(self, ids: Sequence[str]) -> None:
         """To be told what was removed, right after the engine was."""
         if self._copy is not None:
             self._copy.drop(ids)
-            self._written.update(ids)
+            self._note(ids)
 
     async def settled(self) -> None:
         """Waits for the making."""
@@ -227,11 +230,17 @@ class CopyKeeper:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
 
+    def _note(self, ids: Iterable[str]) -> None:
+        if not self._is_whole:
+            self._written.update(ids)
+
     async def _make(self, copy: Copy, pages: AsyncIterator[list[Copied]]) -> None:
         async for page in pages:
+            if copy is not self._copy:
+                return  # what was written meanwhile made it too large
             copy.put(point for point in page if point[0] not in self._written)
-        self._is_whole = copy is self._copy
-        self._written = set()
+        if copy is self._copy:
+            self._is_whole, self._written = True, set()
 
 
 def _values(payload: Payload, name: str) -> list[str | bool]:

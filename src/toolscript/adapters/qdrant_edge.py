@@ -18,7 +18,7 @@ from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
 
 # From here on a search over points without a graph takes longer than one with it.
 WORTH_OPTIMISING = 50_000
-# A process that searches more often than this is worth a copy of the collection in memory.
+# A process that searches more often than this is worth a copy of the collection in memory, where it has none yet.
 SEARCHES_BEFORE_COPY = 3
 
 
@@ -30,9 +30,10 @@ class QdrantEdgeIndex:
         root: Path,
         *,
         worth_optimising: int = WORTH_OPTIMISING,
-        searches_before_copy: int = SEARCHES_BEFORE_COPY,
+        searches_before_copy: int | None = SEARCHES_BEFORE_COPY,
     ) -> None:
-        """Raises Unavailable when another process has the folder."""
+        """With `searches_before_copy` None the engine answers everything. Raises Unavailable when another process has
+        the folder."""
         self._root = root
         self._effort = worth_optimising, searches_before_copy
         self._open: dict[str, Collection] = {}

@@ -71,7 +71,9 @@ class Shard:
     generations are leftovers.
     """
 
-    def __init__(self, folder: Path, collection: Collection, worth_optimising: int, searches_before_copy: int) -> None:
+    def __init__(
+        self, folder: Path, collection: Collection, worth_optimising: int, searches_before_copy: int | None
+    ) -> None:
         self._folder = folder
         self._worth_optimising = worth_optimising
         self._writing = asyncio.Lock()
@@ -86,7 +88,6 @@ class Shard:
             if written
             else Manifest(collection, generation=1, optimised=0)
         )
-        self._copy = CopyKeeper(self._manifest.collection, searches_before_copy)
         self._names: dict[int, str] = {}
         sweep(folder, keep=self._place if written else None)
         if written:
@@ -95,6 +96,8 @@ class Shard:
             self._place.mkdir(parents=True)
             self._shard = _create(self._place, collection)
             write_manifest(folder, self._manifest)
+        is_empty = self._shard.info().points_count == 0
+        self._copy = CopyKeeper(self._manifest.collection, searches_before_copy, is_empty=is_empty)
 
     async def upsert(self, points: Sequence[Point]) -> None:
         for start in range(0, len(points), UPSERT_BATCH):
@@ -180,8 +183,6 @@ class Shard:
         return [self._names[n] for n in numbers]
 
     def _copied(self, where: Filter) -> Copy | None:
-        if self._manifest.collection.exact:
-            return None  # its last digits are not the engine's, and how many points there are must not show
         return self._copy.find(where, lambda: self._shard.info().points_count, self._pages)
 
     async def _pages(self) -> AsyncIterator[list[Copied]]:
