@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 # How many objects more there are before Python looks for circles among the new ones, and how often it looks among the
 # others then: among those of ten thousand tools that takes a fifth of a second, during which nobody is answered.
 SELDOM = 10_000, 50, 100
+# How long a thread that computes may keep the others waiting. A search needs Python's lock some thirty times: with the
+# usual 5 ms it takes a sixth of a second while another thread is at work, such as the one that looks at all tools anew.
+SOON_SECONDS = 0.0002
 SAMPLE = "put my changes into version control"
 # A server that is slower than this is waited for in the background.
 FIRST_ROUND_SECONDS = 9.0
@@ -77,6 +81,7 @@ def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _until_told(run: Run) -> None:
     gc.set_threshold(*SELDOM)
+    sys.setswitchinterval(SOON_SECONDS)
     when_told_to_stop(run.server.stop)
     await run.until_stopped()
 
