@@ -90,11 +90,11 @@ def started_gateway(place: Path, tools: int, *, settings: dict[str, str] | None 
     with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             note = place / ".toolscript" / "gateway.json"
-            _until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
+            until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
             url = str(json.loads(note.read_text())["url"])
-            _until(lambda: _is_ready(url, tools))
+            until(lambda: _is_ready(url, tools))
             took = time.perf_counter() - began
-            stats = _get(f"{url}/search/stats")
+            stats = fetched(f"{url}/search/stats")
             yield Started(url, process.pid, took, stats["embeddedSinceStart"], _resident(process.pid))
         finally:
             process.terminate()
@@ -107,17 +107,19 @@ def _start_and_stop(place: Path, tools: int) -> Started:
 
 def _is_ready(url: str, tools: int) -> bool:
     try:
-        return bool(_get(f"{url}/ready") and _get(f"{url}/search/stats")["indexedTools"] >= tools)
+        return bool(fetched(f"{url}/ready") and fetched(f"{url}/search/stats")["indexedTools"] >= tools)
     except OSError:
         return False
 
 
-def _get(url: str) -> Any:
+def fetched(url: str) -> Any:
+    """What is answered there."""
     with urllib.request.urlopen(url) as answer:
         return json.load(answer)
 
 
-def _until(holds: Any) -> None:
+def until(holds: Any) -> None:
+    """Waits until that holds."""
     while not holds():
         time.sleep(0.01)
 

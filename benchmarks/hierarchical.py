@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.embedding import packaged_model
-from benchmarks.gateway import Started, started_gateway, write_tools
+from benchmarks.gateway import Started, fetched, started_gateway, until, write_tools
 from benchmarks.texts import new_queries
 from benchmarks.timing import Table, duration, rounded
 from tests.servers import scripted_spec
@@ -25,12 +25,10 @@ from toolscript.adapters.onnx import OnnxEmbedder
 TOOLS = 10_000
 CLIENTS = 16
 ROUNDS = 5
-# Until the gateway is done with what it does beside its first searches (docs/decisions/0012).
-WARM_UP_SECONDS = 8
 STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "total")
 NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
-    f"own, 40 skills, after {WARM_UP_SECONDS} seconds of searches. "
+    "own, 40 skills, from the first search on once everything is indexed (`GET /servers` says ready). "
     "New queries: one client on one connection, beside embedding the same queries and nothing else; "
     f"then {CLIENTS} clients at once, beside the embedder's own rate with one caller and with as many. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
@@ -73,12 +71,9 @@ async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
     embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     host, port = gateway.url.removeprefix("http://").split(":")
     clients = [await Client.opened(host, int(port)) for _ in range(CLIENTS)]
-    until = time.perf_counter() + (1 if quick else WARM_UP_SECONDS)
-    for query in new_queries(4000, seed=50):
-        await clients[0].search(query)
+    for query in new_queries(20, seed=50):
         await embedder.embed_query(query)
-        if time.perf_counter() > until:
-            break
+    until(lambda: all(s["state"] == "ready" for s in fetched(f"{gateway.url}/servers")["servers"]))
     told = await _one_client(clients[0], embedder, 60 if quick else 600)
     told |= await _many_clients(clients, embedder, 10 if quick else 30)
     told |= await _repeated(clients, 200 if quick else 4000)
