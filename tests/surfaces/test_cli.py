@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from toolscript import __version__
 from toolscript.services.skills_file import load_skills
 from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.cli.search import show
 
 Toolscript = Callable[..., Result]
 
@@ -198,3 +199,24 @@ def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
     command = f"{sys.executable} -m toolscript skills export --data-dir {tmp_path} | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert "ipe" not in done.stderr
+
+
+@pytest.mark.req("H-04", "G-02")
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ({"results": [], "degraded": ["catalogue"]}, "not every tool is indexed yet: in a moment there may be more"),
+        ({"tools": [], "metadata": {"degraded": ["catalogue"]}}, "not every tool is indexed yet"),
+        ({"results": [], "degraded": ["embedder"]}, "found by words and names alone"),
+        ({"tools": [], "metadata": {"degraded": ["skill_search"]}}, "could not be done: skill_search"),
+        ({"results": []}, ""),
+        ({"tools": [], "metadata": {"degraded": []}}, ""),
+    ],
+)
+def test_what_a_search_did_without_is_a_note_beside_the_answer(
+    answer: dict[str, object], note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(answer)
+    told = capsys.readouterr()
+    assert "No tools found matching query" in told.out
+    assert note in told.err if note else not told.err

@@ -14,10 +14,13 @@ import pytest
 
 from tests.servers import scripted_spec
 from toolscript.app import App, open_app
+from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.services.gateway import Gateway
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.guard import LARGEST_BODY
 from toolscript.surfaces.http.server import Serving, create_http
+from toolscript.surfaces.mcp_search import search_tools
 
 PATIENCE = 30.0
 # Names that are no part of a path as they are: each must be found and called by its percent-encoded id.
@@ -531,6 +534,58 @@ async def test_while_servers_are_being_connected_readiness_names_them_and_search
         serving.be_ready()
         answer = await http.get("/ready")
         assert (answer.status_code, answer.json()["servers"]) == (200, {"ready": 1, "connecting": 1})
+
+
+@pytest.mark.req("G-02", "H-04")
+async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_there_may_be_more(app: App) -> None:
+    async with asking(Serving(app.settings, app, ready=False)) as http:
+        await app.gateway.apply([spec("good"), spec("hang", hang=True)])
+        await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
+        found = (await http.get("/search", params={"q": "echo"})).json()
+        assert (found["results"][0]["toolId"], found["degraded"]) == ("good__echo", ["catalogue"])
+        asked = {"query": "echo", "skill_threshold": 0, "tool_threshold": 0}
+        for _ in range(2):  # one that is found, one that is kept
+            answer = (await http.post("/api/v1/search", json=asked)).json()
+            assert answer["tools"]
+            assert answer["metadata"]["degraded"] == ["catalogue"]
+        nothing = await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})
+        error = refusal(nothing, 503, "UNAVAILABLE")
+        assert "not all of them are indexed yet: try again" in error["message"]
+        for strategy in ("standard", "direct"):
+            told = await search_tools(app, {"query": "echo", "strategy": strategy})
+            assert "Not every tool is indexed yet: in a moment there may be more." in told.splitlines()
+
+        await app.gateway.apply([spec("good")])
+        assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()
+        assert (await http.post("/api/v1/search", json=asked)).json()["metadata"]["degraded"] == []
+        assert (await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})).json() == []
+
+
+@pytest.mark.req("G-02", "H-04")
+async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_it(app: App) -> None:
+    async with asking(Serving(app.settings, app)) as http:
+        await app.gateway.apply([spec("good")])
+        await until(lambda: states(app) == {"good": "ready"})
+        await app.gateway.apply([spec("good", hang=True)])
+        assert states(app) == {"good": "connecting"}
+        found = (await http.get("/search", params={"q": "echo"})).json()
+        assert found["results"][0]["toolId"] == "good__echo"
+        assert "degraded" not in found
+
+
+@pytest.mark.req("G-02", "H-14")
+async def test_while_an_index_that_was_lost_is_filled_again_searches_say_so(app: App) -> None:
+    await app.gateway.apply([spec("good")])
+    await until(lambda: states(app) == {"good": "ready"})
+    again = Gateway(Servers(), app.sync)
+    told = [again.is_incomplete]
+    opening = asyncio.create_task(again.apply([spec("good")]))
+    await asyncio.sleep(0)
+    told.append(again.is_incomplete)
+    await opening
+    told.append(again.is_incomplete)
+    await again.close()
+    assert told == [False, True, False]
 
 
 # --- the description ---

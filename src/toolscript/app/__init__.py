@@ -218,7 +218,13 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     index, catalog, documents, embedder = outside.index, outside.catalog, outside.documents, outside.model.embedder
     retriever = Retriever(embedder, index)
     capabilities = load_capabilities(settings.search_capabilities)
-    tool_search = ToolSearch(retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities)
+
+    def is_incomplete() -> bool:
+        return gateway.is_incomplete
+
+    tool_search = ToolSearch(
+        retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities, is_incomplete=is_incomplete
+    )
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
     caches = _Caches(
@@ -251,7 +257,9 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         gateway=gateway,
         call_tool=CallTool(catalog, gateway, tool_search),
         list_tools=ListTools(catalog),
-        hierarchical_search=HierarchicalSearch(retriever, finder, catalog, caches.answers, caches.schemas),
+        hierarchical_search=HierarchicalSearch(
+            retriever, finder, catalog, caches.answers, caches.schemas, is_incomplete=is_incomplete
+        ),
         skills=Skills(catalog, sync),
         propose=Propose(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),

@@ -91,6 +91,10 @@ def no_span(_: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+INCOMPLETE = "catalogue"
+"""What a report says was done without while tools of some server are still on their way."""
+
+
 @dataclass(slots=True)
 class Report:
     """How a search went: milliseconds per stage, counts, and the name of whatever had to be done without."""

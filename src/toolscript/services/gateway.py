@@ -57,6 +57,8 @@ class Gateway:
         self._limits = limits or Limits()
         self._keepers: dict[str, _Keeper] = {}
         self._watchers: list[Watcher] = []
+        self._known: frozenset[str] = frozenset()
+        self._is_opening = False
         self.complaint: str | None = None
         """What is wrong with the newest configuration, when an older one is in use for it."""
 
@@ -69,6 +71,12 @@ class Gateway:
         """How every configured server is doing, by name."""
         return [self._keepers[name].status for name in sorted(self._keepers)]
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether tools of some server are still on their way into the catalogue, none of which was known before."""
+        coming = (name for name, keeper in self._keepers.items() if not keeper.settled.is_set())
+        return self._is_opening or any(name not in self._known for name in coming)
+
     async def apply(self, specs: Sequence[ServerSpec], *, among: Sequence[ServerSpec] | None = None) -> None:
         """Makes these the servers: starts new ones, restarts changed ones, ends the others. The rest goes on.
 
@@ -76,7 +84,11 @@ class Gateway:
         """
         wanted = {spec.name: spec for spec in specs}
         configured = [spec.name for spec in among or specs]
-        await self._sync.configure(configured)
+        self._is_opening = not self._keepers
+        try:
+            self._known = await self._sync.configure(configured)
+        finally:
+            self._is_opening = False
         ended = [k for name, k in self._keepers.items() if wanted.get(name) != k.spec]
         await asyncio.gather(*(keeper.stop() for keeper in ended))
         for keeper in ended:

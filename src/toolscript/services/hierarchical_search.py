@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ import numpy as np
 from toolscript.domain.catalog import ItemType, Schema, Schemas
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, Report, in_order
+from toolscript.domain.search import INCOMPLETE, Candidate, Report, in_order
 from toolscript.ports import CatalogStore
 from toolscript.retrieval.calibration import calibrated, cosine_at
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
@@ -129,13 +129,16 @@ class HierarchicalSearch:
         answers: AnswerCache[Ask, Found],
         schemas: AnswerCache[str, Schemas],
         patience: Patience | None = None,
+        is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
+        """While `is_incomplete` says so, more tools are on their way, and answers tell that."""
         self._retriever = retriever
         self._skills = skills
         self._catalog = catalog
         self._answers = answers
         self._schemas = schemas
         self._patience = patience or Patience()
+        self._is_incomplete = is_incomplete
         self._under_way: dict[tuple[Ask, int], asyncio.Future[Found | None]] = {}
 
     async def search(self, ask: Ask) -> Found:
@@ -154,6 +157,8 @@ class HierarchicalSearch:
                 known = await self._joined(ask)
                 report.timings_ms.update(known.report.timings_ms)
                 report.degraded += known.report.degraded
+            if self._is_incomplete():
+                report.degraded.append(INCOMPLETE)
             found = replace(known, report=report)
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
@@ -197,6 +202,8 @@ class HierarchicalSearch:
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
         tools, _ = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
         if not tools:
+            if self._is_incomplete():
+                report.degraded.append(INCOMPLETE)
             _require(report, "tools")
         return tools
 
@@ -323,7 +330,8 @@ def _done_without(report: Report, name: str, reason: str) -> None:
 
 def _require(report: Report, what: str) -> None:
     if report.degraded:
-        why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
+        reasons = {EMBEDDING: "the model does not answer", INCOMPLETE: "not all of them are indexed yet"}
+        why = reasons.get(report.degraded[0], "the index does not answer")
         raise Unavailable(
             f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
             details={"degraded": list(report.degraded)},

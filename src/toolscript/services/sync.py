@@ -125,10 +125,10 @@ class Sync:
         """How many texts had to be embedded so far."""
         return self._points.embedded
 
-    async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> None:
-        """Says which servers there are: what the catalogue holds of others is retired, vectors that other
-        configurations left behind are taken over, what was never sorted into skills is, and an index that has lost its
-        points gets them back."""
+    async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> frozenset[str]:
+        """Says which servers there are, and returns those of which something is known. What the catalogue holds of
+        others is retired, vectors that other configurations left behind are taken over, what was never sorted into
+        skills is, and an index that has lost its points gets them back."""
         async with self._turn:
             configured = self._points.configured = frozenset(servers)
             marks = await self._catalog.marks()
@@ -144,6 +144,7 @@ class Sync:
                 await self._index_marks(kept, _Work(await self._points.held(None), skills), progress)
             await self._points.take_over({m.id: m.digest for m in kept})
             await self._follow(None, skills)
+            return frozenset(m.server for m in kept)
 
     async def run(
         self,

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import Report
+from toolscript.domain.search import INCOMPLETE, Report
 from toolscript.ports import CatalogStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import Catalogue, Facts, facts_of
@@ -76,12 +76,15 @@ class ToolSearch:
         *,
         alpha: float = 0.7,
         capabilities: Capabilities | None = None,
+        is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Without `capabilities`, those that come with the package."""
+        """Without `capabilities`, those that come with the package. While `is_incomplete` says so, more tools are on
+        their way, and answers tell that."""
         self._retriever = retriever
         self._store = catalog
         self._alpha = alpha
         self._capabilities = capabilities or load_capabilities()
+        self._is_incomplete = is_incomplete
         self._picture: Catalogue | None = None
         self._changes = 0
         self._seen = -1
@@ -120,6 +123,8 @@ class ToolSearch:
             best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.facts][:limit]
             asked = [w for w in words(meant) if w not in STOP_WORDS]
             hits = [_hit(i, score, catalogue.facts[i], asked, evidence) for i, score in best]
+        if self._is_incomplete():
+            report.degraded.append(INCOMPLETE)
         report.counts.update(candidates=len(ranked), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def search_answer(found: ToolResults) -> dict[str, Any]:
-    """The answer of `GET /search` and of `toolscript search --json`."""
+    """The answer of `GET /search` and of `toolscript search --json`; `degraded` when there is something to tell."""
+    degraded = {"degraded": list(found.report.degraded)} if found.report.degraded else {}
     return {
         "query": found.query,
         "results": [
@@ -33,6 +34,7 @@ def search_answer(found: ToolResults) -> dict[str, Any]:
         ],
         "totalResults": len(found.hits),
         "threshold": found.threshold,
+        **degraded,
     }
 
 

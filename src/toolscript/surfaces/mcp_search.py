@@ -13,7 +13,7 @@ from toolscript.app import App
 from toolscript.codegen.signatures import signature
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
-from toolscript.domain.search import Report
+from toolscript.domain.search import INCOMPLETE, Report
 from toolscript.services.hierarchical_search import (
     EMBEDDING,
     SKILLS_STAGE,
@@ -47,6 +47,7 @@ _WITHOUT = {
     EMBEDDING: "The query could not be embedded, so nothing was searched: use strategy standard.",
     SKILLS_STAGE: "Skills could not be searched just now: looked everywhere.",
     TOOLS_STAGE: "Tools could not be searched just now: try again in a moment.",
+    INCOMPLETE: "Not every tool is indexed yet: in a moment there may be more.",
 }
 
 

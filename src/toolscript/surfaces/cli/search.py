@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 Answer = Mapping[str, Any]
 Row = tuple[str, ...]
 
+# What an answer did without, in words; whatever is not here is named as it is.
+_WITHOUT = {
+    "embedder": "the query could not be embedded: found by words and names alone",
+    "catalogue": "not every tool is indexed yet: in a moment there may be more (toolscript list-servers)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Types:
@@ -106,9 +112,8 @@ def show(answer: Answer) -> None:
     else:
         click.echo("No tools found matching query")
         click.echo("Try different keywords, or lower the threshold with --threshold.")
-    degraded = answer.get("metadata", {}).get("degraded")
-    if degraded:
-        click.echo(click.style("note: ", fg="yellow") + f"could not be done: {', '.join(degraded)}", err=True)
+    for name in answer.get("metadata", answer).get("degraded", ()):
+        click.echo(click.style("note: ", fg="yellow") + _WITHOUT.get(name, f"could not be done: {name}"), err=True)
 
 
 def markdown(answer: Answer, types: Types) -> str:

@@ -144,7 +144,14 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
     async def stats() -> dict[str, Any]:
         return stats_answer(serving.app, await serving.app.indexed_tools())
 
-    @http.get("/search", summary="Find the tools for a task", tags=["tools"], responses=errors(400))
+    @http.get(
+        "/search",
+        summary="Find the tools for a task",
+        description="`degraded` is there when something had to be done without: `embedder` (found by words and names "
+        "alone), `catalogue` (tools of some server are not indexed yet).",
+        tags=["tools"],
+        responses=errors(400),
+    )
     async def search(
         q: Annotated[
             str,
