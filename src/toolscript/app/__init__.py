@@ -214,22 +214,25 @@ class _Caches:
             each.changed()
 
 
+def _caches(oldest: float | None) -> _Caches:
+    return _Caches(
+        AnswerCache(oldest=oldest), AnswerCache(oldest=oldest, room=SCHEMAS_KEPT), AnswerCache(oldest=oldest)
+    )
+
+
 def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     index, catalog, documents, embedder = outside.index, outside.catalog, outside.documents, outside.model.embedder
     retriever = Retriever(embedder, index)
-    capabilities = load_capabilities(settings.search_capabilities)
-
-    def is_incomplete() -> bool:
-        return gateway.is_incomplete
-
     tool_search = ToolSearch(
-        retriever, catalog, alpha=settings.search_alpha, capabilities=capabilities, is_incomplete=is_incomplete
+        retriever,
+        catalog,
+        alpha=settings.search_alpha,
+        capabilities=load_capabilities(settings.search_capabilities),
+        is_incomplete=lambda: gateway.is_incomplete,
     )
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
-    caches = _Caches(
-        AnswerCache(oldest=oldest), AnswerCache(oldest=oldest, room=SCHEMAS_KEPT), AnswerCache(oldest=oldest)
-    )
+    caches = _caches(oldest)
     sync = _sync(settings, outside, tool_search, finder, caches)
     gateway = Gateway(Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
     local_key = secrets.token_urlsafe(32)
@@ -246,9 +249,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         knowledge=outside.knowledge,
         tool_search=tool_search,
         document_search=_document_search(settings, outside, retriever, plans),
-        knowledge_search=KnowledgeSearch(
-            retriever, index, outside.knowledge, outside.watching.events, span=outside.watching.span
-        ),
+        knowledge_search=_knowledge_search(outside, retriever),
         knowledge_rates=Rates(settings.knowledge_rate),
         sync=sync,
         ingest_documents=IngestDocuments(documents, index, embedder),
@@ -257,9 +258,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         gateway=gateway,
         call_tool=CallTool(catalog, gateway, tool_search),
         list_tools=ListTools(catalog),
-        hierarchical_search=HierarchicalSearch(
-            retriever, finder, catalog, caches.answers, caches.schemas, is_incomplete=is_incomplete
-        ),
+        hierarchical_search=_hierarchical_search(retriever, finder, catalog, caches, gateway),
         skills=Skills(catalog, sync),
         propose=Propose(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),
@@ -270,6 +269,14 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         metrics=outside.watching.metrics,
         telemetry=outside.watching.telemetry,
         local_key=local_key,
+    )
+
+
+def _hierarchical_search(
+    retriever: Retriever, finder: SkillFinder, catalog: CatalogStore, caches: _Caches, gateway: Gateway
+) -> HierarchicalSearch:
+    return HierarchicalSearch(
+        retriever, finder, catalog, caches.answers, caches.schemas, is_incomplete=lambda: gateway.is_incomplete
     )
 
 
@@ -320,6 +327,11 @@ def _document_search(settings: Settings, outside: _Outside, retriever: Retriever
         reranker=outside.reranker,
         span=watching.span,
     )
+
+
+def _knowledge_search(outside: _Outside, retriever: Retriever) -> KnowledgeSearch:
+    watching = outside.watching
+    return KnowledgeSearch(retriever, outside.index, outside.knowledge, watching.events, span=watching.span)
 
 
 async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:
