@@ -550,7 +550,7 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
             assert answer["metadata"]["degraded"] == ["catalogue"]
         nothing = await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})
         error = refusal(nothing, 503, "UNAVAILABLE")
-        assert "not all of them are indexed yet: try again" in error["message"]
+        assert "not every tool is indexed yet: try again" in error["message"]
         for strategy in ("standard", "direct"):
             told = await search_tools(app, {"query": "echo", "strategy": strategy})
             assert "Not every tool is indexed yet: in a moment there may be more." in told.splitlines()

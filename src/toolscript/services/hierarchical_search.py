@@ -157,11 +157,11 @@ class HierarchicalSearch:
                 known = await self._joined(ask)
                 report.timings_ms.update(known.report.timings_ms)
                 report.degraded += known.report.degraded
-            if self._is_incomplete():
-                report.degraded.append(INCOMPLETE)
             found = replace(known, report=report)
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
+        if self._is_incomplete():
+            report.degraded.append(INCOMPLETE)
         return found
 
     async def _joined(self, ask: Ask) -> Found:
@@ -195,16 +195,20 @@ class HierarchicalSearch:
         return hits
 
     async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
-        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index."""
+        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index, or
+        nothing in one that is not complete yet."""
         _check(ask)
         report = Report()
         prepared = await self._prepared(sayable(ask.query), report)
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
         tools, _ = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
         if not tools:
-            if self._is_incomplete():
-                report.degraded.append(INCOMPLETE)
             _require(report, "tools")
+            if self._is_incomplete():
+                raise Unavailable(
+                    "nothing was found, and not every tool is indexed yet: try again in a moment",
+                    details={"degraded": [INCOMPLETE]},
+                )
         return tools
 
     async def _searched(self, ask: Ask, report: Report) -> Found:
@@ -330,8 +334,7 @@ def _done_without(report: Report, name: str, reason: str) -> None:
 
 def _require(report: Report, what: str) -> None:
     if report.degraded:
-        reasons = {EMBEDDING: "the model does not answer", INCOMPLETE: "not all of them are indexed yet"}
-        why = reasons.get(report.degraded[0], "the index does not answer")
+        why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
         raise Unavailable(
             f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
             details={"degraded": list(report.degraded)},
