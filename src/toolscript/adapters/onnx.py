@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BATCH = 32
 MOST_THREADS = 4
+# Beside one for each core: while a worker waits for Python's lock, this one computes.
+SPARE_WORKERS = 1
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ class OnnxEmbedder:
     """An embedder over a model folder. Loads at once; embeds in worker threads, never on the event loop.
 
     A lone query has every core to itself; documents, and queries that arrive together, go through a second lane,
-    so that a long ingest never makes a query wait. Where texts run one at a time, that lane has a core for each.
+    so that a long ingest never makes a query wait. Where texts run one at a time, each has a core there.
     """
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
@@ -54,7 +56,7 @@ class OnnxEmbedder:
     def _bulk(self) -> _Lane:
         if self._batch > 1:
             return _Lane(self._folder, self._device, threads=self._threads, workers=1)
-        return _Lane(self._folder, self._device, threads=1, workers=self._threads)
+        return _Lane(self._folder, self._device, threads=1, workers=self._threads, spare=SPARE_WORKERS)
 
     @property
     def model(self) -> str:
@@ -89,7 +91,7 @@ class OnnxEmbedder:
 
     @property
     def at_once(self) -> int:
-        return 2 * self._threads if self._batch == 1 else 1
+        return 2 * (self._threads + SPARE_WORKERS) if self._batch == 1 else 1
 
     async def embed_query(self, text: str) -> Vector:
         return (await self._single.embed([self._card.prefix + text], batch=1))[0]
@@ -130,7 +132,7 @@ class OnnxEmbedder:
 class _Lane:
     """A session of its own with workers of its own."""
 
-    def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int) -> None:
+    def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int, spare: int = 0) -> None:
         self._session = open_session(folder.onnx, device, threads)
         self._inputs = {i.name for i in self._session.get_inputs()}
         self._pooling = folder.card.pooling
@@ -138,7 +140,7 @@ class _Lane:
         self._tokenizer.enable_truncation(folder.card.window)
         self._tokenizer.no_padding()
         self._size = workers
-        self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="embed")
+        self._workers = ThreadPoolExecutor(max_workers=workers + spare, thread_name_prefix="embed")
 
     async def embed(self, texts: Sequence[str], batch: int) -> list[Vector]:
         """One vector per text, in order; batches are made of texts of like length."""
