@@ -225,6 +225,28 @@ async def test_whoever_fills_a_collection_searches_it_in_memory_from_the_first_s
     await index.close()
 
 
+async def test_what_is_in_memory_is_read_there_and_the_rest_from_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = await filled(tmp_path, 50)
+    await index.upsert(NAME, [Point("words", None, Terms((1,), (1.0,)), {"group": "g9", "tags": ("a", "b")})])
+    ids = ["p000003", "words", "nobody", "p000049"]
+    told = await index.payloads(NAME, ids, ["group", "tags"])
+    assert told == {
+        "p000003": {"group": "g3"},
+        "words": {"group": "g9", "tags": ["a", "b"]},
+        "p000049": {"group": "g1"},
+    }
+    monkeypatch.setattr(qdrant_shard, "_dense", None)  # the way to the engine's vectors
+    held = await index.vectors(NAME, ids)
+    assert held.keys() == {"p000003", "p000049"}
+    assert np.allclose(held["p000003"], vector(3), atol=1e-6)
+    held["p000003"][:] = 0
+    told["p000003"]["group"] = "changed"  # type: ignore[index]
+    assert (await index.dense(NAME, vector(3), limit=1))[0].payload["group"] == "g3"
+    await index.close()
+
+
 @pytest.mark.parametrize("grown_while", ["it is filled", "a copy is made"])
 async def test_a_copy_that_becomes_too_large_is_let_go_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown_while: str

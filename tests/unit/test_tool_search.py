@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +19,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import Vector
 from toolscript.ports import Embedder
 from toolscript.retrieval.retriever import Retriever
+from toolscript.services import tool_search
 from toolscript.services.demo import demo_items
 from toolscript.services.sync import Sync
 from toolscript.services.tool_points import tools_collection
@@ -24,13 +27,23 @@ from toolscript.services.tool_search import Blend, ToolSearch
 
 
 @asynccontextmanager
-async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
+async def changing(
+    embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7
+) -> AsyncIterator[tuple[ToolSearch, Sync]]:
     database, index = Database("sqlite://"), MemoryIndex()
     catalog = SqlCatalog(database)
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
-    await Sync(catalog, index, embedder).run(items)
-    yield ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
+    search = ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
+    sync = Sync(catalog, index, embedder, on_change=search.catalogue_changed)
+    await sync.run(items)
+    yield search, sync
     await database.close()
+
+
+@asynccontextmanager
+async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
+    async with changing(embedder, items, alpha) as (search, _):
+        yield search
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +164,55 @@ async def test_a_wrong_request_is_refused_saying_what_is_allowed(
 ) -> None:
     with pytest.raises(Invalid, match=told):
         await demo.search(query, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
+    """The rests of a warm-up, each of which lasts until its test is over."""
+    rests: asyncio.Queue[float] = asyncio.Queue()
+
+    async def rest(seconds: float) -> None:
+        rests.put_nowait(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(tool_search, "PAGE", 5)
+    monkeypatch.setattr("toolscript.services.tool_search.asyncio.sleep", rest)
+    return rests
+
+
+@pytest.mark.req("S-01")
+async def test_a_search_does_not_wait_for_the_rests_of_a_warm_up(resting: asyncio.Queue[float]) -> None:
+    async with searching(HashedEmbedder(16), demo_items()) as search:
+        warming = asyncio.create_task(search.warm_up())
+        assert await resting.get() > 0
+        assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
+        assert not warming.done()
+        warming.cancel()
+
+
+@pytest.mark.req("S-01")
+async def test_after_a_warm_up_nothing_is_left_for_the_first_search_to_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_search, "PAGE", 5)
+    monkeypatch.setattr(tool_search, "REST", 0)
+    async with searching(HashedEmbedder(16), demo_items()) as search:
+        await search.warm_up()
+        with monkeypatch.context() as blind:
+            blind.setattr(tool_search, "facts_of", None)
+            assert (await search.search("filesystem__read_file")).hits[0].confidence == 1.0
+            await search.warm_up()
+
+
+@pytest.mark.req("S-01", "H-14")
+async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
+    items = demo_items()
+    async with changing(HashedEmbedder(16), items) as (search, sync):
+        warming = asyncio.create_task(search.warm_up())
+        await resting.get()
+        renamed = replace(items[0], description="Juggles quinces.")
+        await sync.run([renamed, *items[2:]])
+        (found,) = (await search.search(items[0].id, limit=1)).hits
+        assert (found.id, found.description) == (renamed.id, "Juggles quinces.")
+        assert items[1].id not in {hit.id for hit in (await search.search(items[1].id, limit=50)).hits}
+        warming.cancel()

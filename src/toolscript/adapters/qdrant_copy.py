@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.filters import Condition, Filter, Op, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Vector, in_order
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector, in_order
 
 # From here on a copy takes too much memory, and searching it too much time.
 MOST_POINTS = 20_000
@@ -88,10 +88,26 @@ class Copy:
         """Whether filters like this one are answered here."""
         return not where.should and not where.must_not and all(map(self._is_simple, where.must))
 
+    def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
+        """The vectors of those points that are here."""
+        return {i: self._matrix[self._row_of[i]].copy() for i in ids if i in self._row_of}
+
+    def payloads(self, ids: Iterable[str], fields: Sequence[str] | None) -> dict[str, Payload]:
+        """What those points tell that are here."""
+        held = ((i, self._held[self._row_of[i]]) for i in ids if i in self._row_of)
+        return {i: _told(point[1], fields) for i, point in held if point}
+
     def nearest(
-        self, vector: Vector, where: Filter, limit: int, floor: float | None, count_to: int
+        self,
+        vector: Vector,
+        where: Filter,
+        limit: int,
+        floor: float | None,
+        count_to: int,
+        fields: Sequence[str] | None,
     ) -> tuple[list[Candidate], int]:
-        """The best points with their payloads, equal scores by id, and how many there are above the floor."""
+        """The best points, equal scores by id, with all of their payload or the named fields of it, and how many there
+        are above the floor."""
         query = _unit(vector)
         rows, scores = self._scored(query, where, floor)
         count = min(len(rows), count_to)
@@ -101,7 +117,7 @@ class Copy:
         exact = (self._matrix[rows] * query).sum(axis=1).tolist()
         held = map(self._held.__getitem__, rows.tolist())
         found = [Candidate(point[0], score, point[1]) for point, score in zip(held, exact, strict=True) if point]
-        return in_order(found)[:limit], count
+        return [Candidate(c.id, c.score, _told(c.payload, fields)) for c in in_order(found)[:limit]], count
 
     def _scored(self, query: Vector, where: Filter, floor: float | None) -> tuple[Rows, Vector]:
         """The rows that pass, and their scores; those of the condition that fewest pass are looked at."""
@@ -205,11 +221,16 @@ class CopyKeeper:
                 self._making = asyncio.create_task(self._make(self._copy, pages()))
         return None
 
-    def put(self, points: Sequence[Copied]) -> None:
+    @property
+    def whole(self) -> Copy | None:
+        """The copy, where it is whole."""
+        return self._copy if self._is_whole else None
+
+    def put(self, points: Sequence[Point]) -> None:
         """To be told what was written, right after the engine was."""
         if self._copy is not None:
-            self._copy.put(points)
-            self._note(own_id for own_id, _, _ in points)
+            self._copy.put((p.id, p.vector, _as_read(p.payload)) for p in points)
+            self._note(p.id for p in points)
             if len(self._copy) > MOST_POINTS:
                 self._copy = None
 
@@ -247,6 +268,15 @@ def _values(payload: Payload, name: str) -> list[str | bool]:
     """What a field holds, as the filter language takes it: a list is each of its values."""
     held = payload.get(name)
     return [v for v in (held if isinstance(held, list) else [held]) if isinstance(v, str | bool)]
+
+
+def _as_read(payload: Payload) -> Payload:
+    """What reading it back would tell."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in payload.items()}
+
+
+def _told(payload: Payload, fields: Sequence[str] | None) -> Payload:
+    return dict(payload) if fields is None else {f: payload[f] for f in fields if f in payload}
 
 
 def _unit(vector: Vector) -> Vector:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from toolscript.adapters.qdrant_language import point_id
 from toolscript.adapters.qdrant_manifest import read_manifest
 from toolscript.adapters.qdrant_shard import Shard
 from toolscript.domain.errors import NotFound, Unavailable
@@ -124,11 +123,10 @@ class QdrantEdgeIndex:
         return await self._shard(name).scroll(where, fields)
 
     async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        return await self._shard(name).payloads([point_id(i) for i in ids], fields)
+        return await self._shard(name).payloads(ids, fields)
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
-        named = {point_id(i): i for i in ids}
-        return {named[held]: vector for held, vector in await self._shard(name).vectors([*named])}
+        return await self._shard(name).vectors(ids)
 
     async def close(self) -> None:
         try:

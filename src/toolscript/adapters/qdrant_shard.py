@@ -105,7 +105,7 @@ class Shard:
             batch = [edge_point(p) for p in page]
             async with self._writing:
                 self._shard.update(qe.UpdateOperation.upsert_points(batch))
-                self._copy.put([(p.id, p.vector, _as_read(p.payload)) for p in page])
+                self._copy.put(page)
                 self._written += len(batch)
                 if self._changed is not None:
                     self._changed.update(str(p.id) for p in batch)
@@ -126,7 +126,7 @@ class Shard:
         copy = self._copied(where)
         if copy is None:
             return await self._search(_nearest_to(vector), where, limit, floor, fields)
-        return _telling(copy.nearest(vector, where, limit, floor, limit)[0], fields)
+        return copy.nearest(vector, where, limit, floor, limit, fields)[0]
 
     async def nearest(
         self, vector: Vector, where: Filter, limit: int, floor: float, count_to: int, fields: Sequence[str] | None
@@ -134,8 +134,7 @@ class Shard:
         """Counts hits without looking at them, and reads the payloads of the best alone: most of what a hit costs."""
         copy = self._copied(where)
         if copy is not None:
-            best, count = copy.nearest(vector, where, limit, floor, count_to)
-            return _telling(best, fields), count
+            return copy.nearest(vector, where, limit, floor, count_to, fields)
         query = _nearest_to(vector)
         found = self._shard.query(self._request(query, where, floor)(count_to + 1, False))
         if len(found) <= limit:
@@ -227,8 +226,10 @@ class Shard:
                 return sorted(found, key=lambda c: c.id)
             await asyncio.sleep(0)
 
-    async def payloads(self, point_ids: Sequence[str], fields: Sequence[str] | None) -> dict[str, Payload]:
-        found: dict[str, Payload] = {}
+    async def payloads(self, ids: Sequence[str], fields: Sequence[str] | None) -> dict[str, Payload]:
+        copy = self._copy.whole
+        found = {} if copy is None else copy.payloads(ids, fields)
+        point_ids = [point_id(i) for i in ids if i not in found]
         for start in range(0, len(point_ids), SCROLL_PAGE):
             page: list[Any] = [*point_ids[start : start + SCROLL_PAGE]]
             for record in self._shard.retrieve(page, with_payload=payload_of(fields), with_vector=False):
@@ -237,14 +238,18 @@ class Shard:
             await asyncio.sleep(0)
         return found
 
-    async def vectors(self, point_ids: Sequence[str]) -> list[tuple[str, Vector]]:
-        found: list[tuple[str, Vector]] = []
+    async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        copy = self._copy.whole
+        if copy is not None:
+            return copy.vectors(ids)
+        named = {point_id(i): i for i in ids}
+        point_ids, found = list(named), dict[str, Vector]()
         for start in range(0, len(point_ids), VECTORS_PAGE):
             page: list[Any] = [*point_ids[start : start + VECTORS_PAGE]]
             for record in self._shard.retrieve(page, with_payload=False, with_vector=True):
                 held = _dense(record)
                 if held is not None:
-                    found.append((str(record.id), held))
+                    found[named[str(record.id)]] = held
             await asyncio.sleep(0)
         return found
 
@@ -348,18 +353,6 @@ def _nearest_to(vector: Vector) -> qe.Query:
 def _dense(record: Any) -> Vector | None:
     held: Any = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
     return None if held is None else np.fromiter(held, np.float32, len(held))
-
-
-def _as_read(payload: Payload) -> Payload:
-    """What reading it back would tell."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in payload.items()}
-
-
-def _telling(found: Sequence[Candidate], fields: Sequence[str] | None) -> list[Candidate]:
-    """The same points, with all of their payload or the named fields of it."""
-    if fields is None:
-        return [replace(c, payload=dict(c.payload)) for c in found]
-    return [Candidate(c.id, c.score, {f: c.payload[f] for f in fields if f in c.payload}) for c in found]
 
 
 # A BOOL field needs none: see FLAGS_FIELD.

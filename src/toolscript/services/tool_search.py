@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,6 +27,8 @@ from toolscript.services.tool_points import TOOLS
 
 LONGEST_QUERY = 1000
 DEPTH = 50
+# How many tools are looked at before a rest, and for how much longer than that took it lasts.
+PAGE, REST = 16, 2
 BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
@@ -86,6 +89,7 @@ class ToolSearch:
         self._capabilities = capabilities or load_capabilities()
         self._is_incomplete = is_incomplete
         self._picture: Catalogue | None = None
+        self._drafted: dict[str, Facts] = {}
         self._changes = 0
         self._seen = -1
         self._taking = asyncio.Lock()
@@ -145,28 +149,48 @@ class ToolSearch:
         return found.ordered(), found.evidence
 
     async def warm_up(self) -> None:
-        """Takes the picture of the catalogue that the next search would have to wait for."""
+        """Takes the picture of the catalogue that the next search would have to wait for: a little at a time, with
+        rests, because nothing else runs as it should meanwhile. A search that needs it does not wait for the rests."""
+        digests = await self._digests()
+        known = self._picture.facts if self._picture else {}
+        unknown = [i for i, digest in digests.items() if i not in known or known[i].digest != digest]
+        for start in range(0, len(unknown), PAGE):
+            began = time.perf_counter()
+            read = await self._store.items(unknown[start : start + PAGE])
+            self._drafted |= await asyncio.to_thread(self._facts, read, digests)
+            await asyncio.sleep(REST * (time.perf_counter() - began))
+            if self._is_current():
+                break
         await self._catalogue()
+        self._drafted = {}
 
     async def _catalogue(self) -> Catalogue:
         """The picture of the catalogue; after a change only what changed is read again."""
-        if self._picture and self._seen == self._changes:
+        if self._picture and self._is_current():
             return self._picture
         async with self._taking:
-            if self._picture and self._seen == self._changes:
+            if self._picture and self._is_current():
                 return self._picture
             changes = self._changes
-            digests = {m.id: m.digest for m in await self._store.marks() if m.is_active}
-            known = self._picture.facts if self._picture else {}
+            digests = await self._digests()
+            known = {**(self._picture.facts if self._picture else {}), **self._drafted}
             same = {i: known[i] for i, digest in digests.items() if i in known and known[i].digest == digest}
             read = await self._store.items([i for i in digests if i not in same])
             self._picture = await asyncio.to_thread(self._taken, same, read, digests)
             self._seen = changes
             return self._picture
 
+    def _is_current(self) -> bool:
+        return self._picture is not None and self._seen == self._changes
+
+    async def _digests(self) -> dict[str, str]:
+        return {m.id: m.digest for m in await self._store.marks() if m.is_active}
+
     def _taken(self, same: Mapping[str, Facts], read: Sequence[StoredItem], digests: Mapping[str, str]) -> Catalogue:
-        new = {s.item.id: facts_of(s, digests[s.item.id], self._capabilities) for s in read}
-        return Catalogue({**same, **new}, self._capabilities)
+        return Catalogue({**same, **self._facts(read, digests)}, self._capabilities)
+
+    def _facts(self, read: Sequence[StoredItem], digests: Mapping[str, str]) -> dict[str, Facts]:
+        return {s.item.id: facts_of(s, digests[s.item.id], self._capabilities) for s in read}
 
 
 def _hit(item_id: str, confidence: float, facts: Facts, asked: Sequence[str], evidence: Tell) -> ToolHit:
