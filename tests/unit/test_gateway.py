@@ -115,7 +115,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
     await gateway.settle(PATIENCE)
     calls = CallTool(app.catalog, gateway, app.tool_search)
     before = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
-    following = asyncio.create_task(gateway.follow(lambda: stamp[0], lambda: wanted))
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: wanted))
     await asyncio.sleep(0)
     wanted = [spec("stays"), spec("changes", tools=["pid"]), spec("comes")]
     stamp[0] = 1
@@ -125,6 +125,14 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
     assert after["changes"] != before["changes"]
     assert {i.partition("__")[0] for i in await ids(app)} == {"stays", "changes", "comes"}
     assert {i for i in await ids(app) if i.startswith("changes")} == {"changes__pid"}
+    following.cancel()
+
+
+@pytest.mark.req("G-01", "G-03")
+async def test_an_edit_that_came_before_anybody_looked_for_one_is_applied(gateway: Gateway) -> None:
+    await gateway.apply([spec("old")])
+    following = asyncio.create_task(gateway.follow("as it was read", lambda: "edited since", lambda: [spec("new")]))
+    await until(lambda: states(gateway) == {"new": "ready"})
     following.cancel()
 
 
@@ -139,7 +147,7 @@ async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gat
 
     await gateway.apply([spec("good")])
     await gateway.settle(PATIENCE)
-    following = asyncio.create_task(gateway.follow(lambda: stamp[0], load))
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], load))
     await asyncio.sleep(0)
     stamp[0] = 1
     await until(lambda: gateway.complaint == "line 3: wrong")
@@ -389,15 +397,15 @@ async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
     await gateway.settle(PATIENCE)
     configure, failing = app.sync.configure, [True, True]
 
-    async def busy(servers: Any, **how: Any) -> None:
+    async def busy(servers: Any, **how: Any) -> frozenset[str]:
         if failing:
             failing.pop()
             raise Unavailable("the store is busy")
-        await configure(servers, **how)
+        return await configure(servers, **how)
 
     monkeypatch.setattr(app.sync, "configure", busy)
     stamp = [0]
-    following = asyncio.create_task(gateway.follow(lambda: stamp[0], lambda: [spec("new")]))
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: [spec("new")]))
     await asyncio.sleep(0)
     stamp[0] = 1
     await until(lambda: gateway.complaint == "the store is busy")

@@ -116,10 +116,9 @@ class Gateway:
         """What asking each server the last time has led to."""
         return [self._keepers[name].refreshed for name in sorted(self._keepers)]
 
-    async def follow(self, stamp: Callable[[], object], load: Callable[[], Sequence[ServerSpec]]) -> None:
-        """Applies the configuration anew whenever its stamp changes, until cancelled. One that is wrong is
-        complained about, and the one before it stays in force."""
-        seen = stamp()
+    async def follow(self, seen: object, stamp: Callable[[], object], load: Callable[[], Sequence[ServerSpec]]) -> None:
+        """Applies the configuration anew whenever its stamp is another than `seen`, that of the one in force, until
+        cancelled. One that is wrong is complained about, and the one before it stays in force."""
         while True:
             await asyncio.sleep(self._limits.poll)
             now = stamp()

@@ -96,6 +96,7 @@ class Run:
         self._began = time.monotonic()
         self._folder = Path.cwd()  # it may be gone by the time that a file in it changes
         self._configuration = configuration_of(settings, self._folder)
+        self._stamps = _stamps(self._configuration)
         self.server = _http_server(settings)
 
     async def until_stopped(self) -> None:
@@ -129,9 +130,8 @@ class Run:
         self.server.serving.be_ready()
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        await app.tool_search.warm_up()
-        following = app.gateway.follow(lambda: _stamps(self._configuration), self._reloaded)
-        await asyncio.gather(following, _finish_documents(app))
+        following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reloaded)
+        await asyncio.gather(following, app.tool_search.warm_up(), _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
         from toolscript.surfaces.answers import search_answer
