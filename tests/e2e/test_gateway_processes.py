@@ -170,14 +170,19 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
     variables = {"TOOLSCRIPT_SEARCH_MODEL": "all-MiniLM-L6-v2", "TOOLSCRIPT_CONNECT_TIMEOUT": "20"}
     with started(folder, servers, **variables) as gateway:
         found: list[str] = []
-        while not gateway.is_ready():
-            assert time.monotonic() - gateway.began < PATIENCE, gateway.said
+
+        def all_are_there() -> bool:
+            return list(gateway.states().values()).count("ready") == len(servers) - 2
+
+        def is_ready() -> bool:
             answer = gateway.ask("/search?q=read+a+file&threshold=0")
-            if answer is not None and answer.status_code == 200:
-                found += [hit["toolId"] for hit in answer.json()["results"]]
-            time.sleep(0.05)
+            if answer is not None and answer.status_code == 200 and not all_are_there():
+                found.extend(hit["toolId"] for hit in answer.json()["results"])
+            return gateway.is_ready()
+
+        until(is_ready)
         ready_after = time.monotonic() - gateway.began
-        until(lambda: list(gateway.states().values()).count("ready") == len(servers) - 2)
+        until(lambda: is_ready() and all_are_there())
         yield Many(gateway, ready_after, found)
         assert gateway.end() == 0
 
