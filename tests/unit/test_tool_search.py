@@ -16,7 +16,7 @@ from toolscript.adapters.sql_catalog import SqlCatalog
 from toolscript.adapters.sql_database import Database
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Vector
+from toolscript.domain.search import Report, Vector
 from toolscript.ports import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services import tool_search
@@ -181,8 +181,9 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
 
 
 @pytest.mark.req("S-01")
-async def test_a_search_does_not_wait_for_the_rests_of_a_warm_up(resting: asyncio.Queue[float]) -> None:
+async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
     async with searching(HashedEmbedder(16), demo_items()) as search:
+        await search._retriever.prepare("read a file", Report())  # as a search through skills does
         warming = asyncio.create_task(search.warm_up())
         assert await resting.get() > 0
         assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
@@ -191,23 +192,23 @@ async def test_a_search_does_not_wait_for_the_rests_of_a_warm_up(resting: asynci
 
 
 @pytest.mark.req("S-01")
-async def test_after_a_warm_up_nothing_is_left_for_the_first_search_to_look_at(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_to_look_at(
+    monkeypatch: pytest.MonkeyPatch, resting: asyncio.Queue[float]
 ) -> None:
-    monkeypatch.setattr(tool_search, "PAGE", 5)
-    monkeypatch.setattr(tool_search, "REST", 0)
     async with searching(HashedEmbedder(16), demo_items()) as search:
         await search.warm_up()
         with monkeypatch.context() as blind:
             blind.setattr(tool_search, "facts_of", None)
             assert (await search.search("filesystem__read_file")).hits[0].confidence == 1.0
             await search.warm_up()
+        assert resting.empty()
 
 
 @pytest.mark.req("S-01", "H-14")
 async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
     items = demo_items()
     async with changing(HashedEmbedder(16), items) as (search, sync):
+        await search._retriever.prepare("read a file", Report())
         warming = asyncio.create_task(search.warm_up())
         await resting.get()
         renamed = replace(items[0], description="Juggles quinces.")

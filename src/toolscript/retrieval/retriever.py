@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Retriever:
     def __init__(self, embedder: Embedder | None, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
+        self.asked_at = -math.inf
+        """When the last query came, by the monotonic clock."""
 
     @property
     def model(self) -> str | None:
@@ -63,6 +66,7 @@ class Retriever:
 
         A model that fails costs the dense side only, and the report says so.
         """
+        self.asked_at = time.monotonic()
         if count_terms is None:
             return Prepared(text, await self._embed(text, report) if dense else None)
         vector, terms = await asyncio.gather(

@@ -29,6 +29,8 @@ LONGEST_QUERY = 1000
 DEPTH = 50
 # How many tools are looked at before a rest, and for how much longer than that took it lasts.
 PAGE, REST = 16, 2
+# How long ago somebody may have searched who is still taken to be searching.
+LATELY_SECONDS = 1.0
 BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
@@ -149,16 +151,18 @@ class ToolSearch:
         return found.ordered(), found.evidence
 
     async def warm_up(self) -> None:
-        """Takes the picture of the catalogue that the next search would have to wait for: a little at a time, with
-        rests, because nothing else runs as it should meanwhile. A search that needs it does not wait for the rests."""
+        """Takes the picture of the catalogue that the next search would have to wait for: a little at a time, and while
+        others search with rests, because nothing else runs as it should meanwhile. A search that needs the picture does
+        not wait for the rests."""
         digests = await self._digests()
         known = self._picture.facts if self._picture else {}
         unknown = [i for i, digest in digests.items() if i not in known or known[i].digest != digest]
         for start in range(0, len(unknown), PAGE):
-            began = time.perf_counter()
+            began = time.monotonic()
             read = await self._store.items(unknown[start : start + PAGE])
             self._drafted |= await asyncio.to_thread(self._facts, read, digests)
-            await asyncio.sleep(REST * (time.perf_counter() - began))
+            if began - self._retriever.asked_at < LATELY_SECONDS:
+                await asyncio.sleep(REST * (time.monotonic() - began))
             if self._is_current():
                 break
         await self._catalogue()
