@@ -574,7 +574,7 @@ async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_i
 
 
 @pytest.mark.req("G-02", "H-14")
-async def test_while_an_index_that_was_lost_is_filled_again_searches_say_so(app: App) -> None:
+async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts_as_incomplete(app: App) -> None:
     await app.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
     again = Gateway(Servers(), app.sync)

@@ -163,18 +163,18 @@ class ToolSearch:
             self._drafted |= await asyncio.to_thread(self._facts, read, digests)
             if began - self._retriever.asked_at < LATELY_SECONDS:
                 await asyncio.sleep(REST * (time.monotonic() - began))
-            if self._is_current():
+            if self._current() is not None:
                 break
         await self._catalogue()
         self._drafted = {}
 
     async def _catalogue(self) -> Catalogue:
         """The picture of the catalogue; after a change only what changed is read again."""
-        if self._picture and self._is_current():
-            return self._picture
+        if (current := self._current()) is not None:
+            return current
         async with self._taking:
-            if self._picture and self._is_current():
-                return self._picture
+            if (current := self._current()) is not None:
+                return current
             changes = self._changes
             digests = await self._digests()
             known = {**(self._picture.facts if self._picture else {}), **self._drafted}
@@ -184,8 +184,8 @@ class ToolSearch:
             self._seen = changes
             return self._picture
 
-    def _is_current(self) -> bool:
-        return self._picture is not None and self._seen == self._changes
+    def _current(self) -> Catalogue | None:
+        return self._picture if self._seen == self._changes else None
 
     async def _digests(self) -> dict[str, str]:
         return {m.id: m.digest for m in await self._store.marks() if m.is_active}
