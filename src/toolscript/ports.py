@@ -159,6 +159,9 @@ class CatalogStore(Protocol):
     async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         """The schemas of the active ones among those items, and nothing else of them."""
 
+    async def schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
+        """Those of the active items that come next in the order of their ids."""
+
     async def marks(self, servers: Those = None, *, item_ids: Those = None) -> list[ItemMark]:
         """What there is to compare of items, inactive ones too, by id order: of those servers, with those ids."""
 
@@ -172,8 +175,7 @@ class CatalogStore(Protocol):
         """Adds a skill. Raises Conflict when there is one of that id."""
 
     async def save_skills(self, skills: Sequence[Skill]) -> None:
-        """Adds or replaces skills by a person's word: none of them is a seed's any more. The items of those that are
-        not active count as not classified."""
+        """Adds or replaces skills: none is a seed's any more, and items of inactive ones count as not classified."""
 
     async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
         """Unless that digest was the last to be seeded: adds or replaces these skills, takes back those of earlier
@@ -378,10 +380,8 @@ class ToolServer(Protocol):
         """Everything it offers that the configuration lets through. Raises Unavailable."""
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
-        """What the tool answers; for a prompt its messages, for a resource its contents.
-
-        Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
-        """
+        """What the tool answers; for a prompt its messages, for a resource its contents. Raises UpstreamFailed with the
+        server's message, TimedOut, or Unavailable when the connection is gone."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""

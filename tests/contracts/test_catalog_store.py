@@ -116,6 +116,22 @@ async def test_schemas_are_told_of_the_active_items_that_are_named(catalog: Cata
     assert await catalog.schemas([]) == {}
 
 
+async def test_schemas_can_be_read_a_few_at_a_time(catalog: CatalogStore) -> None:
+    """In the order of code points, wherever capitals and letters of other languages stand; vanished items are left
+    out."""
+    items = [Item("s", name, input_schema={"name": name}) for name in ("b", "B", "ä", "_", "a", "gone", "Z", "z")]
+    await catalog.save_items([(item, TERMS) for item in items])
+    await catalog.deactivate(["s__gone"])
+    read: list[str] = []
+    last = ""
+    while page := await catalog.schemas_after(last, 3):
+        assert len(page) <= 3
+        assert all(schemas == ({"name": i.removeprefix("s__")}, None, None) for i, schemas in page.items())
+        read += page
+        last = read[-1]
+    assert read == sorted(i.id for i in items if i.name != "gone")
+
+
 async def test_items_can_be_asked_for_by_id_in_any_number(catalog: CatalogStore) -> None:
     many = [Item("bulk", f"tool{n:05d}") for n in range(5000)]
     await catalog.save_items([(item, frozenset({n})) for n, item in enumerate(many)])

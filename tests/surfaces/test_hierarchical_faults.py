@@ -22,6 +22,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.answer_cache import AnswerCache
 from toolscript.services.demo import demo_items
 from toolscript.services.hierarchical_search import HierarchicalSearch, Patience
+from toolscript.services.known_schemas import KnownSchemas
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.skill_points import SKILLS
 from toolscript.services.tool_points import TOOLS
@@ -128,9 +129,8 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
         SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills / 2),
-        parts["catalog"],
         AnswerCache(),
-        AnswerCache(),
+        KnownSchemas(parts["catalog"]),
         SHORT,
     )
     serving = Serving(app.settings, replace(app, hierarchical_search=search))

@@ -39,6 +39,7 @@ from toolscript.services.hierarchical_search import (
     Patience,
     Strategy,
 )
+from toolscript.services.known_schemas import KnownSchemas
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.skill_points import SKILLS, skills_collection
 from toolscript.services.sync import Sync
@@ -142,11 +143,9 @@ class Library:
         self.catalog = WatchedCatalog(Database("sqlite://"))
         self.index = WatchedIndex()
         self.finder = SkillFinder(self.index, embedder.similarity or Similarity(0.0, 1.0))
-        self.answers, self.schemas = AnswerCache[Ask, Found](), AnswerCache[str, Schemas]()
+        self.answers, self.schemas = AnswerCache[Ask, Found](), KnownSchemas(self.catalog)
         self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
-        self.service = HierarchicalSearch(
-            Retriever(embedder, self.index), self.finder, self.catalog, self.answers, self.schemas
-        )
+        self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
 
     def changed(self) -> None:
         for each in (self.finder, self.answers, self.schemas):
@@ -539,9 +538,8 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     service = HierarchicalSearch(
         Retriever(embedder, index),
         SkillFinder(index, embedder.similarity),
-        SqlCatalog(database),
         AnswerCache(),
-        AnswerCache(),
+        KnownSchemas(SqlCatalog(database)),
     )
     found = await service.search(
         Ask(
@@ -703,9 +701,7 @@ async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) ->
     stale = SkillFinder(every.index, Similarity(0.0, 1.0))
     await stale.map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
-    service = HierarchicalSearch(
-        Retriever(every.embedder, every.index), stale, every.catalog, AnswerCache(), AnswerCache()
-    )
+    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, AnswerCache(), every.schemas)
     found = await service.search(Ask("anything"))
     assert names(found)[0] == "reply"
     assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
@@ -726,9 +722,8 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
     service = HierarchicalSearch(
         Retriever(slow, every.index),
         every.finder,
-        every.catalog,
         AnswerCache(),
-        AnswerCache(),
+        every.schemas,
         Patience(embedding=0.05),
     )
     found = await service.search(Ask("anything"))
@@ -793,9 +788,7 @@ async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: L
             return await super().embed_query(text)
 
     embedder = Interrupted()
-    service = HierarchicalSearch(
-        Retriever(embedder, every.index), every.finder, every.catalog, every.answers, every.schemas
-    )
+    service = HierarchicalSearch(Retriever(embedder, every.index), every.finder, every.answers, every.schemas)
     for _ in range(2):
         await service.search(Ask("anything"))
     assert embedder.queries == 2
@@ -810,9 +803,7 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
                 raise Unavailable("out of memory")
             return await super().embed_query(text)
 
-    service = HierarchicalSearch(
-        Retriever(Moody(), every.index), every.finder, every.catalog, every.answers, every.schemas
-    )
+    service = HierarchicalSearch(Retriever(Moody(), every.index), every.finder, every.answers, every.schemas)
     assert (await service.search(Ask("anything"))).report.degraded == ["embedding"]
     again = await service.search(Ask("anything"))
     assert (len(again.tools), again.report.degraded) == (5, [])

@@ -71,10 +71,13 @@ class SqlCatalog:
 
     async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         def work(session: Session) -> dict[str, Schemas]:
-            columns = "item_id, input_schema, output_schema, annotations"
-            named = session.among("item_id", "ids")
-            rows = session.rows(f"SELECT {columns} FROM tools WHERE {named} AND is_active", ids=list(item_ids))
-            return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
+            return _schemas(session, session.among("item_id", "ids"), ids=list(item_ids))
+
+        return await self._database.read(work)
+
+    async def schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
+        def work(session: Session) -> dict[str, Schemas]:
+            return _schemas(session, "item_id > :last", "ORDER BY item_id LIMIT :most", last=item_id, most=limit)
 
         return await self._database.read(work)
 
@@ -176,6 +179,12 @@ class SqlCatalog:
             return work(session)
 
         return await self._database.write(in_turn)
+
+
+def _schemas(session: Session, which: str, order: str = "", **said: Any) -> dict[str, Schemas]:
+    columns = "item_id, input_schema, output_schema, annotations"
+    rows = session.rows(f"SELECT {columns} FROM tools WHERE {which} AND is_active {order}", **said)
+    return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
 
 
 def _active_items(session: Session, item_ids: Sequence[str]) -> list[dict[str, Any]]:

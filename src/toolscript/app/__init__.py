@@ -19,7 +19,7 @@ from toolscript.app.engines import Servers, open_index, open_language_model, ope
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.watching import Watching, open_watching
-from toolscript.domain.catalog import Schemas, Skill, digest_of
+from toolscript.domain.catalog import Skill, digest_of
 from toolscript.domain.search import Collection
 from toolscript.ports import (
     CatalogStore,
@@ -47,6 +47,7 @@ from toolscript.services.hierarchical_search import Ask, Found, HierarchicalSear
 from toolscript.services.ingest_documents import IngestDocuments
 from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge_search import KnowledgeSearch
+from toolscript.services.known_schemas import KnownSchemas
 from toolscript.services.list_tools import ListTools
 from toolscript.services.page_tokens import PageTokens
 from toolscript.services.plans import Plans, load_plans
@@ -75,8 +76,6 @@ __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 OTHERS_MAY_WRITE_SECONDS = 2.0
 # Skills change seldom, and looking at all of them takes a while.
 SKILLS_LOOKED_AT_SECONDS = 10.0
-# Schemas of as many tools as are found again and again: a few kilobytes each.
-SCHEMAS_KEPT = 8192
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +205,7 @@ class _Caches:
     """What is kept of the catalogue, for as long as nothing is written to it."""
 
     answers: AnswerCache[Ask, Found]
-    schemas: AnswerCache[str, Schemas]
+    schemas: KnownSchemas
     sizes: AnswerCache[None, int]
 
     def changed(self) -> None:
@@ -214,10 +213,8 @@ class _Caches:
             each.changed()
 
 
-def _caches(oldest: float | None) -> _Caches:
-    return _Caches(
-        AnswerCache(oldest=oldest), AnswerCache(oldest=oldest, room=SCHEMAS_KEPT), AnswerCache(oldest=oldest)
-    )
+def _caches(catalog: CatalogStore, oldest: float | None) -> _Caches:
+    return _Caches(AnswerCache(oldest=oldest), KnownSchemas(catalog, oldest=oldest), AnswerCache(oldest=oldest))
 
 
 def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
@@ -232,12 +229,12 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     )
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
-    caches = _caches(oldest)
+    caches = _caches(catalog, oldest)
     sync = _sync(settings, outside, tool_search, finder, caches)
     gateway = Gateway(Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
     local_key = secrets.token_urlsafe(32)
     verifier = Verifier(settings, local_key)
-    for each in (finder, sync, gateway, verifier):
+    for each in (caches.schemas, finder, sync, gateway, verifier):
         stack.push_async_callback(each.close)
     plans = Plans(load_plans(settings.plans))
     return App(
@@ -258,7 +255,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         gateway=gateway,
         call_tool=CallTool(catalog, gateway, tool_search),
         list_tools=ListTools(catalog),
-        hierarchical_search=_hierarchical_search(retriever, finder, catalog, caches, gateway),
+        hierarchical_search=_hierarchical_search(retriever, finder, caches, gateway),
         skills=Skills(catalog, sync),
         propose=Propose(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),
@@ -273,10 +270,10 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
 
 
 def _hierarchical_search(
-    retriever: Retriever, finder: SkillFinder, catalog: CatalogStore, caches: _Caches, gateway: Gateway
+    retriever: Retriever, finder: SkillFinder, caches: _Caches, gateway: Gateway
 ) -> HierarchicalSearch:
     return HierarchicalSearch(
-        retriever, finder, catalog, caches.answers, caches.schemas, is_incomplete=lambda: gateway.is_incomplete
+        retriever, finder, caches.answers, caches.schemas, is_incomplete=lambda: gateway.is_incomplete
     )
 
 

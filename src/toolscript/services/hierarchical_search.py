@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from toolscript.domain.catalog import ItemType, Schema, Schemas
+from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import INCOMPLETE, Candidate, Report, in_order
-from toolscript.ports import CatalogStore
 from toolscript.retrieval.calibration import calibrated, cosine_at
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.words import sayable
 from toolscript.services.answer_cache import AnswerCache
+from toolscript.services.known_schemas import KnownSchemas
 from toolscript.services.patience import within
 from toolscript.services.skill_finder import SkillFinder
 from toolscript.services.tool_points import TOOLS
@@ -125,16 +125,14 @@ class HierarchicalSearch:
         self,
         retriever: Retriever,
         skills: SkillFinder,
-        catalog: CatalogStore,
         answers: AnswerCache[Ask, Found],
-        schemas: AnswerCache[str, Schemas],
+        schemas: KnownSchemas,
         patience: Patience | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
         """While `is_incomplete` says so, more tools are on their way, and answers tell that."""
         self._retriever = retriever
         self._skills = skills
-        self._catalog = catalog
         self._answers = answers
         self._schemas = schemas
         self._patience = patience or Patience()
@@ -299,13 +297,7 @@ class HierarchicalSearch:
         )
 
     async def _enriched(self, tools: Sequence[FoundTool], report: Report) -> list[FoundTool]:
-        known = {t.id: self._schemas.find(t.id) for t in tools}
-        unknown = [i for i, schemas in known.items() if schemas is None]
-        if unknown:
-            at = self._schemas.now()
-            for item_id, (arguments, answer, annotations) in (await self._catalog.schemas(unknown)).items():
-                known[item_id] = schemas = arguments, answer, annotations
-                self._schemas.keep(item_id, schemas, at)
+        known = await self._schemas.of([t.id for t in tools])
         gone = [i for i, schemas in known.items() if schemas is None]
         if gone:
             _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
