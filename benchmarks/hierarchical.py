@@ -114,7 +114,7 @@ async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, e
     queries = iter(new_queries(ROUNDS * (CLIENTS + 4) * each, seed=52))
     for _ in range(ROUNDS):
         asked = [[next(queries) for _ in range(each)] for _ in clients]
-        ours.append(await _rate([_all(c.fetch, q) for c, q in zip(clients, asked, strict=True)], CLIENTS * each))
+        ours.append(await _searches(clients, asked))
         by_many.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
         others = [next(queries) for _ in range(4 * each)]
         by_one.append(await _rate([_all(embedder.embed_query, others)], len(others)))
@@ -131,15 +131,18 @@ async def _repeated(clients: Sequence[Client], count: int) -> dict[str, str]:
     await _all(clients[0].search, queries)
     each = count // CLIENTS
     asked = [(queries * (each // 50 + 1))[:each] for _ in clients]
-    rates = [
-        await _rate([_all(c.fetch, q) for c, q in zip(clients, asked, strict=True)], CLIENTS * each) for _ in range(3)
-    ]
+    rates = [await _searches(clients, asked) for _ in range(3)]
     return {f"repeated queries, {CLIENTS} clients, per second (bar 1,000)": rounded(float(np.median(rates)))}
 
 
-async def _all(work: Any, queries: Sequence[str]) -> None:
-    for query in queries:
-        await work(query)
+async def _searches(clients: Sequence[Client], asked: Sequence[Sequence[str]]) -> float:
+    work = [(c, [c.request(q) for q in queries]) for c, queries in zip(clients, asked, strict=True)]
+    return await _rate([_all(c.fetch, requests) for c, requests in work], sum(map(len, asked)))
+
+
+async def _all(work: Any, asked: Sequence[Any]) -> None:
+    for each in asked:
+        await work(each)
 
 
 async def _rate(work: Sequence[Any], count: int) -> float:
@@ -156,37 +159,61 @@ def _both(seconds: Sequence[float]) -> str:
     return f"{duration(_p(seconds, 50))} / {duration(_p(seconds, 95))}"
 
 
-class Client:
+class Client(asyncio.Protocol):
     """One connection that is kept, and as little else as can be: the clients share the cores with the server."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, host: str) -> None:
         self._head = (
             f"POST /api/v1/search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
         )
+        self._come = b""
+        self._length = -1
 
     @classmethod
     async def opened(cls, host: str, port: int) -> Client:
         """Connects."""
-        return cls(*await asyncio.open_connection(host, port), f"{host}:{port}")
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(lambda: cls(f"{host}:{port}"), host, port))[1]
 
-    async def fetch(self, query: str) -> bytes:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Has been connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Some of the answer has come."""
+        self._come += data
+        if self._length < 0:
+            head, between, _ = self._come.partition(b"\r\n\r\n")
+            if not between:
+                return
+            assert head.startswith(b"HTTP/1.1 200"), head
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            self._length = len(head) + len(between) + int(length)
+        if len(self._come) == self._length:
+            answer, self._come, self._length = self._come, b"", -1
+            self._answer.set_result(answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """There is no answer any more."""
+        if not self._answer.done():
+            self._answer.set_exception(error or ConnectionResetError("the gateway has closed the connection"))
+
+    def request(self, query: str) -> bytes:
+        """A search, as it is sent."""
+        body = json.dumps({"query": query}).encode()
+        return f"{self._head}{len(body)}\r\n\r\n".encode() + body
+
+    async def fetch(self, request: bytes) -> bytes:
         """What the gateway answers, as it comes."""
-        body = json.dumps(self._body(query)).encode()
-        self._writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        assert head.startswith(b"http/1.1 200"), head
-        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        return await self._reader.readexactly(length)
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._answer
 
     async def search(self, query: str) -> Any:
         """What the gateway answers."""
-        return json.loads(await self.fetch(query))
-
-    def _body(self, query: str) -> dict[str, Any]:
-        return {"query": query}
+        return json.loads((await self.fetch(self.request(query))).partition(b"\r\n\r\n")[2])
 
     def close(self) -> None:
         """Ends the connection."""
-        self._writer.close()
+        self._transport.close()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.filters import Condition, Filter, Op, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector, in_order
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Vector
 
 # From here on a copy takes too much memory, and searching it too much time.
 MOST_POINTS = 20_000
@@ -116,12 +116,12 @@ class Copy:
             rows = rows[scores >= last - ROUNDING]
         exact = (self._matrix[rows] * query).sum(axis=1).tolist()
         held = map(self._held.__getitem__, rows.tolist())
-        found = [Candidate(point[0], score, point[1]) for point, score in zip(held, exact, strict=True) if point]
-        return [Candidate(c.id, c.score, _told(c.payload, fields)) for c in in_order(found)[:limit]], count
+        found = sorted((-score, *point) for point, score in zip(held, exact, strict=True) if point)
+        return [Candidate(own_id, -less, _told(payload, fields)) for less, own_id, payload in found[:limit]], count
 
     def _scored(self, query: Vector, where: Filter, floor: float | None) -> tuple[Rows, Vector]:
         """The rows that pass, and their scores; those of the condition that fewest pass are looked at."""
-        choices = sorted((self._choice(c) for c in where.must), key=_size)
+        choices = sorted((c for c in map(self._choice, where.must) if not self._is_everything(c)), key=_size)
         if choices and not choices[0]:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         if not choices or _size(choices[0]) * 2 > len(self._row_of):
@@ -132,12 +132,15 @@ class Copy:
             rows = np.concatenate([self._rows(c) for c in driver])
             scores = np.concatenate([self._vectors(c) @ query for c in driver])
         if floor is not None:
-            above = scores >= floor
+            above = (scores >= floor).nonzero()[0]
             rows, scores = rows[above], scores[above]
         passes = self._is_last(rows)
         for columns in choices:
             passes &= reduce(np.logical_or, (self._has(c)[rows] for c in columns))
         return rows[passes], scores[passes]
+
+    def _is_everything(self, columns: Sequence[_Column]) -> bool:
+        return len(columns) == 1 and len(columns[0].members) == len(self._row_of)
 
     def _is_last(self, rows: Rows) -> NDArray[np.bool_]:
         """Of rows that are there several times, the last ones: each leaves its place, and finds the last one's."""

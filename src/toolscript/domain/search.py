@@ -86,9 +86,12 @@ def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: (-c.score, c.id))
 
 
+_NOTHING = nullcontext()
+
+
 def no_span(_: str) -> AbstractContextManager[object]:
     """Nobody follows."""
-    return nullcontext()
+    return _NOTHING
 
 
 INCOMPLETE = "catalogue"

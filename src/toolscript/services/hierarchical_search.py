@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-import numpy as np
-
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
@@ -37,6 +35,7 @@ DEPTH = 100
 NEAR_THE_BEST = 0.62
 NEEDED = ("type", "name", "description", "db_id")
 PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
+ACTIVE = Condition("is_active", Op.EQ, True)
 
 # Thresholds are held against scores as they are told: a score that was told, given as a threshold, keeps its tool.
 DIGITS = 4
@@ -114,6 +113,10 @@ class Found:
     candidates: int = 0
     report: Report = field(default_factory=Report)
 
+    def told_with(self, report: Report) -> Found:
+        """The same with another report; `replace` takes five times as long."""
+        return Found(self.query, self.strategy, self.tools, self.skills, self.skill_ids_used, self.candidates, report)
+
 
 NOTHING: tuple[list[FoundTool], int] = [], 0
 
@@ -155,7 +158,7 @@ class HierarchicalSearch:
                 known = await self._joined(ask)
                 report.timings_ms.update(known.report.timings_ms)
                 report.degraded += known.report.degraded
-            found = replace(known, report=report)
+            found = known.told_with(report)
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
         if self._is_incomplete():
@@ -233,7 +236,7 @@ class HierarchicalSearch:
 
     async def _embedded(self, query: str) -> Prepared:
         prepared = await self._retriever.prepare(query, Report())
-        if prepared.vector is not None and not np.isfinite(prepared.vector).all():
+        if prepared.vector is not None and not math.isfinite(prepared.vector.sum()):
             raise Unavailable("the model's answer is no vector: it holds what is no number")
         return prepared
 
@@ -270,7 +273,7 @@ class HierarchicalSearch:
 
     def _told(self, found: Sequence[Candidate], ask: Ask, report: Report) -> list[FoundTool]:
         """The candidates as tools; one that tells too little of itself is left out, and that is told."""
-        whole = [c for c in found if math.isfinite(c.score) and all(c.payload.get(n) is not None for n in NEEDED)]
+        whole = [c for c in found if math.isfinite(c.score) and None not in map(c.payload.get, NEEDED)]
         if len(whole) < len(found):
             _done_without(
                 report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
@@ -339,11 +342,11 @@ def _least(threshold: float) -> float:
 
 
 def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:
-    must = [Condition("is_active", Op.EQ, True)]
+    must = [ACTIVE]
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))
     if skill_ids is not None:
-        must.append(Condition("skill_ids", Op.IN, list(skill_ids)))
+        must.append(Condition("skill_ids", Op.IN, skill_ids))
     return Filter(must=tuple(must))
 
 

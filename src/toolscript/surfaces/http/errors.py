@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -48,11 +49,14 @@ log = logging.getLogger(__name__)
 
 def answer_errors(http: FastAPI) -> None:
     """Has the application answer every error with the envelope."""
-    http.add_exception_handler(ToolscriptError, _ours)
-    http.add_exception_handler(RequestValidationError, _malformed)
-    http.add_exception_handler(HTTPException, _not_there)
-    http.add_exception_handler(ClientDisconnect, _left)
+    for kind, answer in _ANSWERS.items():
+        http.add_exception_handler(kind, answer)
     http.add_exception_handler(Exception, _unexpected)
+
+
+async def answer_to(request: Request, error: Exception) -> Response:
+    """The answer to an error that was to be expected."""
+    return await next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))(request, error)
 
 
 def error_response(error: ToolscriptError) -> JSONResponse:
@@ -97,6 +101,15 @@ async def _not_there(request: Request, error: Exception) -> JSONResponse:
 async def _left(_: Request, __: Exception) -> Response:
     """Nobody reads it; it is what the metrics and the log tell of a caller who went away while sending."""
     return Response(status_code=LEFT)
+
+
+_ANSWERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    ToolscriptError: _ours,
+    RequestValidationError: _malformed,
+    HTTPException: _not_there,
+    ClientDisconnect: _left,
+}
+EXPECTED = tuple(_ANSWERS)
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
-from starlette.routing import request_response
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.hierarchical_search import Ask, Strategy
 from toolscript.surfaces.answers_hierarchical import found_answer, resync_answer, skill_hit, tool_hit
+from toolscript.surfaces.http.bare import BareRoute
 from toolscript.surfaces.http.openapi import body_of, errors
 
 if TYPE_CHECKING:
@@ -60,14 +59,6 @@ class SyncRequest(BaseModel):
     force: bool = Field(default=False, description="Also those that a person has sorted.")
 
 
-class _BareRoute(APIRoute):
-    """A route that reads and answers itself: the framework describes it, and stays out of its way."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.app = request_response(self.endpoint)
-
-
 def add_hierarchical(http: FastAPI, serving: Serving) -> None:
     """Adds the routes of hierarchical search."""
 
@@ -91,7 +82,7 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         tags=["hierarchical search"],
         responses=errors(400),
         openapi_extra=body_of(SearchRequest),
-        route_class_override=_BareRoute,
+        route_class_override=BareRoute,
     )
     _add_stages(http, serving)
     _add_sync(http, serving)

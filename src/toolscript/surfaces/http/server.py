@@ -27,6 +27,7 @@ from toolscript.surfaces.answers import (
     tool_answer,
     tools_answer,
 )
+from toolscript.surfaces.http.bare import BareRoutes
 from toolscript.surfaces.http.bodies import whole_body
 from toolscript.surfaces.http.documents import add_documents
 from toolscript.surfaces.http.errors import answer_errors
@@ -100,9 +101,11 @@ def create_http(serving: Serving) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         responses=EVERYWHERE,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours follows requests
     )
     settings = serving.settings
     http.asks_for_key = bool(settings.api_key)
+    http.add_middleware(BareRoutes, routes=http.router.routes)
     http.add_middleware(Guard, bound_to=settings.host, allowed=settings.allowed_hosts, key=settings.api_key)
     answer_errors(http)
     add_hierarchical(http, serving)  # first, because routes are tried in this order
