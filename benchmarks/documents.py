@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
+from benchmarks.client import Client
 from benchmarks.embedding import packaged_model
 from benchmarks.gateway import started_gateway
-from benchmarks.hierarchical import Client
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Table, duration, rounded
 from toolscript.adapters.gathered import GatheredEmbedder
@@ -124,13 +123,12 @@ async def _searches(place: Path, count: int) -> list[tuple[str, ...]]:
     embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     rows = []
     with started_gateway(place, 0) as gateway:
-        host, port = gateway.url.removeprefix("http://").split(":")
         key = json.loads((place / ".toolscript" / "gateway.json").read_text())["key"]
-        client = _DocumentsClient(*await asyncio.open_connection(host, int(port)), f"{host}:{port}")
+        token = local_token(key, _tenant(42))
         for search_type in ("hybrid", "semantic", "keyword"):
-            client.asks_with(local_token(key, _tenant(42)), search_type)
+            client = await Client.opened(gateway.url, "/search", token=token, search_type=search_type)
             rows.append(await _timed(client, embedder, search_type, count))
-        client.close()
+            client.close()
     await embedder.close()
     return rows
 
@@ -140,13 +138,13 @@ async def _timed(client: Client, embedder: GatheredEmbedder, search_type: str, c
     alone: list[float] = []
     queries = new_queries(count + 20, seed=zlib.crc32(search_type.encode()))
     for query in queries[:20]:
-        await client.fetch(query)
+        await client.fetch(client.request(query))
         await embedder.embed_query(query)
     for start in range(20, len(queries), 20):
         block = queries[start : start + 20]
         for query in block:
             began = time.perf_counter()
-            await client.fetch(query)
+            await client.fetch(client.request(query))
             ours.append(time.perf_counter() - began)
         for query in block:
             began = time.perf_counter()
@@ -156,24 +154,6 @@ async def _timed(client: Client, embedder: GatheredEmbedder, search_type: str, c
     bar = " (bar 40 ms at p95)" if search_type == "hybrid" else ""
     told = (duration(float(p50)), duration(float(p95)), rounded(float(1 / p50)), duration(float(base)))
     return f"{search_type}{bar}", *told, rounded(float(p50 / base))
-
-
-class _DocumentsClient(Client):
-    """The same client, asking for documents."""
-
-    _token = ""
-    _type = ""
-
-    def asks_with(self, token: str, search_type: str) -> None:
-        self._token, self._type = token, search_type
-        host = self._head.partition("Host: ")[2].partition("\r\n")[0]
-        self._head = (
-            f"POST /search HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
-            "Content-Type: application/json\r\nContent-Length: "
-        )
-
-    def _body(self, query: str) -> dict[str, Any]:
-        return {"query": query, "search_type": self._type}
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:

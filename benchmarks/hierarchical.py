@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.client import Client
 from benchmarks.embedding import packaged_model
 from benchmarks.gateway import Started, fetched, started_gateway, until, write_tools
 from benchmarks.texts import new_queries
@@ -69,8 +70,7 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
     embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
-    host, port = gateway.url.removeprefix("http://").split(":")
-    clients = [await Client.opened(host, int(port)) for _ in range(CLIENTS)]
+    clients = [await Client.opened(gateway.url, "/api/v1/search") for _ in range(CLIENTS)]
     for query in new_queries(20, seed=50):
         await embedder.embed_query(query)
     until(lambda: all(s["state"] == "ready" for s in fetched(f"{gateway.url}/servers")["servers"]))
@@ -157,63 +157,3 @@ def _p(seconds: Sequence[float], percent: int) -> float:
 
 def _both(seconds: Sequence[float]) -> str:
     return f"{duration(_p(seconds, 50))} / {duration(_p(seconds, 95))}"
-
-
-class Client(asyncio.Protocol):
-    """One connection that is kept, and as little else as can be: the clients share the cores with the server."""
-
-    def __init__(self, host: str) -> None:
-        self._head = (
-            f"POST /api/v1/search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: "
-        )
-        self._come = b""
-        self._length = -1
-
-    @classmethod
-    async def opened(cls, host: str, port: int) -> Client:
-        """Connects."""
-        loop = asyncio.get_running_loop()
-        return (await loop.create_connection(lambda: cls(f"{host}:{port}"), host, port))[1]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Has been connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Some of the answer has come."""
-        self._come += data
-        if self._length < 0:
-            head, between, _ = self._come.partition(b"\r\n\r\n")
-            if not between:
-                return
-            assert head.startswith(b"HTTP/1.1 200"), head
-            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-            self._length = len(head) + len(between) + int(length)
-        if len(self._come) == self._length:
-            answer, self._come, self._length = self._come, b"", -1
-            self._answer.set_result(answer)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """There is no answer any more."""
-        if not self._answer.done():
-            self._answer.set_exception(error or ConnectionResetError("the gateway has closed the connection"))
-
-    def request(self, query: str) -> bytes:
-        """A search, as it is sent."""
-        body = json.dumps({"query": query}).encode()
-        return f"{self._head}{len(body)}\r\n\r\n".encode() + body
-
-    async def fetch(self, request: bytes) -> bytes:
-        """What the gateway answers, as it comes."""
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    async def search(self, query: str) -> Any:
-        """What the gateway answers."""
-        return json.loads((await self.fetch(self.request(query))).partition(b"\r\n\r\n")[2])
-
-    def close(self) -> None:
-        """Ends the connection."""
-        self._transport.close()

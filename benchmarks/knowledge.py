@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks.client import Client
 from benchmarks.embedding import packaged_model
 from benchmarks.gateway import started_gateway
-from benchmarks.hierarchical import Client
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
 from tests.servers.mongo import serving_mongo
@@ -151,12 +151,13 @@ def _made_up(text: str, dimensions: int) -> Vector:
 async def _searches(place: Path, store: str, settings: dict[str, str], count: int) -> tuple[str, ...]:
     embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     with started_gateway(place, 0, settings={"TOOLSCRIPT_KNOWLEDGE_RATE": "0", **settings}) as gateway:
-        host, port = gateway.url.removeprefix("http://").split(":")
-        client = await _KnowledgeClient.opened(host, int(port))
+        client = await Client.opened(gateway.url, "/search_knowledge")
         for query in new_queries(20, seed=60):
             assert len((await client.search(query))["results"]) == 10
             await embedder.embed_query(query)
-        ours, alone = await side_by_side(new_queries(count, seed=61), client.fetch, embedder.embed_query)
+        ours, alone = await side_by_side(
+            new_queries(count, seed=61), lambda query: client.fetch(client.request(query)), embedder.embed_query
+        )
         client.close()
     await embedder.close()
     return store, *_told(ours), duration(alone.p50), duration(alone.p95), rounded(ours.p50 / alone.p50)
@@ -164,14 +165,6 @@ async def _searches(place: Path, store: str, settings: dict[str, str], count: in
 
 def _told(sample: Sample) -> tuple[str, ...]:
     return duration(sample.p50), duration(sample.p95), rounded(sample.per_second)
-
-
-class _KnowledgeClient(Client):
-    """The same client, asking for knowledge."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
-        super().__init__(reader, writer, host)
-        self._head = self._head.replace("/api/v1/search", "/search_knowledge")
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:
