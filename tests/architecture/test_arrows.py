@@ -38,7 +38,7 @@ LIBRARIES: dict[str, set[str]] = {
     "surfaces/cli/gateway.py": {"click", "rich", "uvloop"},
     "surfaces/cli/mcp.py": {"click", "httpx", "mcp", "mcp_types", "rich"},
     "surfaces/http": {"fastapi", "starlette"},
-    "surfaces/http/bodies.py": {"fastapi", "pydantic"},
+    "surfaces/http/bodies.py": {"fastapi", "pydantic", "starlette"},
     "surfaces/http/documents.py": {"fastapi", "pydantic_core", "starlette"},
     "surfaces/http/documents_models.py": {"pydantic"},
     "surfaces/http/hierarchical.py": {"fastapi", "pydantic", "pydantic_core", "starlette"},

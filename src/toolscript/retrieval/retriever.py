@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain.errors import ToolscriptError
@@ -20,6 +20,8 @@ from toolscript.retrieval.words import term_frequencies
 
 CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 
+NO_TERMS = QueryTerms(Terms(), 0.0)
+
 log = logging.getLogger(__name__)
 
 
@@ -29,7 +31,7 @@ class Prepared:
 
     text: str
     vector: Vector | None = None
-    terms: QueryTerms = field(default_factory=lambda: QueryTerms(Terms(), 0.0))
+    terms: QueryTerms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,33 @@
-"""Routes that read and answer themselves. The framework describes them, and stays out of their way: between the guard
-and a route without parameters it takes as long as comparing all skills does."""
+"""Routes from the bytes of a body to those of an answer. The framework describes them and stays out of their way: what
+it does between the guard and such a route takes as long as comparing all skills."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, request_response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolscript.surfaces.http.bodies import whole_body
 from toolscript.surfaces.http.errors import EXPECTED, answer_to
+
+JSON = "application/json"
 
 
 class BareRoute(APIRoute):
-    """A route whose function takes the request and returns the response."""
+    """A route whose function takes the body and returns JSON."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.app = request_response(self.endpoint)
+    def __init__(self, path: str, endpoint: Callable[[bytes], Awaitable[bytes]], **said: Any) -> None:
+        async def usual(request: Request) -> Response:
+            return Response(await endpoint(await whole_body(request.receive)), media_type=JSON)
+
+        super().__init__(path, usual, **{**said, "name": endpoint.__name__})
+        self.app = request_response(usual)
+        self.answer = endpoint
 
 
 class BareRoutes:
@@ -37,9 +45,12 @@ class BareRoutes:
             await self._app(scope, receive, send)
             return
         scope["route"] = route
-        request = Request(scope, receive, send)
         try:
-            response = await route.endpoint(request)
+            answer = await route.answer(await whole_body(receive))
         except EXPECTED as error:
-            response = await answer_to(request, error)
-        await response(scope, receive, send)
+            response = await answer_to(Request(scope), error)
+            await response(scope, receive, send)
+            return
+        headers = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.guard import LARGEST_BODY
@@ -21,14 +23,19 @@ Asked = TypeVar("Asked", bound=BaseModel)
 Made = TypeVar("Made")
 
 
-async def whole_body(request: Request, largest: int = LARGEST_BODY) -> bytes:
-    """The body. Raises InvalidArguments when it is too large, whatever was said of its length."""
+async def whole_body(receive: Receive, largest: int = LARGEST_BODY) -> bytes:
+    """The body. Raises InvalidArguments when it is too large, whatever was said of its length, and ClientDisconnect
+    when there is no more of it."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
         if len(body) > largest:
             raise InvalidArguments(f"the body is larger than {largest // 2**20} MiB", details={"field": "body"})
-    return bytes(body)
+        if not message.get("more_body", False):
+            return bytes(body)
 
 
 async def read_body(
@@ -41,7 +48,7 @@ async def read_body(
 ) -> Made:
     """What is made of the body as that model; unless it is required, none is as good as an empty object. Raises
     InvalidArguments, naming the field by its whole path."""
-    body = await whole_body(request, largest)
+    body = await whole_body(request.receive, largest)
     if not required and not body.strip():
         body = b"{}"
     if len(body) <= LARGE_BODY:

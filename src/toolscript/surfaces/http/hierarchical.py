@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
-from starlette.responses import Response
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.hierarchical_search import Ask, Strategy
@@ -62,15 +61,15 @@ class SyncRequest(BaseModel):
 def add_hierarchical(http: FastAPI, serving: Serving) -> None:
     """Adds the routes of hierarchical search."""
 
-    async def search(request: Request) -> Response:
-        asked = _asked(await request.body())
-        given = {name: getattr(asked, name) for name in SearchRequest.model_fields if name != "count_tokens"}
+    async def search(body: bytes) -> bytes:
+        asked = _asked(body)
+        given = {name: value for name, value in asked if name != "count_tokens"}
         app = serving.app
         answer = found_answer(await app.hierarchical_search.search(Ask(**given)), with_schemas=asked.include_schemas)
         if asked.count_tokens:
             cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
             answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
-        return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
+        return to_json(answer, inf_nan_mode="null")
 
     http.router.add_api_route(
         SEARCH,

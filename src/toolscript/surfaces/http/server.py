@@ -221,7 +221,7 @@ def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:
 
 
 async def _arguments(request: Request) -> Any:
-    body = await whole_body(request)
+    body = await whole_body(request.receive)
     if not body.strip():
         return {}
     try:
