@@ -31,7 +31,8 @@ NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
     "own, 40 skills, from the first search on once everything is indexed (`GET /servers` says ready). "
     "New queries: one client on one connection, beside embedding the same queries and nothing else; "
-    f"then {CLIENTS} clients at once, beside the embedder's own rate with one caller and with as many. "
+    f"then {CLIENTS} clients at once, beside the embedder's own rate: with one caller, with all of these queries in one "
+    "call, and with as many callers. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
     "All of it on the same two cores, clients included; the two sides take turns."
 )
@@ -111,15 +112,19 @@ async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, e
     ours: list[float] = []
     by_one: list[float] = []
     by_many: list[float] = []
+    by_call: list[float] = []
     queries = iter(new_queries(ROUNDS * (CLIENTS + 4) * each, seed=52))
     for _ in range(ROUNDS):
         asked = [[next(queries) for _ in range(each)] for _ in clients]
         ours.append(await _searches(clients, asked))
         by_many.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
+        every = [query for each in asked for query in each]
+        by_call.append(await _rate([embedder.embed_documents(every)], len(every)))
         others = [next(queries) for _ in range(4 * each)]
         by_one.append(await _rate([_all(embedder.embed_query, others)], len(others)))
     told = {f"new queries, {CLIENTS} clients, per second": rounded(float(np.median(ours)))}
-    for callers, rates in (("one caller", by_one), (f"{CLIENTS} callers at once", by_many)):
+    ways = ("one caller", by_one), ("one call with all of them", by_call), (f"{CLIENTS} callers at once", by_many)
+    for callers, rates in ways:
         told[f"the embedder alone, {callers}, per second"] = rounded(float(np.median(rates)))
         ratio = float(np.median(np.array(ours) / np.array(rates)))
         told[f"searches ÷ embeddings of {callers} (bar 0.8)"] = rounded(ratio)
