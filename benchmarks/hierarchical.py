@@ -31,7 +31,7 @@ NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
     "own, 40 skills, from the first search on once everything is indexed (`GET /servers` says ready). "
     "New queries: one client on one connection, beside embedding the same queries and nothing else; "
-    f"then {CLIENTS} clients at once, beside the embedder's own rate: with one caller, with all of these queries in one "
+    f"then {CLIENTS} clients at once, beside the embedder's own rate with one caller, with all of these queries in one "
     "call, and with as many callers. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
     "All of it on the same two cores, clients included; the two sides take turns."

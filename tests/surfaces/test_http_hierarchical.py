@@ -14,6 +14,7 @@ from toolscript.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.services.demo import demo_items
 from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.http.guard import LARGEST_BODY
 from toolscript.surfaces.http.server import Serving, create_http
 
 pytestmark = pytest.mark.req("H-01")
@@ -265,6 +266,24 @@ async def test_half_a_character_is_refused_or_replaced_but_breaks_nothing(http: 
 
 
 @pytest.mark.req("H-08")
+async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an_end(http: httpx.AsyncClient) -> None:
+    read = 0
+
+    async def pieces(whole: bytes, size: int) -> AsyncIterator[bytes]:
+        nonlocal read
+        for start in range(0, len(whole), size):
+            read += 1
+            yield whole[start : start + size]
+
+    asked = json.dumps(ASKED).encode()
+    at_once = (await http.post(SEARCH, content=asked)).json()
+    assert (await http.post(SEARCH, content=pieces(asked, 7))).json()["tools"] == at_once["tools"]
+    read = 0
+    refused = await http.post(SEARCH, content=pieces(b" " * (LARGEST_BODY + 2 * 2**20), 2**20))
+    assert (refused.status_code, refused.json()["error"]["details"]) == (422, {"field": "body"})
+    assert read == LARGEST_BODY // 2**20 + 1
+
+
 async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
     answer = await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0})
     skills = answer.json()
