@@ -346,7 +346,7 @@ def _where(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filte
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))
     if skill_ids is not None:
-        must.append(Condition("skill_ids", Op.IN, skill_ids))
+        must.append(Condition("skill_ids", Op.IN, list(skill_ids)))
     return Filter(must=tuple(must))
 
 
