@@ -180,9 +180,10 @@ class _Lane:
         hidden = self._session.run(None, {k: v for k, v in feeds.items() if k in self._inputs})[0]
         if self._pooling == "cls":
             pooled = hidden[:, 0]
-        else:  # the sum will do, because it is brought to length one
-            pooled = (hidden if len(rows) == 1 else hidden * mask[:, :, None]).sum(axis=1)
-        lengths = np.sqrt((pooled * pooled).sum(axis=1, keepdims=True))
+        else:
+            said = hidden if len(rows) == 1 else hidden * mask[:, :, None]
+            pooled = said.sum(axis=1, dtype=np.float64) / mask.sum(axis=1, keepdims=True)
+        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
         return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
