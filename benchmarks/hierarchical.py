@@ -70,7 +70,7 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 
 async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu", apart=True), similarity=None)
     clients = [await Client.opened(gateway.url, "/api/v1/search") for _ in range(CLIENTS)]
     for query in new_queries(20, seed=50):
         await embedder.embed_query(query)

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolscript.adapters.model_folders import ModelFolder
+from toolscript.adapters.onnx_apart import LONGEST, ModelApart
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import Similarity, Vector
 
@@ -30,6 +32,9 @@ BATCH = 32
 MOST_THREADS = 4
 # Beside one for each core: while a worker waits for Python's lock, this one computes.
 SPARE_WORKERS = 1
+# So many queries come together before they get a process of their own: it takes a second of work and 130 MB.
+TOGETHER_BEFORE = 32
+LONGEST_APART = LONGEST // 4  # characters: each may be four bytes
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +46,38 @@ class OnnxEmbedder:
     so that a long ingest never makes a query wait. Where texts run one at a time, each has a core there.
     """
 
-    def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
-        """Raises Invalid for a model that is not an embedding model, Unavailable for `gpu` where there is none."""
+    def __init__(self, folder: ModelFolder, *, device: str = "auto", apart: bool = False) -> None:
+        """With `apart`, queries that keep coming together get a process of their own, where that gains anything.
+        Raises Invalid for a model that is not an embedding model, Unavailable for `gpu` where there is none."""
         self._folder = folder
         self._card = folder.card
         self._device = device
         self._threads = min(os.cpu_count() or 1, MOST_THREADS)
         self._batch = 1 if is_dynamically_quantised(folder.onnx) else BATCH
         self._queries_under_way = 0
-        self._single = _Lane(folder, device, threads=self._threads, workers=1)
+        self._together = 0
+        self._starting: asyncio.Task[ModelApart | None] | None = None
+        self._single = self._lane(threads=self._threads, workers=1)
+        self._goes_apart = apart and self._batch == 1 and self._single.is_on_cpu
         self._check()
 
     @cached_property
-    def _bulk(self) -> _Lane:
+    def _bulk(self) -> Lane:
         if self._batch > 1:
-            return _Lane(self._folder, self._device, threads=self._threads, workers=1)
-        return _Lane(self._folder, self._device, threads=1, workers=self._threads, spare=SPARE_WORKERS)
+            return self._lane(threads=self._threads, workers=1)
+        return self._lane(threads=1, workers=self._threads, spare=SPARE_WORKERS)
+
+    def _lane(self, *, threads: int, workers: int, spare: int = 0) -> Lane:
+        return Lane(
+            self._folder.onnx,
+            self._folder.tokenizer,
+            pooling=self._card.pooling,
+            window=self._card.window,
+            device=self._device,
+            threads=threads,
+            workers=workers,
+            spare=spare,
+        )
 
     @property
     def model(self) -> str:
@@ -103,9 +124,22 @@ class OnnxEmbedder:
         try:
             if is_alone:
                 return [await self.embed_query(texts[0])]
-            return await self._bulk.embed([self._card.prefix + t for t in texts], batch=self._batch)
+            prefixed = [self._card.prefix + t for t in texts]
+            apart = self._apart() if len(texts) == 1 else None
+            if apart is not None and len(prefixed[0]) <= LONGEST_APART:
+                with suppress(Unavailable):  # then it has to be done here
+                    return [await apart.embed(prefixed[0])]
+            return await self._bulk.embed(prefixed, batch=self._batch)
         finally:
             self._queries_under_way -= 1
+
+    def _apart(self) -> ModelApart | None:
+        """The process of its own, where there is one and it is ready."""
+        self._together += 1
+        if self._goes_apart and self._starting is None and self._together > TOGETHER_BEFORE:
+            self._starting = asyncio.create_task(ModelApart.started(self._folder, self._threads + SPARE_WORKERS))
+        apart = self._starting.result() if self._starting and self._starting.done() else None
+        return apart if apart and apart.is_ready else None
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._bulk.embed(texts, batch=self._batch)
@@ -114,6 +148,9 @@ class OnnxEmbedder:
         self._single.close()
         if "_bulk" in self.__dict__:
             self._bulk.close()
+        apart = await self._starting if self._starting else None
+        if apart is not None:
+            await apart.close()
 
     def _check(self) -> None:
         try:
@@ -129,24 +166,40 @@ class OnnxEmbedder:
             )
 
 
-class _Lane:
+class Lane:
     """A session of its own with workers of its own."""
 
-    def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int, spare: int = 0) -> None:
-        self._session = open_session(folder.onnx, device, threads)
+    def __init__(
+        self,
+        onnx: Path,
+        tokenizer: Path,
+        *,
+        pooling: str,
+        window: int,
+        device: str,
+        threads: int,
+        workers: int,
+        spare: int = 0,
+    ) -> None:
+        self._session = open_session(onnx, device, threads)
         self._inputs = {i.name for i in self._session.get_inputs()}
-        self._pooling = folder.card.pooling
-        self._tokenizer = read_tokenizer(folder.tokenizer)
-        self._tokenizer.enable_truncation(folder.card.window)
+        self._pooling = pooling
+        self._tokenizer = read_tokenizer(tokenizer)
+        self._tokenizer.enable_truncation(window)
         self._tokenizer.no_padding()
         self._size = workers
         self._workers = ThreadPoolExecutor(max_workers=workers + spare, thread_name_prefix="embed")
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether no GPU computes."""
+        return bool(self._session.get_providers()[0] == "CPUExecutionProvider")
 
     async def embed(self, texts: Sequence[str], batch: int) -> list[Vector]:
         """One vector per text, in order; batches are made of texts of like length."""
         loop = asyncio.get_running_loop()
         if 0 < len(texts) <= batch:
-            return list(await loop.run_in_executor(self._workers, self._embed_batch, texts))
+            return list(await loop.run_in_executor(self._workers, self.embed_batch, texts))
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         batches = [by_length[start : start + batch] for start in range(0, len(by_length), batch)]
         # No more than can run: what comes after a long call need not wait for the whole of it.
@@ -154,7 +207,7 @@ class _Lane:
 
         async def run(chosen: Sequence[int]) -> Vector:
             async with room:
-                return await loop.run_in_executor(self._workers, self._embed_batch, [texts[i] for i in chosen])
+                return await loop.run_in_executor(self._workers, self.embed_batch, [texts[i] for i in chosen])
 
         done = await asyncio.gather(*map(run, batches))
         vectors: list[Vector] = [np.empty(0, np.float32)] * len(texts)
@@ -166,7 +219,8 @@ class _Lane:
     def close(self) -> None:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
-    def _embed_batch(self, texts: Sequence[str]) -> Vector:
+    def embed_batch(self, texts: Sequence[str]) -> Vector:
+        """Unit vectors of texts, all in one go, here and now."""
         return self.forward([e.ids for e in self._tokenizer.encode_batch(list(texts))])
 
     def forward(self, rows: Sequence[Sequence[int]]) -> Vector:

@@ -112,32 +112,37 @@ class Copy:
         rows, scores = self._scored(query, where, floor)
         count = min(len(rows), count_to)
         if len(rows) > limit:
-            last = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            rows = rows[scores >= last - ROUNDING]
-        exact = (self._matrix[rows] * query).sum(axis=1).tolist()
+            ordered = scores.copy()
+            ordered.partition(len(rows) - limit)
+            rows = rows.compress(scores >= ordered[len(rows) - limit] - ROUNDING)
+        exact = np.vecdot(self._matrix.take(rows, axis=0), query).tolist()
         held = map(self._held.__getitem__, rows.tolist())
         found = sorted((-score, *point) for point, score in zip(held, exact, strict=True) if point)
         return [Candidate(own_id, -less, _told(payload, fields)) for less, own_id, payload in found[:limit]], count
 
     def _scored(self, query: Vector, where: Filter, floor: float | None) -> tuple[Rows, Vector]:
         """The rows that pass, and their scores; those of the condition that fewest pass are looked at."""
-        choices = sorted((c for c in map(self._choice, where.must) if not self._is_everything(c)), key=_size)
+        choices = [c for c in map(self._choice, where.must) if not self._is_everything(c)]
+        choices.sort(key=_size)
         if choices and not choices[0]:
             return np.empty(0, np.int64), np.empty(0, np.float32)
+        driver: Sequence[_Column] = ()
         if not choices or _size(choices[0]) * 2 > len(self._row_of):
             rows = self._rows(self._alive)
-            scores = (self._matrix[: len(self._held)] @ query)[rows]
+            scores = (self._matrix[: len(self._held)] @ query).take(rows)
         else:
             driver = choices.pop(0)
             rows = np.concatenate([self._rows(c) for c in driver])
             scores = np.concatenate([self._vectors(c) @ query for c in driver])
         if floor is not None:
             above = (scores >= floor).nonzero()[0]
-            rows, scores = rows[above], scores[above]
-        passes = self._is_last(rows)
-        for columns in choices:
-            passes &= reduce(np.logical_or, (self._has(c)[rows] for c in columns))
-        return rows[passes], scores[passes]
+            rows, scores = rows.take(above), scores.take(above)
+        tests = [reduce(np.logical_or, (self._has(c)[rows] for c in columns)) for columns in choices]
+        if len(driver) > 1:
+            tests.append(self._is_last(rows))
+        for passes in tests[1:]:
+            tests[0] &= passes
+        return (rows.compress(tests[0]), scores.compress(tests[0])) if tests else (rows, scores)
 
     def _is_everything(self, columns: Sequence[_Column]) -> bool:
         return len(columns) == 1 and len(columns[0].members) == len(self._row_of)
@@ -283,8 +288,8 @@ def _told(payload: Payload, fields: Sequence[str] | None) -> Payload:
 
 
 def _unit(vector: Vector) -> Vector:
-    length = math.sqrt(vector @ vector)
-    return vector / np.float32(length) if length else vector
+    squared = vector.dot(vector)
+    return vector if abs(squared - 1) < ROUNDING / 10 or not squared else vector / np.float32(math.sqrt(squared))
 
 
 def _size(columns: Sequence[_Column]) -> int:

@@ -42,7 +42,7 @@ class Telemetry:
         installed."""
         self._provider = _exporting_to(_traces(endpoint)) if endpoint else None
         self._tracer = self._provider.get_tracer(NAME, __version__) if self._provider else None
-        self._of_host: tuple[object, Tracer] | None = None
+        self._of_host: tuple[object, Tracer | None] = (None, None)
 
     def span(self, name: str) -> AbstractContextManager[object]:
         """A span for as long as the block lasts, inside of the one that is current; errors are recorded."""
@@ -75,10 +75,9 @@ class Telemetry:
         if trace is None:
             return None
         provider = trace.get_tracer_provider()
-        if self._of_host is None or self._of_host[0] is not provider:
-            if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-                return None
-            self._of_host = (provider, provider.get_tracer(NAME, __version__))
+        if self._of_host[0] is not provider:
+            is_none = isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+            self._of_host = (provider, None if is_none else provider.get_tracer(NAME, __version__))
         return self._of_host[1]
 
 

@@ -30,8 +30,9 @@ class Model:
     instead_because: str | None = None
 
 
-async def open_model(settings: Settings, indexed_with: str | None) -> Model:
-    """The model that was asked for; else the one in the package; else none, and words alone must do."""
+async def open_model(settings: Settings, indexed_with: str | None, *, serving: bool = False) -> Model:
+    """The model that was asked for; else the one in the package; else none, and words alone must do. A server's may
+    get a process of its own."""
     hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
@@ -40,7 +41,8 @@ async def open_model(settings: Settings, indexed_with: str | None) -> Model:
     folder, because = await asyncio.to_thread(_find_model, settings, indexed_with)
     if folder is None:
         return Model(None, because)
-    return Model(await _gathered(await asyncio.to_thread(_load, folder, settings.search_device)), because)
+    inner = await asyncio.to_thread(_load, folder, settings.search_device, apart=serving)
+    return Model(await _gathered(inner), because)
 
 
 def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFolder | None, str | None]:
@@ -66,10 +68,10 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
         return None, f"{because}; {error.message}"
 
 
-def _load(folder: ModelFolder, device: str) -> GatheringEmbedder:
+def _load(folder: ModelFolder, device: str, *, apart: bool) -> GatheringEmbedder:
     from toolscript.adapters.onnx import OnnxEmbedder
 
-    return OnnxEmbedder(folder, device=device)
+    return OnnxEmbedder(folder, device=device, apart=apart)
 
 
 async def _remote(settings: Settings) -> GatheringEmbedder:

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Report, Similarity, TermCounts, Terms, Vector
+from toolscript.domain.search import Candidate, Report, Similarity, TermCounts, Terms, Vector, no_span
 from toolscript.ports import Embedder, VectorIndex
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
 from toolscript.retrieval.words import term_frequencies
@@ -146,15 +146,17 @@ class Stage:
     def __init__(self, report: Report, name: str) -> None:
         self._report = report
         self._name = name
-        self._span = report.span(name)
+        self._span = None if report.span is no_span else report.span(name)
 
     def __enter__(self) -> None:
         self._started = time.perf_counter()
-        self._span.__enter__()
+        if self._span is not None:
+            self._span.__enter__()
 
     def __exit__(self, *raised: Any) -> None:
         try:
-            self._span.__exit__(*raised)
+            if self._span is not None:
+                self._span.__exit__(*raised)
         finally:
             self._report.timings_ms[self._name] = (time.perf_counter() - self._started) * 1000
 

@@ -66,10 +66,8 @@ class SkillMap:
         score that its nearest tool is estimated to have, not yet cut to 0 and 1."""
         if not self.skills:
             return []
-        estimates = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts) - self._less
-        best = np.argsort(-estimates, kind="stable")[:limit]
-        return [
-            (self.skills[n], score)
-            for n, score in zip(best.tolist(), estimates[best].tolist(), strict=True)
-            if score >= floor
-        ]
+        parts = self._rows @ vector
+        parts += self._beyond
+        scores = (np.maximum.reduceat(parts, self._starts) - self._less).tolist()
+        best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:limit]
+        return [(self.skills[n], scores[n]) for n in best if scores[n] >= floor]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -63,13 +64,14 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
 
     async def search(body: bytes) -> bytes:
         asked = _asked(body)
-        given = {name: value for name, value in asked if name != "count_tokens"}
+        given = vars(asked).copy()
+        del given["count_tokens"]
         app = serving.app
         answer = found_answer(await app.hierarchical_search.search(Ask(**given)), with_schemas=asked.include_schemas)
         if asked.count_tokens:
             cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
             answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
-        return to_json(answer, inf_nan_mode="null")
+        return _written(answer)
 
     http.router.add_api_route(
         SEARCH,
@@ -126,6 +128,14 @@ def _add_sync(http: FastAPI, serving: Serving) -> None:
     async def sync(asked: SyncRequest | None = None) -> dict[str, Any]:
         asked = asked or SyncRequest()
         return resync_answer(await serving.app.resync.run(reclassify=asked.reclassify, force=asked.force))
+
+
+def _written(answer: dict[str, Any]) -> bytes:
+    """The answer as JSON, by what is quickest; it minds numbers of more than 64 bits, which a schema may have."""
+    try:
+        return orjson.dumps(answer)
+    except TypeError:
+        return to_json(answer, inf_nan_mode="null")
 
 
 def _asked(body: bytes) -> SearchRequest:

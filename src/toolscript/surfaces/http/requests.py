@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -109,7 +109,7 @@ def _given(scope: Scope) -> str:
             if _SANE.fullmatch(sent):
                 return sent.decode("ascii")
             break
-    return str(uuid4())
+    return secrets.token_hex(16)
 
 
 def _route(scope: Scope) -> str:

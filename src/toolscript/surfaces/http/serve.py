@@ -11,6 +11,7 @@ import uvicorn
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
 from toolscript.surfaces.http.server import Serving, create_http
+from toolscript.surfaces.http.whole import WholeAnswers
 
 FAREWELL_SECONDS = 5
 
@@ -26,6 +27,8 @@ class HttpServer:
             create_http(self.serving),
             log_level="critical",
             access_log=False,
+            server_header=False,
+            http=WholeAnswers,
             proxy_headers=False,  # who sends them chooses what they say: a client is where its connection comes from
             timeout_graceful_shutdown=FAREWELL_SECONDS,
         )
