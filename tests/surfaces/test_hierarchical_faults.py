@@ -56,11 +56,11 @@ EXPECTED = {
 
 
 def without_payload(found: Sequence[Candidate]) -> list[Candidate]:
-    return [replace(c, payload={}) for c in found]
+    return [c._replace(payload={}) for c in found]
 
 
 def changed(**payload: Any) -> Callable[[Sequence[Candidate]], list[Candidate]]:
-    return lambda found: [replace(c, payload={**c.payload, **payload}) for c in found]
+    return lambda found: [c._replace(payload={**c.payload, **payload}) for c in found]
 
 
 def vectors(make: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -77,7 +77,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "a query vector of words": ("embedder", lambda v: ["a", "b"]),
     "a text for a query vector": ("embedder", lambda v: "0.1, 0.2"),
     "skills without anything told": ("skills", without_payload),
-    "skills that tell None": ("skills", lambda found: [replace(c, payload=None) for c in found]),
+    "skills that tell None": ("skills", lambda found: [c._replace(payload=None) for c in found]),
     "skills with countless tools": ("skills", changed(tool_count="many")),
     "skills without tightness": ("skills", changed(tightness=None)),
     "no list of skills": ("skills", lambda found: 42),
@@ -88,15 +88,15 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "tools without a count": ("tools", lambda answer: answer[0]),
     "tools with no count": ("tools", lambda answer: (answer[0], None)),
     "tools without anything told": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
-    "tools that tell None": ("tools", lambda answer: ([replace(c, payload=None) for c in answer[0]], answer[1])),
+    "tools that tell None": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
     "tools without a name": ("tools", lambda answer: (changed(name=None)(answer[0]), answer[1])),
     "tools with scores that are none": (
         "tools",
-        lambda answer: ([replace(c, score=float("nan")) for c in answer[0]], answer[1]),
+        lambda answer: ([c._replace(score=float("nan")) for c in answer[0]], answer[1]),
     ),
     "tools with endless scores": (
         "tools",
-        lambda answer: ([replace(c, score=float("inf")) for c in answer[0]], answer[1]),
+        lambda answer: ([c._replace(score=float("inf")) for c in answer[0]], answer[1]),
     ),
     "schemas that are None": ("store", dict.fromkeys),
     "schemas that are one": ("store", lambda held: {i: told[:1] for i, told in held.items()}),

@@ -400,6 +400,17 @@ async def test_an_answer_follows_the_catalogue_at_once(changing: httpx.AsyncClie
     assert (again["id"], again["annotations"]) == (first["id"], {"title": "Anew"})
 
 
+@pytest.mark.req("H-05")
+async def test_a_schema_is_told_as_it_is_also_one_that_few_writers_of_json_can_write(
+    changing: httpx.AsyncClient, app: App
+) -> None:
+    odd = {"maximum": 2**70, "minimum": -(2**63) - 1, "default": "größer 🚀 \u2028", "deep": [[[{}]]]}
+    first = (await found(changing))["tools"][0]
+    await app.sync.run([replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS])
+    again = (await found(changing))["tools"][0]
+    assert (again["id"], again["input_schema"]) == (first["id"], odd)
+
+
 @pytest.mark.req("H-01", "H-14")
 @pytest.mark.parametrize("body", [None, "null", "{}", '{"reclassify": false}'])
 async def test_a_sync_on_request_says_what_it_did(changing: httpx.AsyncClient, app: App, body: str | None) -> None:

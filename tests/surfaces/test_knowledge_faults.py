@@ -149,10 +149,10 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "a query vector of words": ("embedder", lambda _: ["a", "b"]),
     "a text for a query vector": ("embedder", lambda _: "0.1, 0.2"),
     "candidates that are None": ("index", lambda c: [None for _ in c]),
-    "candidates that tell None": ("index", lambda c: [replace(each, payload=None) for each in c]),
-    "scores that are no numbers": ("index", lambda c: [replace(each, score=float("nan")) for each in c]),
-    "scores without end": ("index", lambda c: [replace(each, score=float("inf")) for each in c]),
-    "scores in words": ("index", lambda c: [replace(each, score="high") for each in c]),
+    "candidates that tell None": ("index", lambda c: [each._replace(payload=None) for each in c]),
+    "scores that are no numbers": ("index", lambda c: [each._replace(score=float("nan")) for each in c]),
+    "scores without end": ("index", lambda c: [each._replace(score=float("inf")) for each in c]),
+    "scores in words": ("index", lambda c: [each._replace(score="high") for each in c]),
     "a shelf of None": ("reader", lambda _: Shelf(None, None, None)),  # type: ignore[arg-type]
     "chunks that are texts": ("reader", lambda s: replace(s, chunks=dict.fromkeys(s.chunks, "text"))),
     "extractions that are texts": ("reader", lambda s: replace(s, extractions=dict.fromkeys(s.extractions, "text"))),
@@ -178,9 +178,9 @@ async def test_a_query_vector_of_another_size_is_told_with_what_to_do_in_the_log
 
 
 UNTOLD: Mapping[str, Callable[[Any], Any]] = {
-    "nothing told of candidates": lambda c: [replace(each, payload={}) for each in c],
-    "sources that are numbers": lambda c: [replace(each, payload={"source_id": 7, "chunk_id": 7}) for each in c],
-    "sources that are null": lambda c: [replace(each, payload={"source_id": None, "chunk_id": None}) for each in c],
+    "nothing told of candidates": lambda c: [each._replace(payload={}) for each in c],
+    "sources that are numbers": lambda c: [each._replace(payload={"source_id": 7, "chunk_id": 7}) for each in c],
+    "sources that are null": lambda c: [each._replace(payload={"source_id": None, "chunk_id": None}) for each in c],
 }
 
 

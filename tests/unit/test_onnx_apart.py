@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +45,9 @@ async def _ready(folder: ModelFolder) -> ModelApart:
     return apart
 
 
-async def _until(holds: object) -> None:
+async def _until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not holds():  # type: ignore[operator]
+        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
             await asyncio.sleep(0.01)
 
 
@@ -109,6 +108,37 @@ async def test_whoever_waits_is_told_when_the_process_ends_and_whoever_asks_then
     await apart.close()
 
 
+async def test_no_key_of_ours_is_in_the_environment_of_the_process(
+    folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the-key")
+    apart = await _ready(folder)
+    (child,) = _children()
+    environment = child.environ()
+    await apart.close()
+    assert environment["PYTHONPATH"]
+    assert "the-key" not in environment.values()
+
+
+async def test_a_process_that_is_asked_to_end_goes_on_until_we_end_it(folder: ModelFolder) -> None:
+    """Ctrl-C in a terminal is meant for all processes there; requests under way are answered first."""
+    apart = await _ready(folder)
+    (child,) = _children()
+    child.send_signal(signal.SIGINT)
+    child.terminate()
+    assert len(await apart.embed("a")) == folder.card.dimensions
+    await apart.close()
+    assert not _children()
+
+
+async def test_where_no_process_can_be_had_there_is_none_and_that_is_told(
+    folder: ModelFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert await ModelApart.started(folder, 1) is None
+    assert [record.message for record in caplog.records] == ["model_not_apart"]
+
+
 async def test_whoever_has_gone_away_is_not_answered(folder: ModelFolder) -> None:
     apart = await _ready(folder)
     gone = asyncio.create_task(apart.embed("a"))
@@ -153,4 +183,4 @@ def test_a_process_whose_parent_is_killed_ends_by_itself(folder: ModelFolder) ->
     with_child = [psutil.Process(child)] if psutil.pid_exists(child) else []
     _, alive = psutil.wait_procs(with_child, timeout=30)
     assert told.returncode == -signal.SIGKILL
-    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE], os.getpid()
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]

@@ -17,7 +17,8 @@ from toolscript.adapters.onnx_apart import LONGEST, NUMBER, READY
 def main() -> None:
     """Embeds until the other end is closed. Arguments: the socket's number; the model's files, how its words are
     pooled, its window, and how many threads there are to be, as a JSON array."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for whoever started us, who will say when
+    for told in (signal.SIGINT, signal.SIGTERM):  # whoever started us is told too, and says when
+        signal.signal(told, signal.SIG_IGN)
     onnx, tokenizer, pooling, window, workers = json.loads(sys.argv[2])
     with socket.socket(fileno=int(sys.argv[1])) as theirs:
         lane = Lane(Path(onnx), Path(tokenizer), pooling=pooling, window=window, device="cpu", threads=1, workers=1)
