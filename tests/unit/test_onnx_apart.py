@@ -96,6 +96,23 @@ async def test_nobody_notices_when_the_process_is_killed(embedder: OnnxEmbedder)
     assert len(await _together(embedder, ["and", "then"])) == 2
 
 
+async def test_a_process_that_stops_answering_is_given_up(folder: ModelFolder) -> None:
+    apart = await ModelApart.started(folder, 2, patience=0.0)
+    assert apart
+    await _until(lambda: apart.is_ready)
+    (child,) = _children()
+    child.suspend()
+    waiting = asyncio.create_task(apart.embed("a"))
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await apart.embed("b")
+    with pytest.raises(Unavailable):
+        await waiting
+    assert not apart.is_ready
+    await apart.close()
+    assert not _children()
+
+
 async def test_whoever_waits_is_told_when_the_process_ends_and_whoever_asks_then_too(folder: ModelFolder) -> None:
     apart = await _ready(folder)
     waiting = asyncio.create_task(apart.embed("a"))

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ NUMBER = 8
 LONGEST = 32 * 1024
 READY = b"ready"
 FAREWELL_SECONDS = 2.0
+# A text takes milliseconds: a process that lets one wait for so long has stopped.
+PATIENCE_SECONDS = 5.0
 _START = "from toolscript.adapters.onnx_child import main; main()"
 
 log = logging.getLogger(__name__)
@@ -36,10 +39,11 @@ log = logging.getLogger(__name__)
 class ModelApart:
     """A child process that turns texts into vectors, one by one, on as many threads as it was told."""
 
-    def __init__(self, child: Process, ours: socket.socket) -> None:
+    def __init__(self, child: Process, ours: socket.socket, patience: float) -> None:
         self._child = child
         self._socket: socket.socket | None = ours
-        self._waiting: dict[int, asyncio.Future[Vector]] = {}
+        self._patience = patience
+        self._waiting: dict[int, tuple[asyncio.Future[Vector], float]] = {}
         self._asked = 0
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._take)
@@ -47,7 +51,9 @@ class ModelApart:
         """Whether texts can be given to it: not before it has loaded the model, nor after it has ended."""
 
     @classmethod
-    async def started(cls, folder: ModelFolder, workers: int) -> ModelApart | None:
+    async def started(
+        cls, folder: ModelFolder, workers: int, *, patience: float = PATIENCE_SECONDS
+    ) -> ModelApart | None:
         """A child that is still loading the model; None where it cannot be had."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -69,13 +75,16 @@ class ModelApart:
                 log.warning("model_not_apart", extra={"reason": str(error)})
                 return None
         ours.setblocking(False)
-        return cls(child, ours)
+        return cls(child, ours, patience)
 
     async def embed(self, text: str) -> Vector:
         """The text's vector. Raises Unavailable where there will be none; others may know why."""
+        now = self._loop.time()
+        if self._waiting and now - next(iter(self._waiting.values()))[1] > self._patience:
+            self._give_up("does not answer any more")
         self._asked += 1
         answer: asyncio.Future[Vector] = self._loop.create_future()
-        self._waiting[self._asked] = answer
+        self._waiting[self._asked] = answer, now
         try:
             if self._socket is None:
                 raise BrokenPipeError
@@ -108,17 +117,22 @@ class ModelApart:
             elif come:
                 self._hand_on(int.from_bytes(come[:NUMBER], "little"), come[NUMBER:])
             else:
-                log.warning("model_apart_ended", extra={"pid": self._child.pid})
-                self._leave()
+                self._give_up("has ended")
 
     def _hand_on(self, number: int, vector: bytes) -> None:
-        answer = self._waiting.pop(number)
+        answer, _ = self._waiting.pop(number)
         if answer.done():
             return  # whoever asked has gone
         if vector:
             answer.set_result(np.frombuffer(vector, np.float32))
         else:
             answer.set_exception(Unavailable("the model's process could not embed the text"))
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("model_apart_given_up", extra={"pid": self._child.pid, "reason": f"it {reason}"})
+        with suppress(ProcessLookupError):
+            self._child.kill()
+        self._leave()
 
     def _leave(self) -> None:
         self.is_ready = False
