@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import toolscript
+from toolscript.adapters.children import bare_environment
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
@@ -68,7 +68,7 @@ class FileBooks:
             stdin=file,
             stdout=PIPE,
             stderr=DEVNULL,
-            env=_environment(),
+            env=bare_environment(),
         )
         try:
             async with asyncio.timeout(limits.seconds):
@@ -115,13 +115,6 @@ async def _listen(child: Process, most: int) -> bytes:
         if size > most:
             raise Invalid("The file holds more text than is read. Split it.")
     return b"".join(told)
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of ours but where to find the code: there are keys in our environment."""
-    places = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "PYTHONUTF8": "1"}
 
 
 def _fate(code: int) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
-import toolscript
+from toolscript.adapters.children import bare_environment
 from toolscript.adapters.model_folders import ModelFolder
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Vector
@@ -68,7 +66,7 @@ class ModelApart:
                     stdout=DEVNULL,
                     stderr=DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    env=_environment(),
+                    env=bare_environment(),
                 )
             except OSError as error:
                 ours.close()
@@ -143,9 +141,3 @@ class ModelApart:
         self._socket = None
         for number in list(self._waiting):
             self._hand_on(number, b"")
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of ours but where to find the code: there are keys in our environment."""
-    places = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "PYTHONUTF8": "1"}
