@@ -32,7 +32,8 @@ NOTE = (
     "own, 40 skills, from the first search on once everything is indexed (`GET /servers` says ready). "
     "New queries: one client on one connection, beside embedding the same queries and nothing else; "
     f"then {CLIENTS} clients at once, beside the embedder's own rate with one caller, with all of these queries in one "
-    "call, and with as many callers. "
+    "call, and with as many callers, after a round that is not counted: in it both sides start the process for queries "
+    "that come together. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
     "All of it on the same two cores, clients included; the two sides take turns."
 )
@@ -113,8 +114,8 @@ async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, e
     by_one: list[float] = []
     by_many: list[float] = []
     by_call: list[float] = []
-    queries = iter(new_queries(ROUNDS * (CLIENTS + 4) * each, seed=52))
-    for _ in range(ROUNDS):
+    queries = iter(new_queries((ROUNDS + 1) * (CLIENTS + 4) * each, seed=52))
+    for counted in (False, *[True] * ROUNDS):
         asked = [[next(queries) for _ in range(each)] for _ in clients]
         ours.append(await _searches(clients, asked))
         by_many.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
@@ -122,6 +123,9 @@ async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, e
         by_call.append(await _rate([embedder.embed_documents(every)], len(every)))
         others = [next(queries) for _ in range(4 * each)]
         by_one.append(await _rate([_all(embedder.embed_query, others)], len(others)))
+        if not counted:
+            for rates in (ours, by_one, by_many, by_call):
+                rates.clear()
     told = {f"new queries, {CLIENTS} clients, per second": rounded(float(np.median(ours)))}
     ways = ("one caller", by_one), ("one call with all of them", by_call), (f"{CLIENTS} callers at once", by_many)
     for callers, rates in ways:
