@@ -60,6 +60,8 @@ class Client(asyncio.Protocol):
 
     async def fetch(self, request: bytes) -> bytes:
         """What the gateway answers, as it comes."""
+        if self._transport.is_closing():
+            raise ConnectionResetError("the gateway has closed the connection, which nobody used for some seconds")
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._answer = answer
         self._transport.write(request)
