@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.client import Client
+from benchmarks.client import Client, seconds_for
 from benchmarks.embedding import packaged_model
 from benchmarks.gateway import Started, fetched, started_gateway, until, write_tools
 from benchmarks.texts import new_queries
@@ -26,6 +26,8 @@ from toolscript.adapters.onnx import OnnxEmbedder
 TOOLS = 10_000
 CLIENTS = 16
 ROUNDS = 5
+# From what each client asks to searches per second.
+Searches = Callable[[Sequence[Sequence[str]]], float]
 STAGES = ("query_embedding", "skill_search", "tool_search", "schema_load", "total")
 NOTE = (
     "`POST /api/v1/search` with the defaults (five tools with their schemas) against a gateway in a process of its "
@@ -35,6 +37,7 @@ NOTE = (
     "call, and with as many callers, after a round that is not counted: in it both sides start the process for queries "
     "that come together. "
     f"Repeated: {CLIENTS} clients, 50 queries over and over. "
+    f"The {CLIENTS} clients are bare sockets in one thread. "
     "All of it on the same two cores, clients included; the two sides take turns."
 )
 
@@ -72,15 +75,19 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
     embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu", apart=True), similarity=None)
-    clients = [await Client.opened(gateway.url, "/api/v1/search") for _ in range(CLIENTS)]
+    client = await Client.opened(gateway.url, "/api/v1/search")
     for query in new_queries(20, seed=50):
         await embedder.embed_query(query)
     until(lambda: all(s["state"] == "ready" for s in fetched(f"{gateway.url}/servers")["servers"]))
-    told = await _one_client(clients[0], embedder, 60 if quick else 600)
-    told |= await _many_clients(clients, embedder, 10 if quick else 30)
-    told |= await _repeated(clients, 200 if quick else 4000)
-    for client in clients:
-        client.close()
+    told = await _one_client(client, embedder, 60 if quick else 600)
+    client.close()
+
+    def searches(asked: Sequence[Sequence[str]]) -> float:
+        requests = [[client.request(query) for query in queries] for queries in asked]
+        return sum(map(len, asked)) / seconds_for(gateway.url, requests)
+
+    told |= await _many_clients(searches, embedder, 10 if quick else 30)
+    told |= _repeated(searches, 200 if quick else 4000)
     await embedder.close()
     return told
 
@@ -109,15 +116,15 @@ async def _one_client(client: Client, embedder: GatheredEmbedder, count: int) ->
     return told
 
 
-async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, each: int) -> dict[str, str]:
+async def _many_clients(searches: Searches, embedder: GatheredEmbedder, each: int) -> dict[str, str]:
     ours: list[float] = []
     by_one: list[float] = []
     by_many: list[float] = []
     by_call: list[float] = []
     queries = iter(new_queries((ROUNDS + 1) * (CLIENTS + 4) * each, seed=52))
     for counted in (False, *[True] * ROUNDS):
-        asked = [[next(queries) for _ in range(each)] for _ in clients]
-        ours.append(await _searches(clients, asked))
+        asked = [[next(queries) for _ in range(each)] for _ in range(CLIENTS)]
+        ours.append(searches(asked))
         by_many.append(await _rate([_all(embedder.embed_query, q) for q in asked], CLIENTS * each))
         every = [query for each in asked for query in each]
         by_call.append(await _rate([embedder.embed_documents(every)], len(every)))
@@ -135,21 +142,16 @@ async def _many_clients(clients: Sequence[Client], embedder: GatheredEmbedder, e
     return told
 
 
-async def _repeated(clients: Sequence[Client], count: int) -> dict[str, str]:
+def _repeated(searches: Searches, count: int) -> dict[str, str]:
     queries = new_queries(50, seed=53)
-    await _all(clients[0].search, queries)
+    searches([queries])
     each = count // CLIENTS
-    asked = [(queries * (each // 50 + 1))[:each] for _ in clients]
-    rates = [await _searches(clients, asked) for _ in range(3)]
+    asked = [(queries * (each // 50 + 1))[:each] for _ in range(CLIENTS)]
+    rates = [searches(asked) for _ in range(3)]
     return {f"repeated queries, {CLIENTS} clients, per second (bar 1,000)": rounded(float(np.median(rates)))}
 
 
-async def _searches(clients: Sequence[Client], asked: Sequence[Sequence[str]]) -> float:
-    work = [(c, [c.request(q) for q in queries]) for c, queries in zip(clients, asked, strict=True)]
-    return await _rate([_all(c.fetch, requests) for c, requests in work], sum(map(len, asked)))
-
-
-async def _all(work: Any, asked: Sequence[Any]) -> None:
+async def _all(work: Callable[[str], Awaitable[object]], asked: Sequence[str]) -> None:
     for each in asked:
         await work(each)
 

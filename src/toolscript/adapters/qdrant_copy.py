@@ -23,6 +23,7 @@ from toolscript.domain.search import Candidate, Collection, FieldType, Point, Ve
 MOST_POINTS = 20_000
 # What these fields may be asked for is few, so that each answer can be kept.
 KEPT_FIELDS = frozenset({FieldType.KEYWORD, FieldType.BOOL})
+KEPT_VALUES = (str, bool)
 # A product's last digits depend on where a row lies: whatever is this near the last one is compared anew.
 ROUNDING = 1e-5
 
@@ -192,7 +193,7 @@ class Copy:
             return False
         if condition.op is Op.IN:
             return len(condition.value) > 0 and all(isinstance(v, str) for v in condition.value)
-        return condition.op is Op.EQ and isinstance(condition.value, str | bool)
+        return condition.op is Op.EQ and isinstance(condition.value, KEPT_VALUES)
 
     def _next_row(self) -> int:
         row = len(self._held)
@@ -275,7 +276,7 @@ class CopyKeeper:
 def _values(payload: Payload, name: str) -> list[str | bool]:
     """What a field holds, as the filter language takes it: a list is each of its values."""
     held = payload.get(name)
-    return [v for v in (held if isinstance(held, list) else [held]) if isinstance(v, str | bool)]
+    return [v for v in (held if isinstance(held, list) else [held]) if isinstance(v, KEPT_VALUES)]
 
 
 def _as_read(payload: Payload) -> Payload:

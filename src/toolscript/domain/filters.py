@@ -48,6 +48,7 @@ class Op(StrEnum):
 
 RANGE_OPS = frozenset({Op.LT, Op.LTE, Op.GT, Op.GTE})
 LIST_OPS = frozenset({Op.IN, Op.NIN})
+SCALARS = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def _ordered(value: Any, op: Op, wanted: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return isinstance(value, list) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
 
 
 def _value_problem(op: Op, value: Any) -> str | None:
@@ -187,8 +188,10 @@ def _value_problem(op: Op, value: Any) -> str | None:
 
 
 def _scalar_problem(value: Any) -> str | None:
-    if not isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return None
+    if not isinstance(value, SCALARS):
         return f"{reprlib.repr(value)} must be a string, a number, true or false"
-    if not isinstance(value, str | bool) and not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
+    if not isinstance(value, bool) and not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
         return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
     return None

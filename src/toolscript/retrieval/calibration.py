@@ -13,7 +13,8 @@ from toolscript.domain.search import Similarity, Vector
 
 def calibrated(cosine: float, similarity: Similarity) -> float:
     """0 at what unrelated texts score, 1 at a text that says the same, linear between."""
-    return min(1.0, max(0.0, position(cosine, similarity)))
+    place = position(cosine, similarity)
+    return place if 0.0 < place < 1.0 else float(place >= 1.0)
 
 
 def position(cosine: float, similarity: Similarity) -> float:

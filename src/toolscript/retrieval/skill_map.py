@@ -54,8 +54,8 @@ class SkillMap:
         spread = np.sqrt(np.clip(1 - tightness**2, 0.0, 1.0))
         scale = similarity.ceiling - similarity.floor
         beyond = np.where(is_facet, REACH * spread, 0.0) - similarity.floor / scale
-        self._beyond = beyond.astype(np.float32)
-        self._less = np.array([0.0 if s.tool_count else UNPROVEN for s in self.skills], dtype=np.float32)
+        less = [0.0 if int(p.payload["tool_count"]) else UNPROVEN for p in drawn]
+        self._beyond = (beyond - np.array(less)).astype(np.float32)
         rows = np.stack([vectors[p.id] for p in drawn]) if drawn else np.zeros((0, 1), np.float32)
         self._rows = np.ascontiguousarray(rows * (tightness[:, None] / np.float32(scale)))
         if not np.isfinite(self._rows).all():
@@ -68,6 +68,6 @@ class SkillMap:
             return []
         parts = self._rows @ vector
         parts += self._beyond
-        scores = (np.maximum.reduceat(parts, self._starts) - self._less).tolist()
+        scores = np.maximum.reduceat(parts, self._starts).tolist()
         best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:limit]
         return [(self.skills[n], scores[n]) for n in best if scores[n] >= floor]

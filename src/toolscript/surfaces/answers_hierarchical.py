@@ -22,7 +22,7 @@ def found_answer(found: Found, *, with_schemas: bool) -> dict[str, Any]:
 def tool_hit(tool: FoundTool, *, with_schemas: bool) -> dict[str, Any]:
     """A tool that was found."""
     told = tool.payload
-    hit = {
+    hit: dict[str, Any] = {
         "id": tool.id,
         "db_id": told["db_id"],
         "type": told["type"],
@@ -33,11 +33,9 @@ def tool_hit(tool: FoundTool, *, with_schemas: bool) -> dict[str, Any]:
         "primary_skill_id": told.get("primary_skill_id"),
     }
     if with_schemas:
-        hit |= {
-            "input_schema": tool.input_schema,
-            "output_schema": tool.output_schema,
-            "annotations": tool.annotations,
-        }
+        hit["input_schema"] = tool.input_schema
+        hit["output_schema"] = tool.output_schema
+        hit["annotations"] = tool.annotations
     return hit
 
 
