@@ -7,7 +7,7 @@ import json
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -88,48 +88,35 @@ def seconds_for(url: str, asked: Sequence[Sequence[bytes]]) -> float:
     which shares the cores with them, and with asyncio they do twice as much."""
     come, ready = bytearray(2**20), select.poll()
     with ExitStack() as opened:
-        asking: dict[int, _Asking] = {}
-        for requests in asked:
-            connection = opened.enter_context(socket.create_connection(_address(url)))
-            asking[connection.fileno()] = _Asking(connection, iter(requests))
-            ready.register(connection, select.POLLIN)
+        connections = [opened.enter_context(socket.create_connection(_address(url))) for _ in asked]
+        asking = {c.fileno(): (c, iter(requests)) for c, requests in zip(connections, asked, strict=True)}
+        left = dict.fromkeys(asking, 0)  # how many bytes of an answer are still to come
         began = time.perf_counter()
-        for each in asking.values():
-            each.send_next()
-        under_way = len(asking)
-        while under_way:
+        for number, (connection, requests) in asking.items():
+            ready.register(number, select.POLLIN)
+            connection.sendall(next(requests))
+        while left:
             for number, _ in ready.poll():
-                under_way -= asking[number].is_done(come)
+                connection, requests = asking[number]
+                size = connection.recv_into(come)
+                assert size, "the gateway has closed the connection"
+                left[number] = (left[number] or _length(come, size)) - size
+                if not left[number]:
+                    request = next(requests, None)
+                    if request is None:
+                        ready.unregister(number)
+                        del left[number]
+                    else:
+                        connection.sendall(request)
         return time.perf_counter() - began
 
 
-class _Asking:
-    """One connection, and what it is still to ask."""
-
-    __slots__ = ("_connection", "_left", "_requests")
-
-    def __init__(self, connection: socket.socket, requests: Iterator[bytes]) -> None:
-        self._connection = connection
-        self._requests = requests
-        self._left = 0
-
-    def send_next(self) -> bool:
-        """Whether there was something to send."""
-        request = next(self._requests, b"")
-        self._connection.sendall(request)
-        return bool(request)
-
-    def is_done(self, come: bytearray) -> bool:
-        """Takes what has come of an answer, and asks again when that is all; whether there is no more to ask."""
-        size = self._connection.recv_into(come)
-        assert size, "the gateway has closed the connection"
-        if not self._left:
-            end = come.find(b"\r\n\r\n", 0, size)
-            assert come.startswith(b"HTTP/1.1 200"), bytes(come[:size])
-            at = come.find(LENGTH, 0, end) + len(LENGTH)
-            self._left = end + 4 + int(come[at : come.find(b"\r\n", at)])
-        self._left -= size
-        return not self._left and not self.send_next()
+def _length(come: bytearray, size: int) -> int:
+    """How long an answer is that begins like that."""
+    end = come.find(b"\r\n\r\n", 0, size)
+    assert come.startswith(b"HTTP/1.1 200"), bytes(come[:size])
+    at = come.find(LENGTH, 0, end) + len(LENGTH)
+    return end + 4 + int(come[at : come.find(b"\r\n", at)])
 
 
 def _address(url: str) -> tuple[str, int]:

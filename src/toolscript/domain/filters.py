@@ -48,7 +48,6 @@ class Op(StrEnum):
 
 RANGE_OPS = frozenset({Op.LT, Op.LTE, Op.GT, Op.GTE})
 LIST_OPS = frozenset({Op.IN, Op.NIN})
-SCALARS = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +187,10 @@ def _value_problem(op: Op, value: Any) -> str | None:
 
 
 def _scalar_problem(value: Any) -> str | None:
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         return None
-    if not isinstance(value, SCALARS):
+    if not isinstance(value, int | float):
         return f"{reprlib.repr(value)} must be a string, a number, true or false"
-    if not isinstance(value, bool) and not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
+    if not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
         return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
     return None
