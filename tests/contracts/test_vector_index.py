@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.filters import Condition, Filter, Op, Payload
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.ports import VectorIndex
 
@@ -65,6 +65,19 @@ async def test_candidates_bring_only_the_fields_that_are_asked_for(things: Vecto
     assert (near.id, near.payload) == ("a", {"size": 1})
     assert (said.id, said.payload) == ("b", {"color": "red"})
     assert [c.payload for c in await things.dense(NAME, unit(1, 0, 0), limit=9, fields=())] == [{}] * 4
+
+
+async def test_the_fields_of_a_candidate_are_those_that_were_written_last(things: VectorIndex) -> None:
+    async def told() -> list[tuple[str, Payload]]:
+        found, _ = await things.nearest(NAME, unit(1, 0, 0), limit=9, floor=0.9, count_to=9, fields=["size"])
+        return [(c.id, c.payload) for c in found]
+
+    assert await told() == [("a", {"size": 1})]
+    await things.upsert(NAME, [point("a", unit(1, 0, 0), size=7)])
+    assert await told() == [("a", {"size": 7})]
+    await things.delete(NAME, ["a"])
+    await things.upsert(NAME, [point("e", unit(1, 0, 0), size=9)])
+    assert await told() == [("e", {"size": 9})]
 
 
 async def test_terms_rank_by_dot_product_and_need_a_shared_term(things: VectorIndex) -> None:

@@ -60,6 +60,7 @@ class Copy:
         self._held: list[tuple[str, Payload] | None] = []
         self._places: Rows = np.empty(0, np.int64)
         self._free: list[int] = []
+        self._told: dict[tuple[str, ...], dict[int, Payload]] = {}
         self._columns: dict[str, dict[str | bool, _Column]] = {}
 
     def __len__(self) -> int:
@@ -117,9 +118,22 @@ class Copy:
             ordered.partition(len(rows) - limit)
             rows = rows.compress(scores >= ordered[len(rows) - limit] - ROUNDING)
         exact = np.vecdot(self._matrix.take(rows, axis=0), query).tolist()
-        held = map(self._held.__getitem__, rows.tolist())
-        found = sorted((-score, *point) for point, score in zip(held, exact, strict=True) if point)
-        return [Candidate(own_id, -less, _told(payload, fields)) for less, own_id, payload in found[:limit]], count
+        numbers = rows.tolist()
+        held = map(self._held.__getitem__, numbers)
+        found = sorted((-score, *point, row) for point, score, row in zip(held, exact, numbers, strict=True) if point)
+        best = found[:limit]
+        return [
+            Candidate(own_id, -less, self._tells(row, payload, fields)) for less, own_id, payload, row in best
+        ], count
+
+    def _tells(self, row: int, payload: Payload, fields: Sequence[str] | None) -> Payload:
+        """What a hit tells. Some fields of it are put together once, for all who ask for these."""
+        if fields is None:
+            return dict(payload)
+        told = self._told.setdefault(tuple(fields), {})
+        if row not in told:
+            told[row] = _told(payload, fields)
+        return told[row]
 
     def _scored(self, query: Vector, where: Filter, floor: float | None) -> tuple[Rows, Vector]:
         """The rows that pass, and their scores; those of the condition that fewest pass are looked at."""
@@ -184,6 +198,8 @@ class Copy:
 
     def _tell(self, row: int, payload: Payload, *, has: bool) -> None:
         self._alive.tell(row, has=has)
+        for told in self._told.values():
+            told.pop(row, None)
         for name, columns in self._columns.items():
             for value in _values(payload, name):
                 columns.setdefault(value, _Column()).tell(row, has=has)

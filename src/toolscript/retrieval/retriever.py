@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
@@ -25,8 +25,7 @@ NO_TERMS = QueryTerms(Terms(), 0.0)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A query ready to be ranked. No vector: no model could embed it, and only words are left."""
 
     text: str
