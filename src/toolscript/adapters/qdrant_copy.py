@@ -121,10 +121,8 @@ class Copy:
         numbers = rows.tolist()
         held = map(self._held.__getitem__, numbers)
         found = sorted((-score, *point, row) for point, score, row in zip(held, exact, numbers, strict=True) if point)
-        best = found[:limit]
-        return [
-            Candidate(own_id, -less, self._tells(row, payload, fields)) for less, own_id, payload, row in best
-        ], count
+        best = [Candidate(own_id, -less, self._tells(row, told, fields)) for less, own_id, told, row in found[:limit]]
+        return best, count
 
     def _tells(self, row: int, payload: Payload, fields: Sequence[str] | None) -> Payload:
         """What a hit tells. Some fields of it are put together once, for all who ask for these."""
