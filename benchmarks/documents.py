@@ -17,16 +17,16 @@ from benchmarks.embedding import packaged_model
 from benchmarks.gateway import started_gateway
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Table, duration, rounded
-from toolscript.adapters.gathered import GatheredEmbedder
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_documents import SqlDocuments
-from toolscript.app import local_token
+from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.documents import SqlDocuments
+from toolscript.app.app import local_token
 from toolscript.domain.documents import Document
 from toolscript.domain.search import Similarity, Vector
-from toolscript.services.document_points import documents_collection
-from toolscript.services.ingest_documents import IngestDocuments
+from toolscript.services.documents.ingest import IngestDocuments
+from toolscript.services.documents.points import documents_collection
 
 TENANTS = 100
 PASSAGES = 100_000

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Row, Sample, Table, compared, seconds, side_by_side
-from toolscript.adapters.gathered import GatheredEmbedder
-from toolscript.adapters.model_folders import PACKAGED, ModelFolder, find_locally
-from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, find_locally
 from toolscript.domain.search import Vector
 
 BARE = "bare session"

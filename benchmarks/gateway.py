@@ -26,8 +26,8 @@ from benchmarks.embedding import packaged_model
 from benchmarks.texts import catalogue, new_queries
 from benchmarks.timing import Row, Table, compared, duration, rounded, side_by_side
 from tests.servers import scripted_spec
-from toolscript.adapters.model_folders import PACKAGED
-from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.settings import PREFIX
 
 DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))

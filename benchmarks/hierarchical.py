@@ -20,8 +20,8 @@ from benchmarks.gateway import Started, fetched, started_gateway, until, write_t
 from benchmarks.texts import new_queries
 from benchmarks.timing import Table, duration, rounded
 from tests.servers import scripted_spec
-from toolscript.adapters.gathered import GatheredEmbedder
-from toolscript.adapters.onnx import OnnxEmbedder
+from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
 TOOLS = 10_000
 CLIENTS = 16

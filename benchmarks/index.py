@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, clustered, scattered, write_to_sqlite
 from benchmarks.timing import Row, Sample, Table, compared, duration, seconds, side_by_side
-from toolscript.adapters.qdrant_edge import WORTH_OPTIMISING, QdrantEdgeIndex
+from toolscript.adapters.qdrant.edge import WORTH_OPTIMISING, QdrantEdgeIndex
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 

@@ -18,18 +18,19 @@ from benchmarks.gateway import started_gateway
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
 from tests.servers.mongo import serving_mongo
-from toolscript.adapters.books import FileBooks
-from toolscript.adapters.gathered import GatheredEmbedder
-from toolscript.adapters.mongo import MongoKnowledge
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.mongo.knowledge import MongoKnowledge
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
 from toolscript.domain.search import Point, Terms, Vector
-from toolscript.ports import KnowledgeStore, VectorIndex
-from toolscript.services.ingest_knowledge import IngestKnowledge
-from toolscript.services.knowledge_points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import KnowledgeStore
+from toolscript.services.knowledge.ingest import IngestKnowledge
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
 
 SOURCES = 50
 CHUNKS_EACH, EXTRACTIONS_EACH = 1_000, 200

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from benchmarks.embedding import packaged_model
 from benchmarks.texts import catalogue, new_queries
 from benchmarks.timing import Row, Sample, Table, compared, seconds, side_by_side
-from toolscript.adapters.model_folders import PACKAGED
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.app import App, open_app
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import PACKAGED
+from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.demo import demo_items
+from toolscript.services.catalogue.demo import demo_items
 from toolscript.settings import PREFIX, load_settings
 
 REPEATED = 20

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from toolscript.domain.catalog import Item
-from toolscript.services.demo import demo_items, demo_pairs
+from toolscript.services.catalogue.demo import demo_items, demo_pairs
 
 
 def new_queries(count: int, seed: int) -> list[str]:

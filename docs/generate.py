@@ -13,9 +13,10 @@ import click
 
 from toolscript.settings import Settings, rule_of, variable_of
 from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.http.app import create_http
 from toolscript.surfaces.http.errors import STATUSES
-from toolscript.surfaces.http.server import Serving, create_http
-from toolscript.surfaces.mcp_tools import INSTRUCTIONS, TOOLS
+from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"

@@ -17,9 +17,9 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.servers.mongo import serving_mongo
-from toolscript.adapters.model_folders import PACKAGED, find_locally
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.app import App, open_app
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
+from toolscript.app.app import App, open_app
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.logs import write_logs
 

@@ -1,93 +1,95 @@
-"""The tree is the architecture: who may import whom, which adapter may import which vendor, how long things may be."""
+"""The tree is the architecture: which folder may import which, which file may import which library, how large folders,
+files and functions may be."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "toolscript"
-LONGEST_FILE = 400
-LONGEST_FUNCTION = 50
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "toolscript"
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 50
+MAX_FOLDER_FILES = 20
 
-# What each room may import of ours, and which libraries beside the standard one.
-ARROWS: dict[str, set[str]] = {
+# What each folder may import of the package; the longest matching prefix counts.
+ALLOWED_IMPORTS: dict[str, set[str]] = {
     "domain": {"domain"},
     "ports": {"domain"},
     "retrieval": {"domain", "ports", "retrieval"},
-    "services": {"domain", "ports", "retrieval", "services"},
-    "evaluation": {"domain", "services", "evaluation"},
-    "adapters": {"domain", "ports", "adapters", ""},
+    "retrieval/text": {"domain", "retrieval/text"},
+    "services/support": {"domain", "ports", "services/support"},
+    "services/access": {"domain", "ports", "services/access", "services/support"},
+    "services/catalogue": {"domain", "ports", "retrieval", "services/catalogue", "services/support"},
+    "services/tools": {"domain", "ports", "retrieval", "services/catalogue", "services/support", "services/tools"},
+    "services/documents": {
+        "domain",
+        "ports",
+        "retrieval",
+        "services/access",
+        "services/documents",
+        "services/support",
+    },
+    "services/knowledge": {
+        "domain",
+        "ports",
+        "retrieval",
+        "services/catalogue",
+        "services/knowledge",
+        "services/support",
+    },
     "codegen": {"codegen", "domain"},
-    "settings": {"domain"},
-    "jsonc": set(),
-    "configuration": {"domain", "jsonc"},
-    "app": {"app", "domain", "ports", "retrieval", "services", "adapters", "settings"},
-    "surfaces": {"app", "codegen", "configuration", "domain", "services", "evaluation", "settings", "surfaces", ""},
-    "__main__": {"surfaces"},
-    "__init__": set(),
+    "evaluation": {"domain", "evaluation", "services"},
+    "adapters": {"adapters", "domain", "ports"},
+    "settings.py": {"domain"},
+    "configuration": {"configuration", "domain"},
+    "app": {"adapters", "app", "domain", "ports", "retrieval", "services", "settings"},
+    "surfaces/json": {"app", "codegen", "domain", "services", "surfaces/json"},
+    "surfaces": {"app", "codegen", "configuration", "domain", "evaluation", "services", "settings", "surfaces"},
+    "__main__.py": {"surfaces/cli"},
 }
-LIBRARIES: dict[str, set[str]] = {
+# Which libraries beside the standard one; again the longest matching prefix counts.
+ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "domain": {"numpy"},
     "retrieval": {"numpy", "rapidfuzz", "Stemmer"},
     "services": {"numpy"},
-    "services/call_tool.py": {"jsonschema", "referencing"},
+    "services/tools/call.py": {"jsonschema", "referencing"},
     "evaluation": {"numpy"},
     "surfaces/cli": {"click", "rich"},
-    "surfaces/cli/gateway.py": {"click", "rich", "uvloop"},
-    "surfaces/cli/mcp.py": {"click", "httpx", "mcp", "mcp_types", "rich"},
-    "surfaces/http": {"fastapi", "starlette"},
-    "surfaces/http/bodies.py": {"fastapi", "pydantic", "starlette"},
-    "surfaces/http/documents.py": {"fastapi", "pydantic_core", "starlette"},
-    "surfaces/http/documents_models.py": {"pydantic"},
-    "surfaces/http/hierarchical.py": {"fastapi", "orjson", "pydantic", "pydantic_core", "starlette"},
-    "surfaces/http/knowledge.py": {"fastapi", "pydantic_core", "starlette"},
-    "surfaces/http/knowledge_models.py": {"pydantic"},
-    "surfaces/http/openapi.py": {"pydantic"},
+    "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},
+    "surfaces/cli/commands/mcp.py": {"click", "httpx", "mcp", "mcp_types", "rich"},
+    "surfaces/http": {"fastapi", "orjson", "pydantic", "pydantic_core", "starlette"},
     "surfaces/http/serve.py": {"uvicorn"},
-    "surfaces/http/skills.py": {"fastapi", "pydantic"},
     "surfaces/http/whole.py": {"uvicorn"},
-    "surfaces/mcp.py": {"mcp", "mcp_types", "pydantic", "starlette"},
-    "surfaces/mcp_documents.py": {"pydantic"},
-    "surfaces/mcp_tools.py": {"mcp_types"},
-    "adapters/books_docx.py": {"docx"},
-    "adapters/books_markdown.py": {"markdown_it"},
-    "adapters/books_pdf.py": {"pypdfium2"},
-    "adapters/embedding_files.py": {"numpy"},
-    "adapters/jwks.py": {"httpx", "jwt"},
-    "adapters/jwt.py": {"jwt"},
-    "adapters/events.py": {"httpx"},
+    "surfaces/mcp": {"mcp", "mcp_types", "pydantic", "starlette"},
+    "adapters/books/docx.py": {"docx"},
+    "adapters/books/markdown.py": {"markdown_it"},
+    "adapters/books/pdf.py": {"pypdfium2"},
     "adapters/http_reranker.py": {"httpx"},
-    "adapters/mcp_client.py": {"anyio", "httpx2", "mcp", "mcp_types"},
-    "adapters/mcp_stdio.py": {"anyio", "mcp", "mcp_types"},
+    "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},
     "adapters/memory.py": {"numpy"},
-    "adapters/model_folders.py": {"huggingface_hub", "httpx"},
-    "adapters/mongo.py": {"bson", "pymongo"},
-    "adapters/onnx.py": {"numpy", "onnxruntime", "tokenizers"},
-    "adapters/onnx_apart.py": {"numpy"},
-    "adapters/onnx_reranker.py": {"numpy"},
-    "adapters/openai.py": {"numpy", "openai"},
-    "adapters/openai_chat.py": {"httpx2", "jsonschema", "openai"},
-    "adapters/pgvector.py": {"psycopg"},
-    "adapters/pgvector_connections.py": {"psycopg"},
-    "adapters/pgvector_graph.py": {"psycopg"},
-    "adapters/pgvector_language.py": {"numpy"},
-    "adapters/pgvector_tables.py": {"psycopg"},
-    "adapters/prometheus.py": {"prometheus_client"},
-    "adapters/qdrant_edge.py": {"qdrant_edge", "filelock"},
-    "adapters/qdrant_edge_points.py": {"qdrant_edge"},
-    "adapters/qdrant_copy.py": {"numpy"},
-    "adapters/qdrant_shard.py": {"numpy", "qdrant_edge"},
-    "adapters/qdrant_server.py": {"httpx", "numpy", "qdrant_client"},
-    "adapters/sql_postgres.py": {"psycopg"},
-    "adapters/telemetry.py": {"opentelemetry"},
+    "adapters/mongo": {"bson", "pymongo"},
+    "adapters/observability/event_sinks.py": {"httpx"},
+    "adapters/observability/prometheus.py": {"prometheus_client"},
+    "adapters/observability/telemetry.py": {"opentelemetry"},
+    "adapters/onnx": {"httpx", "huggingface_hub", "numpy", "onnxruntime", "tokenizers"},
+    "adapters/openai_api": {"httpx2", "jsonschema", "numpy", "openai"},
+    "adapters/pgvector": {"numpy", "psycopg"},
+    "adapters/qdrant": {"filelock", "numpy", "qdrant_edge"},
+    "adapters/qdrant/server.py": {"httpx", "numpy", "qdrant_client"},
+    "adapters/sql/postgres.py": {"psycopg"},
+    "adapters/tokens": {"httpx", "jwt"},
+    "adapters/vector_cache_files.py": {"numpy"},
 }
 
 
 def _files() -> Iterator[tuple[str, Path, ast.Module]]:
     for file in sorted(SOURCE.rglob("*.py")):
-        yield str(file.relative_to(SOURCE)), file, ast.parse(file.read_text(encoding="utf-8"))
+        yield file.relative_to(SOURCE).as_posix(), file, ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
@@ -98,29 +100,41 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _room(name: str) -> str:
-    return name.partition("/")[0].removesuffix(".py")
+def _own_imports(tree: ast.Module) -> Iterator[str]:
+    """The modules of the package that a file imports, as paths without a suffix."""
+    for imported in _imports(tree):
+        top, _, rest = imported.partition(".")
+        if top == "toolscript" and rest not in {"", "__version__"}:
+            path = rest.replace(".", "/")
+            yield path if (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file() else path.rpartition("/")[0]
 
 
-def _allowed_libraries(name: str) -> set[str]:
-    fitting = [place for place in LIBRARIES if name == place or name.startswith(f"{place}/")]
-    return LIBRARIES[max(fitting, key=len)] if fitting else set()
+def _longest_prefix(name: str, rules: dict[str, set[str]]) -> set[str]:
+    matching = [prefix for prefix in rules if name == prefix or name.startswith(f"{prefix}/")]
+    return rules[max(matching, key=len)] if matching else set()
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def test_imports_follow_the_arrows() -> None:
-    wrong = []
-    for name, _, tree in _files():
-        for imported in _imports(tree):
-            ours = imported.split(".")
-            room = "" if imported == "toolscript.__version__" else ours[1] if len(ours) > 1 else ""
-            if ours[0] == "toolscript" and room not in ARROWS[_room(name)]:
-                wrong.append(f"{name} imports {imported}")
+    wrong = [
+        f"{name} imports {imported}"
+        for name, _, tree in _files()
+        for imported in _own_imports(tree)
+        if not _is_below(imported, _longest_prefix(name, ALLOWED_IMPORTS))
+    ]
     assert wrong == []
 
 
 def test_only_the_composition_root_imports_adapters() -> None:
-    outside = [n for n, _, tree in _files() if any(i.startswith("toolscript.adapters") for i in _imports(tree))]
-    assert {n.partition("/")[0] for n in outside} == {"adapters", "app"}
+    importers = {
+        name.partition("/")[0]
+        for name, _, tree in _files()
+        if any(_is_below(imported, {"adapters"}) for imported in _own_imports(tree))
+    }
+    assert importers == {"adapters", "app"}
 
 
 def test_only_an_adapter_imports_its_vendor() -> None:
@@ -128,23 +142,37 @@ def test_only_an_adapter_imports_its_vendor() -> None:
     for name, _, tree in _files():
         for imported in _imports(tree):
             top = imported.partition(".")[0]
-            if top not in sys.stdlib_module_names | {"toolscript", "__future__"} | _allowed_libraries(name):
+            if top not in sys.stdlib_module_names | {"toolscript"} | _longest_prefix(name, ALLOWED_LIBRARIES):
                 wrong.append(f"{name} imports {top}")
     assert wrong == []
 
 
-def test_files_and_functions_stay_short() -> None:
-    long = []
+def test_no_import_circle() -> None:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for name, _, tree in _files():
+        graph[name.removesuffix(".py").removesuffix("/__init__")].update(_own_imports(tree))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(f"these modules import each other: {error.args[1]}") from None
+
+
+def test_folders_files_and_functions_stay_small() -> None:
+    large = []
     for name, file, tree in _files():
         lines = len(file.read_text(encoding="utf-8").splitlines())
-        if lines > LONGEST_FILE:
-            long.append(f"{name}: {lines} lines")
+        if lines > MAX_FILE_LINES:
+            large.append(f"{name}: {lines} lines")
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
-                if length > LONGEST_FUNCTION:
-                    long.append(f"{name}: {node.name} has {length} lines")
-    assert long == []
+                if length > MAX_FUNCTION_LINES:
+                    large.append(f"{name}: {node.name} has {length} lines")
+    widths = Counter(file.parent for top in (SOURCE, ROOT / "tests") for file in top.rglob("*.py"))
+    large += [
+        f"{folder.relative_to(ROOT)}: {width} files" for folder, width in widths.items() if width > MAX_FOLDER_FILES
+    ]
+    assert large == []
 
 
 def test_every_module_says_why_it_exists() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from docs.generate import ROOT
-from toolscript.configuration import load_configuration
+from toolscript.configuration.files import load_configuration
 from toolscript.settings import PREFIX, Settings, load_settings, variable_of
 
 pytestmark = pytest.mark.req("H-15", "H-16")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.engines import INDEXES, open_index
-from toolscript.adapters.sql_database import Database
-from toolscript.ports import VectorIndex
+from toolscript.adapters.sql.database import Database
+from toolscript.ports.indexes import VectorIndex
 
 STORES = ["sqlite-file", "sqlite-memory", "postgres"]
 

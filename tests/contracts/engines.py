@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
-from toolscript.adapters.qdrant_server import QdrantServerIndex
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_knowledge import SqlKnowledge, SqlKnowledgeReader
-from toolscript.ports import KnowledgeReader, KnowledgeStore, VectorIndex
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.adapters.qdrant.server import QdrantServerIndex
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 
 SERVER_URL = os.environ.get("TOOLSCRIPT_TEST_QDRANT_URL")
 INDEXES = [
@@ -31,7 +32,7 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
     """An index of that kind. On a server the collections of earlier tests may still be there."""
     match kind:
         case "pgvector":
-            from toolscript.adapters.pgvector import PgVectorIndex
+            from toolscript.adapters.pgvector.index import PgVectorIndex
 
             return PgVectorIndex(request.getfixturevalue("postgres_server"))
         case "memory":
@@ -52,7 +53,7 @@ def open_knowledge(kind: str, folder: Path, request: pytest.FixtureRequest) -> K
     """An empty store of knowledge of that kind."""
     match kind:
         case "mongo":
-            from toolscript.adapters.mongo import MongoKnowledge
+            from toolscript.adapters.mongo.knowledge import MongoKnowledge
 
             return MongoKnowledge.at(request.getfixturevalue("mongo"))
         case _:
@@ -63,7 +64,7 @@ def open_reader(kind: str, folder: Path, request: pytest.FixtureRequest) -> Know
     """The handle of the side that searches, on what `open_knowledge` has opened; not for one in memory."""
     match kind:
         case "mongo":
-            from toolscript.adapters.mongo import MongoKnowledgeReader
+            from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 
             return MongoKnowledgeReader.at(request.getfixturevalue("mongo"), patience_seconds=30.0)
         case _:

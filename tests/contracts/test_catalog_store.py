@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from toolscript.adapters.sql_catalog import SqlCatalog
-from toolscript.adapters.sql_database import Database
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import (
     Assignment,
     Decision,
@@ -21,7 +21,7 @@ from toolscript.domain.catalog import (
     SuggestionStatus,
 )
 from toolscript.domain.errors import Conflict, Invalid, NotFound
-from toolscript.ports import CatalogStore
+from toolscript.ports.stores import CatalogStore
 
 pytestmark = pytest.mark.req("X-02", "H-15")
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.house import FILES, MAIL, MONEY, READ, SEND, STRANGE
+from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ, SEND, STRANGE
 from tests.servers.chat import ChatApi, Reply, prompt_of, says
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.openai_chat import OpenAiChat
+from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Classification, Item, Origin, Skill
-from toolscript.ports import Classifier
-from toolscript.retrieval.texts import item_text
-from toolscript.services.classify import EmbeddingClassifier
-from toolscript.services.classify_llm import LlmClassifier
+from toolscript.ports.models import Classifier
+from toolscript.retrieval.text.item_text import item_text
+from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
+from toolscript.services.catalogue.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")
 

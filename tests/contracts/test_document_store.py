@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingesting import Ingest, sentences
-from toolscript.adapters import sql_database
-from toolscript.adapters.sql_database import Database, migrations
-from toolscript.adapters.sql_documents import ABANDONED_AFTER_SECONDS, SqlDocuments
+from tests.fixtures.document_ingest import Ingest, sentences
+from toolscript.adapters.sql import database as sql_database
+from toolscript.adapters.sql.database import Database, migrations
+from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.ports import DocumentStore, VectorIndex
-from toolscript.services.document_points import DOCUMENTS, doc_of, first_parts, metadata_field, of_tenant
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import DocumentStore
+from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, metadata_field, of_tenant
 
 pytestmark = pytest.mark.req("X-02", "H-15")
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from tests.doubles import EmbeddingsApi
-from toolscript.adapters.gathered import GatheredEmbedder, GatheringEmbedder
+from tests.fixtures.http_services import EmbeddingsApi
+from toolscript.adapters.batching_embedder import GatheredEmbedder, GatheringEmbedder
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.adapters.openai import OpenAiEmbedder
-from toolscript.ports import Embedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
+from toolscript.ports.models import Embedder
 
 pytestmark = pytest.mark.req("X-02")
 

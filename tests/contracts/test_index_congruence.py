@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, SERVER_URL, open_index
-from toolscript.adapters import pgvector_points, qdrant_shard
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.pgvector import PgVectorIndex
-from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+from toolscript.adapters.pgvector import points as pgvector_points
+from toolscript.adapters.pgvector.index import PgVectorIndex
+from toolscript.adapters.qdrant import shard as qdrant_shard
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, matches
 from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms
-from toolscript.ports import VectorIndex
+from toolscript.ports.indexes import VectorIndex
 
 NAME = "congruence"
 FIELDS = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.contracts.engines import LIBRARIES, open_knowledge
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
-from toolscript.ports import KnowledgeStore
+from toolscript.ports.stores import KnowledgeStore
 
 pytestmark = pytest.mark.req("K-05", "X-02")
 

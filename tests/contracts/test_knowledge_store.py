@@ -13,7 +13,7 @@ import pytest
 from tests.contracts.engines import LIBRARIES, open_knowledge, open_reader
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Shelf, Source, SourceStatus, own_id
-from toolscript.ports import KnowledgeReader, KnowledgeStore
+from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 
 pytestmark = pytest.mark.req("K-05", "X-02")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.rerank_doubles import WORDS, RerankApi, cross_encoder, share
+from tests.fixtures.rerankers import WORDS, RerankApi, cross_encoder, share
 from toolscript.adapters.http_reranker import HttpReranker
-from toolscript.adapters.onnx_reranker import OnnxReranker, find_reranker
-from toolscript.ports import Reranker
+from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
+from toolscript.ports.models import Reranker
 
 pytestmark = pytest.mark.req("D-12", "X-02")
 

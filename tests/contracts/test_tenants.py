@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, open_index
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.ports import VectorIndex
+from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.document_points import DOCUMENTS, documents_collection
-from toolscript.services.document_search import DocumentAsk, DocumentHit, DocumentPage, DocumentSearch, SearchType
-from toolscript.services.ingest_documents import IngestDocuments
-from toolscript.services.page_tokens import PageTokens
-from toolscript.services.plans import Plans
+from toolscript.services.access.plans import Plans
+from toolscript.services.documents.ingest import IngestDocuments
+from toolscript.services.documents.page_tokens import PageTokens
+from toolscript.services.documents.points import DOCUMENTS, documents_collection
+from toolscript.services.documents.search import DocumentAsk, DocumentHit, DocumentPage, DocumentSearch, SearchType
 
 pytestmark = pytest.mark.filterwarnings("ignore:Local mode performs exact")
 

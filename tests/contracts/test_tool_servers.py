@@ -16,13 +16,13 @@ import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from tests.servers import KEY, scripted_server, serving_http
-from toolscript.adapters.mcp_client import McpServers
-from toolscript.adapters.mcp_reading import clean
-from toolscript.adapters.mcp_stdio import message_in
+from toolscript.adapters.mcp.client import McpServers
+from toolscript.adapters.mcp.reading import clean
+from toolscript.adapters.mcp.stdio import message_in
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, Transport
-from toolscript.ports import ToolServer
+from toolscript.ports.servers import ToolServer
 
 PATIENCE = 20.0
 

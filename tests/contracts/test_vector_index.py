@@ -10,7 +10,7 @@ import pytest
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.filters import Condition, Filter, Op, Payload
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
-from toolscript.ports import VectorIndex
+from toolscript.ports.indexes import VectorIndex
 
 pytestmark = pytest.mark.req("X-02", "H-16")
 

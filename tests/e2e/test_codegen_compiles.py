@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import HttpDouble
+from tests.fixtures.http_services import HttpDouble
 from toolscript.codegen.python import python_module
 from toolscript.codegen.typescript import typescript_module
 from toolscript.domain.catalog import Item

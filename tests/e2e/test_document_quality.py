@@ -10,18 +10,18 @@ import pytest
 import Stemmer
 
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_documents import SqlDocuments
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Principal
 from toolscript.evaluation.datasets import DocumentSet, read_set
 from toolscript.evaluation.metrics import graded, mean
 from toolscript.retrieval.retriever import Retriever
-from toolscript.retrieval.texts import document_text
-from toolscript.services.document_points import documents_collection
-from toolscript.services.document_search import DocumentAsk, DocumentSearch, SearchType
-from toolscript.services.ingest_documents import IngestDocuments
-from toolscript.services.page_tokens import PageTokens
-from toolscript.services.plans import Plans
+from toolscript.retrieval.text.item_text import document_text
+from toolscript.services.access.plans import Plans
+from toolscript.services.documents.ingest import IngestDocuments
+from toolscript.services.documents.page_tokens import PageTokens
+from toolscript.services.documents.points import documents_collection
+from toolscript.services.documents.search import DocumentAsk, DocumentSearch, SearchType
 
 DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "documents"
 TENANT = Principal("readers")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingesting import Ingest, sentences
+from tests.fixtures.document_ingest import Ingest, sentences
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_documents import ABANDONED_AFTER_SECONDS, SqlDocuments
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.domain.documents import Document
 
 pytestmark = pytest.mark.req("D-09")

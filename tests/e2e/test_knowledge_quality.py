@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.books import BOOKS, NoBooks, lay_out, write_questions
-from toolscript.adapters.books import FileBooks
+from toolscript.adapters.books.reader import FileBooks
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_knowledge import SqlKnowledge
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.evaluation.book_run import BookEvaluation
 from toolscript.evaluation.book_sets import BookSet
 from toolscript.evaluation.datasets import read_set
 from toolscript.evaluation.metrics import mean
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.ingest_knowledge import IngestKnowledge
-from toolscript.services.knowledge_search import KnowledgeSearch
+from toolscript.services.knowledge.ingest import IngestKnowledge
+from toolscript.services.knowledge.search import KnowledgeSearch
 
 CACHE = Path(os.environ.get("TOOLSCRIPT_TEST_BOOKS", Path(__file__).parents[2] / "build" / "books"))
 MANUAL = next(book for book in BOOKS if book.name == "policy")
@@ -55,7 +55,7 @@ async def test_four_of_five_questions_find_the_section_that_answers_them(
     manual: BookSet, minilm: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):  # how fast it is on a busy machine is not the question here
-        monkeypatch.setattr(f"toolscript.services.knowledge_search.{limit}", 60.0)
+        monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
     database, index = Database("sqlite://"), MemoryIndex()
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, minilm, FileBooks(), None)

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolscript.adapters.openai_chat import OpenAiChat
+from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Item, Origin, Skill
-from toolscript.services.classify_llm import LlmClassifier
+from toolscript.services.catalogue.llm_classifier import LlmClassifier
 
 SKILLS = [
     Skill("file_operations", "File Operations", "Read, write, move and find files.", examples=("read_file",)),

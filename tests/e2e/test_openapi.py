@@ -23,13 +23,14 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from toolscript.app import App, open_app
+from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Suggestion
 from toolscript.domain.documents import Document
-from toolscript.services.demo import demo_items
+from toolscript.services.catalogue.demo import demo_items
 from toolscript.settings import load_settings
+from toolscript.surfaces.http.app import create_http
 from toolscript.surfaces.http.openapi import KEY, TOKEN
-from toolscript.surfaces.http.server import Serving, create_http
+from toolscript.surfaces.http.serving import Serving
 
 pytestmark = pytest.mark.req("D-01", "D-09", "D-11")
 

@@ -30,11 +30,11 @@ import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.doubles import HttpDouble, Hub, hub_layout
+from tests.fixtures.http_services import HttpDouble, Hub, hub_layout
 from tests.servers import scripted_spec
-from toolscript.app import App, open_app
+from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.sync import SyncReport
+from toolscript.services.catalogue.sync import SyncReport
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.serve import HttpServer

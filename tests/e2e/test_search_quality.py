@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
-from toolscript.adapters.onnx import OnnxEmbedder
-from toolscript.adapters.sql_catalog import SqlCatalog
-from toolscript.adapters.sql_database import Database
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Terms, Vector, in_order
 from toolscript.evaluation.datasets import ToolSet, demo_folder, read_set
 from toolscript.evaluation.metrics import by_group, mean
-from toolscript.ports import Embedder
+from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.demo import item_from
-from toolscript.services.sync import Sync
-from toolscript.services.tool_points import tools_collection
-from toolscript.services.tool_search import ToolSearch
+from toolscript.services.catalogue.demo import item_from
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_points import tools_collection
+from toolscript.services.tools.hybrid_search import ToolSearch
 
 SEED = 11
 TYPOS = 1000

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from toolscript.adapters.model_folders import PACKAGED
-from toolscript.app import App, open_app
+from toolscript.adapters.onnx.model_folders import PACKAGED
+from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.evaluation.datasets import Judged, ToolSet, read_set
 from toolscript.evaluation.metrics import mean
 from toolscript.evaluation.run import Evaluation, Outcome
-from toolscript.services.demo import demo_pairs, item_from
-from toolscript.services.hierarchical_search import Ask, Found
+from toolscript.services.catalogue.demo import demo_pairs, item_from
+from toolscript.services.tools.hierarchical_search import Ask, Found
 from toolscript.settings import load_settings
-from toolscript.surfaces.answers_hierarchical import found_answer
+from toolscript.surfaces.json.hierarchical import found_answer
 
 CHANGED = 1000
 # Of sets with many queries, so many, spread over the set: more would take minutes and say the same.

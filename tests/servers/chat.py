@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.doubles import HttpDouble
+from tests.fixtures.http_services import HttpDouble
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.doubles import HttpDouble
+from tests.fixtures.http_services import HttpDouble
 
 
 class OtlpCollector(HttpDouble):

@@ -10,7 +10,7 @@ from toolscript.domain.access import Principal
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
-    from toolscript.adapters.jwt import JwtVerifier
+    from toolscript.adapters.tokens.jwt import JwtVerifier
 
 
 class Verifier:
@@ -33,7 +33,7 @@ class Verifier:
     @cached_property
     def _tokens(self) -> JwtVerifier:
         try:
-            from toolscript.adapters.jwt import JwtVerifier
+            from toolscript.adapters.tokens.jwt import JwtVerifier
         except ImportError as error:
             raise missing_extra("server", "verifying tokens") from error
         settings = self._settings
@@ -50,13 +50,13 @@ class Verifier:
 
 def local_token(key: str, tenant: str) -> str:
     """A token for a moment, signed with the key that a gateway leaves for its owner."""
-    from toolscript.adapters.jwt import local_token as signed
+    from toolscript.adapters.tokens.jwt import local_token as signed
 
     return signed(key, tenant)
 
 
 def is_local_token(key: str, token: str) -> bool:
     """Whether a token is one of those: of a command of this machine's, for whoever owns the data folder."""
-    from toolscript.adapters.jwt import is_local_token as is_signed
+    from toolscript.adapters.tokens.jwt import is_local_token as is_signed
 
     return is_signed(key, token)

@@ -9,7 +9,9 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
-from toolscript.ports import LanguageModel, Reranker, ToolServer, VectorIndex
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import LanguageModel, Reranker
+from toolscript.ports.servers import ToolServer
 from toolscript.settings import Settings
 
 
@@ -18,7 +20,7 @@ class Servers:
 
     def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
         try:
-            from toolscript.adapters.mcp_client import McpServers
+            from toolscript.adapters.mcp.client import McpServers
         except ImportError as error:
             if (error.name or "").startswith("toolscript"):
                 raise
@@ -30,18 +32,18 @@ def open_index(settings: Settings) -> VectorIndex:
     """The index that TOOLSCRIPT_INDEX names. Raises Invalid."""
     match settings.index.partition(":")[0]:
         case "":
-            from toolscript.adapters.qdrant_edge import QdrantEdgeIndex
+            from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 
             return QdrantEdgeIndex(settings.data / "index")
         case "http" | "https":
             try:
-                from toolscript.adapters.qdrant_server import QdrantServerIndex
+                from toolscript.adapters.qdrant.server import QdrantServerIndex
             except ImportError as error:
                 raise missing_extra("qdrant", "TOOLSCRIPT_INDEX") from error
             return QdrantServerIndex.at(settings.index, settings.index_key)
         case "postgresql" | "postgres":
             try:
-                from toolscript.adapters.pgvector import PgVectorIndex
+                from toolscript.adapters.pgvector.index import PgVectorIndex
             except ImportError as error:
                 raise missing_extra("postgres", "TOOLSCRIPT_INDEX") from error
             return PgVectorIndex(settings.index)
@@ -60,7 +62,7 @@ def open_language_model(settings: Settings) -> LanguageModel | None:
     if not settings.llm_url:
         return None
     try:
-        from toolscript.adapters.openai_chat import OpenAiChat
+        from toolscript.adapters.openai_api.chat import OpenAiChat
     except ImportError as error:
         raise missing_extra("llm", "TOOLSCRIPT_LLM_URL") from error
     return OpenAiChat.at(
@@ -88,7 +90,7 @@ async def open_reranker(settings: Settings) -> Reranker | None:
 
 
 def _local_reranker(settings: Settings, name: str) -> Reranker:
-    from toolscript.adapters.onnx_reranker import OnnxReranker, find_reranker
+    from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
 
     folder = find_reranker(name, settings.data / "models", settings.hub_url, settings.hub_token)
     return OnnxReranker(folder, device=settings.search_device)

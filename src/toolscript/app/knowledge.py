@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.sql_database import Database
-from toolscript.adapters.sql_knowledge import SqlKnowledge, SqlKnowledgeReader
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
 from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import Invalid
-from toolscript.ports import KnowledgeReader, KnowledgeStore
+from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
-    from toolscript.adapters.mongo import MongoKnowledge, MongoKnowledgeReader
+    from toolscript.adapters.mongo.knowledge import MongoKnowledge, MongoKnowledgeReader
 
 IN_MEMORY = "sqlite://"
 # A search waits two seconds for a store; a little less, and it can say what was wrong with it.
@@ -75,7 +75,7 @@ def _mongo(settings: Settings) -> tuple[type[MongoKnowledgeReader], type[MongoKn
             details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["", "mongodb", "mongodb+srv"]},
         )
     try:
-        from toolscript.adapters.mongo import MongoKnowledge, MongoKnowledgeReader
+        from toolscript.adapters.mongo.knowledge import MongoKnowledge, MongoKnowledgeReader
     except ImportError as error:
         raise missing_extra("mongo", "TOOLSCRIPT_KNOWLEDGE") from error
     return MongoKnowledgeReader, MongoKnowledge

@@ -7,16 +7,16 @@ import logging
 import re
 from dataclasses import dataclass
 
-from toolscript.adapters.gathered import GatheredEmbedder, GatheringEmbedder
+from toolscript.adapters.batching_embedder import GatheredEmbedder, GatheringEmbedder
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.model_folders import PACKAGED, ModelFolder, download, find_locally
+from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, download, find_locally
 from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.search import Similarity
-from toolscript.ports import Embedder
+from toolscript.ports.models import Embedder
 from toolscript.retrieval.calibration import measured
-from toolscript.retrieval.texts import item_text
-from toolscript.services.demo import demo_items, demo_pairs
+from toolscript.retrieval.text.item_text import item_text
+from toolscript.services.catalogue.demo import demo_items, demo_pairs
 from toolscript.settings import DEFAULT_MODEL, Settings
 
 log = logging.getLogger(__name__)
@@ -69,14 +69,14 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
 
 
 def _load(folder: ModelFolder, device: str, *, apart: bool) -> GatheringEmbedder:
-    from toolscript.adapters.onnx import OnnxEmbedder
+    from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder(folder, device=device, apart=apart)
 
 
 async def _remote(settings: Settings) -> GatheringEmbedder:
     try:
-        from toolscript.adapters.openai import OpenAiEmbedder
+        from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
     except ImportError as error:
         raise missing_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL") from error
     return await OpenAiEmbedder.at(settings.embeddings_url or "", settings.embeddings_key, settings.search_model)

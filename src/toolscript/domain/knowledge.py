@@ -65,7 +65,7 @@ class SourceStatus(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Source:
     """A book or paper that chunks and extractions come from. `metadata` holds our own notes, too (see
-    `services/ingest_knowledge.py`): `digest` of what was read, and with which model extractions were made."""
+    `services/knowledge/ingest.py`): `digest` of what was read, and with which model extractions were made."""
 
     id: str
     type: str

@@ -8,8 +8,8 @@ from toolscript.evaluation.book_sets import BookSet, ListedBook, Question
 from toolscript.evaluation.datasets import Judged
 from toolscript.evaluation.metrics import Scores, by_group
 from toolscript.evaluation.run import DEPTH, Outcome, together
-from toolscript.services.ingest_knowledge import About, IngestKnowledge
-from toolscript.services.knowledge_search import LONGEST_QUERY, KnowledgeAsk, KnowledgeSearch
+from toolscript.services.knowledge.ingest import About, IngestKnowledge
+from toolscript.services.knowledge.search import LONGEST_QUERY, KnowledgeAsk, KnowledgeSearch
 
 ANSWER = "an answer"
 HELD_OUT = "held out"

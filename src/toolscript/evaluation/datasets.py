@@ -13,7 +13,7 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.book_sets import BOOKS, BookSet, read_book_set
 from toolscript.evaluation.rows import QUERY, Keys, rows_of
-from toolscript.services.demo import item_from
+from toolscript.services.catalogue.demo import item_from
 
 
 @dataclass(frozen=True, slots=True)

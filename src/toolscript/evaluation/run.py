@@ -14,12 +14,12 @@ from toolscript.domain.errors import Invalid
 from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
 from toolscript.evaluation.metrics import Scores, by_group, graded
-from toolscript.services.document_ask import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
-from toolscript.services.document_search import DocumentAsk, DocumentSearch, SearchType
-from toolscript.services.hierarchical_search import LONGEST_QUERY, Ask, HierarchicalSearch, Strategy
-from toolscript.services.ingest_documents import IngestDocuments
-from toolscript.services.sync import Sync
-from toolscript.services.tool_search import DEFAULT_THRESHOLD, Blend, ToolSearch
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.documents.ingest import IngestDocuments
+from toolscript.services.documents.request import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
+from toolscript.services.documents.search import DocumentAsk, DocumentSearch, SearchType
+from toolscript.services.tools.hierarchical_search import LONGEST_QUERY, Ask, HierarchicalSearch, Strategy
+from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
 AT_ONCE = 8

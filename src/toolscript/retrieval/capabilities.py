@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid
-from toolscript.retrieval.words import stem, words
+from toolscript.retrieval.text.words import stem, words
 
 # Of a domain's marks one is enough, of its hints it takes two.
 MARK, HINT = 2, 1

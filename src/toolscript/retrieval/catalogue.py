@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from toolscript.domain.catalog import ItemType, StoredItem
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import Capabilities, Subjects
-from toolscript.retrieval.fuzzy import Names
-from toolscript.retrieval.spelling import Spelling
-from toolscript.retrieval.words import words
+from toolscript.retrieval.text.fuzzy import Names
+from toolscript.retrieval.text.spelling import Spelling
+from toolscript.retrieval.text.words import words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from toolscript.domain.search import Similarity
 from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
 from toolscript.retrieval.fusion import Scores, weighted
-from toolscript.retrieval.fuzzy import NameMatches
 from toolscript.retrieval.reasons import Evidence
 from toolscript.retrieval.retriever import Legs
+from toolscript.retrieval.text.fuzzy import NameMatches
 
 # What lies this little beneath the similarity of unrelated texts still ranks.
 BENEATH = 0.1

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Report, Similarity, TermCounts, Terms, Vector, no_span
-from toolscript.ports import Embedder, VectorIndex
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
-from toolscript.retrieval.words import term_frequencies
+from toolscript.retrieval.text.words import term_frequencies
 
 CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import Similarity, Vector
-from toolscript.retrieval.words import STOP_WORDS, stem, words
+from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 # How much the words count beside the meaning: a tool all of whose words are a skill's own lies as far above one that
 # shares none as a text that says the same does above half an unrelated one.

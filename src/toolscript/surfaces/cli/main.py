@@ -23,19 +23,19 @@ from toolscript.domain.errors import (
     Unavailable,
     UpstreamFailed,
 )
-from toolscript.surfaces.cli.completion import completion
-from toolscript.surfaces.cli.documents import documents
-from toolscript.surfaces.cli.evaluate import evaluate
-from toolscript.surfaces.cli.gateway import gateway
-from toolscript.surfaces.cli.index import index
-from toolscript.surfaces.cli.ingest import ingest
-from toolscript.surfaces.cli.knowledge import knowledge
-from toolscript.surfaces.cli.mcp import mcp
-from toolscript.surfaces.cli.search import search
-from toolscript.surfaces.cli.skills import skills
-from toolscript.surfaces.cli.sync import sync
-from toolscript.surfaces.cli.terminal import printable
-from toolscript.surfaces.cli.tools import call, get_types, list_servers, list_tools
+from toolscript.surfaces.cli.commands.completion import completion
+from toolscript.surfaces.cli.commands.documents import documents
+from toolscript.surfaces.cli.commands.evaluate import evaluate
+from toolscript.surfaces.cli.commands.gateway import gateway
+from toolscript.surfaces.cli.commands.index import index
+from toolscript.surfaces.cli.commands.ingest import ingest
+from toolscript.surfaces.cli.commands.knowledge import knowledge
+from toolscript.surfaces.cli.commands.mcp import mcp
+from toolscript.surfaces.cli.commands.search import search
+from toolscript.surfaces.cli.commands.skills import skills
+from toolscript.surfaces.cli.commands.sync import sync
+from toolscript.surfaces.cli.commands.tools import call, get_types, list_servers, list_tools
+from toolscript.surfaces.cli.terminal.text import printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
     Invalid: 2,

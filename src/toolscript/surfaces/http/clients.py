@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from starlette.datastructures import Address
 
-from toolscript.app import App
 from toolscript.app.access import is_local_token
+from toolscript.app.app import App
 
 NETWORK_BITS = 64
 UNKNOWN = "unknown"

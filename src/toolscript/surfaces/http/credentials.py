@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from toolscript.app import App
+from toolscript.app.app import App
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Unauthorized
-from toolscript.services.environment import may_bypass
+from toolscript.services.access.environment import may_bypass
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.server import Serving
+    from toolscript.surfaces.http.serving import Serving
 
 BYPASS_HEADER = "x-debug-bypass-auth"
 

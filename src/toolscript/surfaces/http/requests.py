@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolscript.domain.requests import request_id
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.server import Serving
+    from toolscript.surfaces.http.serving import Serving
 
 HEADER = b"x-request-id"
 NO_ROUTE = "none"

@@ -10,7 +10,8 @@ import uvicorn
 
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.http.server import Serving, create_http
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
 from toolscript.surfaces.http.whole import WholeAnswers
 
 FAREWELL_SECONDS = 5

@@ -1,0 +1,1 @@
+"""The knowledge store on MongoDB."""

@@ -1,0 +1,1 @@
+"""Where events, metrics and spans go."""

@@ -1,0 +1,1 @@
+"""Models that run in this process, by ONNX Runtime."""

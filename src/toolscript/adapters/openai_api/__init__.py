@@ -1,0 +1,1 @@
+"""Models behind any OpenAI-compatible API."""

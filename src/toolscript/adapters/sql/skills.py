@@ -1,0 +1,354 @@
+"""Skills, who is in them and what is suggested: the half of the SQL catalogue that sorts items.
+
+Functions of a session, so that the catalogue can put several of them into one transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from toolscript.adapters.sql.database import upsert
+from toolscript.adapters.sql.session import Row, Session
+from toolscript.domain.catalog import Assignment, Decision, Member, Origin, Skill, Suggestion, SuggestionStatus
+from toolscript.domain.errors import Conflict, NotFound
+
+
+def read_skills(session: Session, *, active_only: bool) -> list[Skill]:
+    """Skills in order of their ids."""
+    activity = "is_active" if active_only else "TRUE"
+    found = session.rows(f"SELECT * FROM skill_categories WHERE {activity}")
+    return sorted((_skill(row) for row in found), key=lambda s: s.id)
+
+
+def save_skills(session: Session, skills: Sequence[Skill]) -> None:
+    """Adds or replaces skills by a person's word, which no seed takes back. Items of those that are not active count as
+    not classified."""
+    upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": False} for s in skills], keys=["id"])
+    _forget_sorting(session, [s.id for s in skills if not s.is_active])
+
+
+def seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
+    """Makes the seeded skills these, unless that digest was the last; returns whether it did. What people have changed
+    or removed stays so, and a skill that goes stays, inactive, as long as people have put items into it."""
+    if session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest):
+        return False
+    of_people = "SELECT id FROM skill_categories WHERE NOT is_seeded"
+    removed = "SELECT id FROM seeded_skills WHERE is_removed"
+    kept = {row["id"] for row in session.rows(f"{of_people} UNION {removed}")}
+    _take_back(session, {s.id for s in skills})
+    planted = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in kept]
+    upsert(session, "skill_categories", planted, keys=["id"])
+    named = [{"id": s.id} for s in skills]
+    session.run_many("INSERT INTO seeded_skills (id) VALUES (:id) ON CONFLICT (id) DO NOTHING", named)
+    session.run("DELETE FROM skill_seeds")
+    session.run("INSERT INTO skill_seeds (digest) VALUES (:digest)", digest=digest)
+    return True
+
+
+def remove_skill(session: Session, skill_id: str) -> None:
+    """Removes a skill by a person's word, which no seed takes back. Raises NotFound."""
+    if not _delete_skills(session, [skill_id]):
+        raise _no_skill([skill_id])
+    session.run("UPDATE seeded_skills SET is_removed = TRUE WHERE id = :id", id=skill_id)
+
+
+def _take_back(session: Session, but: Collection[str]) -> None:
+    """Takes back the skills of earlier seeds but these: those that people use become inactive, the others go."""
+    by_people = "id IN (SELECT skill_id FROM tool_skill_assignments WHERE origin = 'human')"
+    seeded = session.rows(f"SELECT id, {by_people} AS is_used FROM skill_categories WHERE is_seeded")
+    gone = [row for row in seeded if row["id"] not in but]
+    used = [row["id"] for row in gone if row["is_used"]]
+    _forget_sorting(session, used)
+    session.run(f"UPDATE skill_categories SET is_active = FALSE WHERE {session.among('id', 'ids')}", ids=used)
+    _delete_skills(session, [row["id"] for row in gone if not row["is_used"]])
+
+
+def _delete_skills(session: Session, skill_ids: Collection[str]) -> int:
+    """Removes skills and what is assigned to them, whose items then count as not classified; returns how many. An item
+    that loses its primary skill has the surest of its others instead."""
+    ids = sorted(skill_ids)
+    _forget_sorting(session, ids)
+    held = session.rows(
+        f"SELECT tool_id FROM tool_skill_assignments WHERE is_primary AND {session.among('skill_id', 'ids')}", ids=ids
+    )
+    done = session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
+    session.run(
+        "UPDATE tool_skill_assignments SET is_primary = TRUE WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+        "OVER (PARTITION BY tool_id ORDER BY confidence DESC, skill_id) AS place FROM tool_skill_assignments "
+        f"WHERE {session.among('tool_id', 'numbers')}) AS placed WHERE place = 1)",
+        numbers=[row["tool_id"] for row in held],
+    )
+    return done
+
+
+def _forget_sorting(session: Session, skill_ids: Sequence[str]) -> None:
+    """Has the items of these skills count as not classified."""
+    session.run(
+        "UPDATE tools SET classified = '' WHERE id IN "
+        f"(SELECT tool_id FROM tool_skill_assignments WHERE {session.among('skill_id', 'ids')})",
+        ids=list(skill_ids),
+    )
+
+
+def read_assignments(session: Session, numbers: Sequence[int] | None) -> dict[int, list[Assignment]]:
+    """The assignments of the items with these numbers (of all), surest first."""
+    named = "TRUE" if numbers is None else session.among("tool_id", "numbers")
+    given = {} if numbers is None else {"numbers": list(numbers)}
+    found: dict[int, list[Assignment]] = defaultdict(list)
+    for row in session.rows(
+        f"SELECT * FROM tool_skill_assignments WHERE {named} ORDER BY confidence DESC, is_primary DESC, skill_id",
+        **given,
+    ):
+        assignment = Assignment(row["skill_id"], row["confidence"], row["is_primary"], Origin(row["origin"]))
+        found[row["tool_id"]].append(assignment)
+    return found
+
+
+def count_tools(session: Session) -> dict[str, int]:
+    """How many active items each skill has."""
+    found = session.rows(
+        "SELECT a.skill_id, count(*) AS items FROM tool_skill_assignments a JOIN tools t ON t.id = a.tool_id "
+        "WHERE t.is_active GROUP BY a.skill_id"
+    )
+    return {row["skill_id"]: row["items"] for row in found}
+
+
+def read_members(session: Session, skill_ids: Collection[str] | None) -> dict[str, list[Member]]:
+    """The active items of those skills (of all)."""
+    named = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
+    given = {} if skill_ids is None else {"ids": sorted(skill_ids)}
+    found: dict[str, list[Member]] = defaultdict(list)
+    for row in session.rows(
+        "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
+        f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {named}",
+        **given,
+    ):
+        found[row["skill_id"]].append(Member(row["item_id"], row["digest"], row["confidence"]))
+    return {skill: sorted(members, key=lambda m: m.item_id) for skill, members in found.items()}
+
+
+def assign(session: Session, item_id: str, assignments: Sequence[Assignment]) -> None:
+    """Replaces an item's assignments by a person's; with none it counts as not classified."""
+    number = _number(session, item_id)
+    _require_skills(session, {a.skill_id for a in assignments})
+    _replace_assignments(session, {number: assignments})
+    withdraw(session, [number])
+    if not assignments:
+        session.run("UPDATE tools SET classified = '' WHERE id = :number", number=number)
+
+
+def classify(session: Session, decisions: Sequence[Decision], *, over_people: bool) -> None:
+    """Records decisions about items, whatever their number, in a handful of statements."""
+    decided = {d.item_id: d for d in decisions}
+    by_people = "SELECT tool_id FROM tool_skill_assignments WHERE origin = 'human'"
+    free = "TRUE" if over_people else f"id NOT IN ({by_people})"
+    found = session.rows(
+        f"SELECT id, item_id FROM tools WHERE is_active AND {free} AND {session.among('item_id', 'ids')}",
+        ids=sorted(decided),
+    )
+    by_number = {row["id"]: decided[row["item_id"]] for row in found}
+    known = {row["id"] for row in session.rows("SELECT id FROM skill_categories")}
+    kept = {n: [a for a in d.assignments if a.skill_id in known] for n, d in by_number.items()}
+    _replace_assignments(session, kept)
+    session.run_many(
+        "UPDATE tools SET classified = :stamp WHERE id = :number",
+        # An item that loses a skill in the meantime is to be looked at again.
+        [{"number": n, "stamp": d.stamp if len(kept[n]) == len(d.assignments) else ""} for n, d in by_number.items()],
+    )
+    _replace_suggestions(session, {n: d.suggestion for n, d in by_number.items()})
+
+
+def stamp(session: Session, stamps: Mapping[str, tuple[str, str]]) -> None:
+    """Replaces the stamps of items (id to the old and the new one) that still have the old one."""
+    session.run_many(
+        "UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old",
+        [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()],
+    )
+
+
+def suggest(session: Session, suggestion: Suggestion) -> Suggestion:
+    """Queues a suggestion and returns it with its number."""
+    source = suggestion.source_item_id
+    row = _suggestion_row(_number(session, source) if source else None, suggestion)
+    made = session.rows(f"{INSERT_SUGGESTION} RETURNING id", **row)
+    return read_suggestions(session, "s.id = :number", number=made[0]["id"])[0]
+
+
+def withdraw(session: Session, numbers: Sequence[int]) -> None:
+    """Takes back what is pending for the items with these numbers."""
+    session.run(
+        f"DELETE FROM skill_suggestions WHERE status = 'pending' AND {session.among('source_tool_id', 'numbers')}",
+        numbers=list(numbers),
+    )
+
+
+def review(
+    session: Session, number: int, status: SuggestionStatus, reviewed_by: str | None, into: Skill | str | None
+) -> Suggestion:
+    """Decides a pending suggestion, and puts its item into a skill."""
+    touched = session.run(
+        "UPDATE skill_suggestions SET status = :status, reviewed_by = :who WHERE id = :number AND status = 'pending'",
+        status=status.value,
+        who=reviewed_by,
+        number=number,
+    )
+    found = read_suggestions(session, "s.id = :number", number=number)
+    if not found:
+        raise NotFound(f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number})
+    if not touched:
+        raise Conflict(
+            f"suggestion {number} is {found[0].status} already: only pending ones can be reviewed",
+            details={"suggestion": number, "status": found[0].status.value},
+        )
+    if isinstance(into, Skill):
+        add_skill(session, into)
+        into = into.id
+    if into is not None:
+        _require_skills(session, {into})
+        if found[0].source_item_id:
+            assign(session, found[0].source_item_id, [Assignment(into, 1.0, True, Origin.HUMAN)])
+    return found[0]
+
+
+def read_suggestions(session: Session, wanted: str, **parameters: Any) -> list[Suggestion]:
+    """The suggestions that fulfil a condition, oldest first."""
+    found = session.rows(
+        "SELECT s.*, t.item_id FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id "
+        f"WHERE {wanted} ORDER BY s.id",
+        **parameters,
+    )
+    return [
+        Suggestion(
+            name=row["suggested_name"],
+            description=row["suggested_description"],
+            source_item_id=row["item_id"],
+            status=SuggestionStatus(row["status"]),
+            reviewed_by=row["reviewed_by"],
+            number=row["id"],
+            keywords=tuple(row["keywords"]),
+            examples=tuple(row["examples"]),
+        )
+        for row in found
+    ]
+
+
+INSERT_SUGGESTION = (
+    "INSERT INTO skill_suggestions "
+    "(suggested_name, suggested_description, keywords, examples, source_tool_id, status) "
+    "VALUES (:name, :description, :keywords, :examples, :source, :status)"
+)
+
+
+def _replace_suggestions(session: Session, wanted: Mapping[int, Suggestion | None]) -> None:
+    """Makes what is pending for the items with these numbers this, less what people have rejected. What is pending
+    under that name already stays as it is: somebody may be about to name it by its number."""
+    numbers = list(wanted)
+    named = {(n, s.name.casefold()): s for n, s in wanted.items() if s}
+    for refused in _suggested(session, numbers, SuggestionStatus.REJECTED):
+        named.pop(refused, None)
+    pending = _suggested(session, numbers, SuggestionStatus.PENDING)
+    gone = [row for key, rows in pending.items() for row in rows[key in named :]]
+    session.run(f"DELETE FROM skill_suggestions WHERE {session.among('id', 'gone')}", gone=gone)
+    new = [_suggestion_row(key[0], s) for key, s in named.items() if key not in pending]
+    session.run_many(INSERT_SUGGESTION, new)
+
+
+def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any]:
+    return {
+        "name": suggestion.name,
+        "description": suggestion.description,
+        "keywords": list(suggestion.keywords),
+        "examples": list(suggestion.examples),
+        "source": source,
+        "status": suggestion.status.value,
+    }
+
+
+def _suggested(session: Session, numbers: Sequence[int], status: SuggestionStatus) -> dict[tuple[int, str], list[int]]:
+    """The suggestions of that status, oldest first, by the number of the item and the name."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row in session.rows(
+        "SELECT id, source_tool_id, suggested_name FROM skill_suggestions "
+        f"WHERE status = :status AND {session.among('source_tool_id', 'numbers')} ORDER BY id",
+        status=status.value,
+        numbers=list(numbers),
+    ):
+        found[row["source_tool_id"], row["suggested_name"].casefold()].append(row["id"])
+    return found
+
+
+def _replace_assignments(session: Session, wanted: Mapping[int, Sequence[Assignment]]) -> None:
+    session.run(f"DELETE FROM tool_skill_assignments WHERE {session.among('tool_id', 'numbers')}", numbers=list(wanted))
+    session.run_many(
+        "INSERT INTO tool_skill_assignments (tool_id, skill_id, confidence, is_primary, origin) "
+        "VALUES (:tool_id, :skill_id, :confidence, :is_primary, :origin)",
+        [_assignment_row(number, a) for number, assignments in wanted.items() for a in assignments],
+    )
+
+
+def _assignment_row(number: int, assignment: Assignment) -> dict[str, Any]:
+    return {
+        "tool_id": number,
+        "skill_id": assignment.skill_id,
+        "confidence": assignment.confidence,
+        "is_primary": assignment.is_primary,
+        "origin": assignment.origin.value,
+    }
+
+
+def _number(session: Session, item_id: str) -> int:
+    found = session.rows("SELECT id FROM tools WHERE item_id = :item_id", item_id=item_id)
+    if not found:
+        raise NotFound(
+            f"there is no item {item_id!r}: searches and lists of tools show the ids", details={"item_id": item_id}
+        )
+    return int(found[0]["id"])
+
+
+def _require_skills(session: Session, wanted: set[str]) -> None:
+    known = session.rows(f"SELECT id FROM skill_categories WHERE {session.among('id', 'ids')}", ids=sorted(wanted))
+    unknown = wanted - {row["id"] for row in known}
+    if unknown:
+        raise _no_skill(unknown)
+
+
+def _no_skill(unknown: Collection[str]) -> NotFound:
+    return NotFound(
+        f"there is no skill {min(unknown)!r}: see the list of skills", details={"skill_ids": sorted(unknown)}
+    )
+
+
+def add_skill(session: Session, skill: Skill) -> None:
+    """Adds a skill of an id that no other has."""
+    if session.rows("SELECT id FROM skill_categories WHERE id = :id", id=skill.id):
+        raise Conflict(
+            f"there is a skill {skill.id!r} already: give another id, or use that skill",
+            details={"skill_id": skill.id},
+        )
+    save_skills(session, [skill])
+
+
+def _skill_row(skill: Skill) -> dict[str, Any]:
+    return {
+        "id": skill.id,
+        "name": skill.name,
+        "description": skill.description,
+        "parent_domain": skill.parent_domain,
+        "keywords": list(skill.keywords),
+        "examples": list(skill.examples),
+        "is_active": skill.is_active,
+    }
+
+
+def _skill(row: Row) -> Skill:
+    return Skill(
+        id=row["id"],
+        name=row["name"],
+        description=row["description"],
+        parent_domain=row["parent_domain"],
+        keywords=tuple(row["keywords"]),
+        examples=tuple(row["examples"]),
+        is_active=row["is_active"],
+    )

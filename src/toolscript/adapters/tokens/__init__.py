@@ -1,0 +1,1 @@
+"""Verifying bearer tokens."""

@@ -1,0 +1,63 @@
+"""Who is told what happens: the query log, metrics, spans. Nothing that is not asked for is loaded."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks
+from toolscript.app.extras import missing_extra
+from toolscript.domain.search import no_span
+from toolscript.ports.observability import EventSink
+from toolscript.settings import Settings
+
+if TYPE_CHECKING:
+    from toolscript.adapters.observability.prometheus import PrometheusMetrics
+    from toolscript.adapters.observability.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Where events go; and, where HTTP is served, metrics and spans."""
+
+    events: EventSink
+    metrics: PrometheusMetrics | None
+    telemetry: Telemetry | None
+
+    def span(self, name: str) -> AbstractContextManager[object]:
+        """What lasts as long as a stage of that name, for those who follow a request."""
+        return self.telemetry.span(name) if self.telemetry else no_span(name)
+
+
+def open_watching(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Watching:
+    """What the settings name. Raises Invalid."""
+    metrics = _metrics() if serving else None
+    sinks: list[EventSink] = [metrics] if metrics else []
+    if settings.events:
+        is_url = settings.events.startswith(("http://", "https://"))
+        sinks.append(HttpSink(settings.events) if is_url else JsonlSink(Path(settings.events).expanduser()))
+    events = Sinks(sinks)
+    stack.push_async_callback(events.close)
+    if metrics:
+        metrics.watch_drops(lambda: events.dropped)
+    telemetry = _telemetry(settings) if serving or settings.otlp_endpoint else None
+    if telemetry:
+        stack.push_async_callback(telemetry.close)
+    return Watching(events, metrics, telemetry)
+
+
+def _metrics() -> PrometheusMetrics:
+    from toolscript.adapters.observability.prometheus import PrometheusMetrics
+
+    return PrometheusMetrics()
+
+
+def _telemetry(settings: Settings) -> Telemetry:
+    try:
+        from toolscript.adapters.observability.telemetry import Telemetry
+
+        return Telemetry(settings.otlp_endpoint)
+    except ImportError as error:
+        raise missing_extra("telemetry", "TOOLSCRIPT_OTLP_ENDPOINT") from error

@@ -1,0 +1,1 @@
+"""The configuration files that name MCP servers."""

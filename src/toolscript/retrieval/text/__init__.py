@@ -1,0 +1,1 @@
+"""Words, spelling, snippets and chunks of texts."""

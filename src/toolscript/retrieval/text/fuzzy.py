@@ -1,0 +1,119 @@
+"""Finding things by a name that is given exactly, partly or with a typo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+from rapidfuzz.distance import OSA
+
+from toolscript.retrieval.text.words import words
+
+# Below this ratio two names are different names, not the same one mistyped.
+LEAST_RATIO = 0.7
+# In a name of this many letters one may be wrong, in one of twice as many two, and so on: more is no slip.
+LETTERS_A_SLIP = 8
+KEPT = 20
+# A sentence of more words than this is not a name that someone mistyped.
+MOST_WORDS = 8
+# The same name written another way (readFile for read_file) comes after the name as it was given.
+REWRITTEN = 0.99
+
+_IDENTIFIER = re.compile(r"[^\s`'\"(),;!?]+")
+_JOINED = re.compile(r"[^\W_][_\-./:]+[^\W_]|[a-z0-9][A-Z]")
+_LETTERS = 32  # rows in which the letters of a name are counted; two letters may share one
+LONGEST = 120  # no name is longer, and more of one letter would not fit the count
+
+
+@dataclass(frozen=True, slots=True)
+class NameMatches:
+    """Ids whose name or id is in the query as it stands, and how close the names of others come (0 to 1)."""
+
+    exact: frozenset[str]
+    close: Mapping[str, float]
+
+
+class Names:
+    """The names and ids of a catalogue, ready to be matched."""
+
+    def __init__(self, named: Iterable[tuple[str, str]]) -> None:
+        """Takes pairs of id and name."""
+        self._as_given: dict[str, list[str]] = {}
+        self._by_key: dict[str, list[str]] = {}
+        for item_id, name in named:
+            for given in {name, item_id}:
+                self._as_given.setdefault(given, []).append(item_id)
+            for key in {_key(name)[:LONGEST], _key(item_id)[:LONGEST]} - {""}:
+                self._by_key.setdefault(key, []).append(item_id)
+        self._keys = sorted(self._by_key, key=len)
+        self._letters = _letters(self._keys)
+        self._lengths = np.array([len(key) for key in self._keys])
+
+    def match(self, query: str, *, mistyped: bool = False) -> NameMatches:
+        """The whole query as a name, and each part of it that is written like an identifier.
+
+        Where a word of the query is `mistyped`, a name that differs in few letters is what was meant; otherwise it is
+        another name, near as it may be: `get_user` is no `set_user`.
+        """
+        parts = [query.strip(), *_identifiers(query)]
+        asked = {_key(part)[:LONGEST] for part in parts} - {""}
+        exact = frozenset(i for key in asked for i in self._by_key.get(key, ()))
+        if len(query.split()) > MOST_WORDS:
+            asked.discard(_key(query)[:LONGEST])
+        as_given = {i for part in parts for i in self._as_given.get(part, ())}
+        close = {i: 1.0 if i in as_given else REWRITTEN for i in exact}
+        for key, likeness in self._close(sorted(asked), mistyped):
+            for i in self._by_key[key]:
+                close[i] = max(close.get(i, 0.0), likeness)
+        return NameMatches(exact, dict(sorted(close.items(), key=lambda pair: -pair[1])[: max(KEPT, len(exact))]))
+
+    def _close(self, asked: Sequence[str], mistyped: bool) -> list[tuple[str, float]]:
+        """The keys that come near any of those asked for, and how like they are."""
+        found: list[tuple[str, float]] = []
+        for key in asked:
+            near = self._may_be_near(key)
+            if near:
+                ratios = process.cdist([key], near, scorer=fuzz.ratio, score_cutoff=LEAST_RATIO * 100)[0]
+                best = np.argsort(-ratios, kind="stable")[: 2 * KEPT]  # of one tool both name and id may be near
+                found += [
+                    (near[n], _likeness(key, near[n], float(ratios[n]) / 100, mistyped)) for n in best if ratios[n]
+                ]
+        return found
+
+    def _may_be_near(self, key: str) -> list[str]:
+        """Where a name is too long or too short, or has too many other letters, its ratio need not be looked at: a
+        letter that only one of two texts has is one edit at least."""
+        longest = len(key) * (2 - LEAST_RATIO) / LEAST_RATIO
+        shortest = len(key) * LEAST_RATIO / (2 - LEAST_RATIO)
+        low, high = np.searchsorted(self._lengths, [shortest, longest + 1])
+        apart = np.abs(self._letters[:, low:high] - _letters([key])).sum(axis=0, dtype=np.int16)
+        near = np.flatnonzero(apart <= (1 - LEAST_RATIO) * (self._lengths[low:high] + len(key)))
+        return [self._keys[low + n] for n in near]
+
+
+def _likeness(asked: str, name: str, ratio: float, mistyped: bool) -> float:
+    """Nearly one where a slip is all that keeps the two apart; else as much as the ratio is above the least."""
+    slips = max(1, len(name) // LETTERS_A_SLIP)
+    if mistyped and OSA.distance(asked, name, score_cutoff=slips) <= slips:
+        return REWRITTEN - (1 - ratio) / 4
+    return min(REWRITTEN, (ratio - LEAST_RATIO) / (1 - LEAST_RATIO))
+
+
+def _letters(keys: Sequence[str]) -> NDArray[np.int8]:
+    """How often each letter occurs in each key, a column a key."""
+    letters = np.frombuffer("".join(keys).encode("utf-32-le"), dtype=np.uint32) % _LETTERS
+    columns = np.repeat(np.arange(len(keys)), [len(key) for key in keys])
+    counts = np.bincount(letters * len(keys) + columns, minlength=_LETTERS * len(keys))
+    return counts.reshape(_LETTERS, len(keys)).astype(np.int8)
+
+
+def _key(text: str) -> str:
+    return "".join(words(text))
+
+
+def _identifiers(query: str) -> list[str]:
+    return [part for part in _IDENTIFIER.findall(query) if _JOINED.search(part)]

@@ -1,0 +1,130 @@
+"""Mistyped words of a request, put right before anything looks at them: neither a model nor an index of words knows
+what a `chnage` is. Only a word that neither the catalogue nor the general vocabulary knows is touched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from toolscript.retrieval.text.words import STOP_WORDS, stem, stem_all
+
+# The vocabulary of the packaged model is a list of the commonest words of English, most frequent first.
+VOCABULARY = "data/models/all-MiniLM-L6-v2/tokenizer.json"
+NEVER = 1_000
+# How long a word must be for a slip to be told from another word, by what was slipped: where the right word is in the
+# catalogue, and where it is in the general vocabulary only. Chosen by what requests without typos were changed to.
+SWAPPED = (3, 5)
+ONE_MORE_OR_LESS = (5, 6)
+REPLACED = (6, NEVER)
+# The shortest part that tells what a longer word is made of: `forcast` is not made of `for` and `cast`.
+LEAST_PART = 4
+# In a text of more words than this most are known, or it is in another language.
+FEW = 4
+
+# What words are made longer with: a word made so is spelt right, though no list has it.
+_PREFIXES = ("re", "un", "pre", "de", "in", "non", "dis", "over", "under", "mis", "sub", "multi", "auto", "micro")
+_ENDINGS = """
+able age al ally ance ed er ery est ful ible ic ical ier iest ing ious ise ish ity ize less like ly ment ness or ous
+ward y
+"""
+_SUFFIXES = frozenset(_ENDINGS.split())
+# A word that stands by itself: no part of an address, a path, a file name, an identifier.
+_TOKEN = re.compile(r"(?<![\w@#./\\:-])[^\W\d_]+(?![\w@/\\]|[.:-]\w)")
+
+
+class Spelling:
+    """Knows how the words of one catalogue are spelt."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        """Takes the catalogue's words and how many tools hold each."""
+        self._counts = counts
+        self._stems = stem_all(counts)
+        self._starting = _by_first_letter(w for w in counts if w.isalpha())
+
+    def is_own(self, word: str) -> bool:
+        """Whether the catalogue has a folded word, in this form or another."""
+        return word in self._counts or stem(word) in self._stems
+
+    def knows(self, word: str) -> bool:
+        """Whether a folded word is spelt as catalogue or general vocabulary spell it."""
+        general = _general()
+        spelt = not word.isalpha() or word in STOP_WORDS or self.is_own(word)
+        return spelt or word in general.ranks or stem(word) in general.stems
+
+    def corrected(self, text: str) -> str:
+        """The text with each mistyped word replaced by the nearest known one. Names (capitals inside a sentence),
+        identifiers and texts in another language are left as they are."""
+        tokens = [t for t in _TOKEN.findall(text) if t.isascii()]
+        unknown = [t for t in tokens if not self.knows(t.casefold())]
+        if not unknown or not _general().ranks or (len(tokens) > FEW and 2 * len(unknown) > len(tokens)):
+            return text
+        typos = [t for t in unknown if t.islower() or (t == tokens[0] and t[1:].islower())]
+        nearest = {t: self._nearest(t.casefold()) for t in typos}
+        replaced = {typo: word for typo, word in nearest.items() if word}
+        return _TOKEN.sub(lambda m: replaced.get(m[0], m[0]), text)
+
+    def _is_made_of_known(self, word: str) -> bool:
+        for form in (word, stem(word)):
+            if any(form.startswith(p) and self._is_part(form[len(p) :]) for p in _PREFIXES):
+                return True
+            for at in range(LEAST_PART, len(form)):
+                if self._is_part(form[:at]) and (form[at:] in _SUFFIXES or self._is_part(form[at:])):
+                    return True
+        return False
+
+    def _is_part(self, part: str) -> bool:
+        """Long enough to mean something and known, if only with an `e` that it lost."""
+        return len(part) >= LEAST_PART and (self._is_listed(part) or self._is_listed(part + "e"))
+
+    def _is_listed(self, word: str) -> bool:
+        return word in self._counts or word in _general().ranks
+
+    def _nearest(self, word: str) -> str | None:
+        """The word that was meant. What is made of known words is right, unless the catalogue knows better."""
+        general: Mapping[str, int] = {} if self._is_made_of_known(word) else _general().ranks
+
+        def may_be_meant(other: str, least: tuple[int, int]) -> bool:
+            return len(word) >= (least[0] if other in self._counts else least[1] if other in general else NEVER)
+
+        swapped = (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1))
+        found = [w for w in swapped if may_be_meant(w, SWAPPED)]
+        if not found and len(word) >= min(ONE_MORE_OR_LESS):
+            known = [*self._starting.get(word[0], ()), *_general().starting.get(word[0], ())]
+            near = process.extract(word, known, scorer=OSA.distance, score_cutoff=1, limit=None)
+            found = [w for w, _, _ in near if may_be_meant(w, REPLACED if len(w) == len(word) else ONE_MORE_OR_LESS)]
+        return min(found, key=self._preference) if found else None
+
+    def _preference(self, word: str) -> tuple[int, int, str]:
+        """The catalogue's own words, the most frequent first; then the commonest of the others."""
+        return -self._counts.get(word, 0), _general().ranks.get(word, len(_general().ranks)), word
+
+
+@dataclass(frozen=True, slots=True)
+class _General:
+    ranks: Mapping[str, int]
+    stems: frozenset[str]
+    starting: Mapping[str, list[str]]
+
+
+@cache
+def _general() -> _General:
+    """The general vocabulary; empty where the package came without a model."""
+    file = resources.files("toolscript").joinpath(VOCABULARY)
+    vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"] if file.is_file() else {}
+    ranks = {w: rank for w, rank in vocabulary.items() if len(w) > 1 and w.isascii() and w.isalpha()}
+    return _General(ranks, stem_all(ranks), _by_first_letter(ranks))
+
+
+def _by_first_letter(known: Iterable[str]) -> dict[str, list[str]]:
+    starting: dict[str, list[str]] = {}
+    for word in known:
+        if len(word) >= min(ONE_MORE_OR_LESS) - 1:
+            starting.setdefault(word[0], []).append(word)
+    return starting

@@ -1,0 +1,1 @@
+"""The write side of the catalogue: servers, sync, skills and their classification."""

@@ -1,0 +1,53 @@
+"""Everything brought up to date on request: what the servers offer, how it is sorted into skills, the index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolscript.domain.catalog import SuggestionStatus
+from toolscript.ports.stores import CatalogStore
+from toolscript.services.catalogue.gateway import Gateway, Refreshed
+from toolscript.services.catalogue.sync import Progress, Sync
+
+
+@dataclass(frozen=True, slots=True)
+class ResyncReport:
+    """What was found and done: per server, then over the whole catalogue."""
+
+    servers: list[Refreshed]
+    items: int
+    classified: int
+    refined: int
+    waiting: int
+
+
+class Resync:
+    """Asks every connected server anew, and leaves nothing behind."""
+
+    def __init__(self, gateway: Gateway, sync: Sync, catalog: CatalogStore) -> None:
+        self._gateway = gateway
+        self._sync = sync
+        self._catalog = catalog
+
+    async def run(
+        self,
+        *,
+        reclassify: bool = False,
+        force: bool = False,
+        just_connected: bool = False,
+        progress: Progress | None = None,
+    ) -> ResyncReport:
+        """With `reclassify` every item is sorted anew; what a person decided only with `force`, too. Servers that were
+        `just_connected` have been asked already: what that has led to is told."""
+        refined_before = 0 if just_connected else self._sync.refined
+        servers = self._gateway.refreshed if just_connected else await self._gateway.refresh()
+        everything = reclassify or force
+        done = await self._sync.reclassify(
+            None if everything else (), force=force, over_model=everything, progress=progress
+        )
+        items = [m.id for m in await self._catalog.marks() if m.is_active]
+        await self._sync.refine(items if everything else None, progress=progress)
+        waiting = await self._catalog.suggestions(SuggestionStatus.PENDING)
+        classified = done.classified + sum(r.report.classified for r in servers if r.report)
+        refined = self._sync.refined - refined_before  # some of it while the servers were asked
+        return ResyncReport(servers, len(items), classified, refined, len(waiting))

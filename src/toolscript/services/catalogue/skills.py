@@ -1,0 +1,319 @@
+"""What people do with skills: define them, put items into them, decide about suggested ones.
+
+The store is written first and is the truth; then the index follows. Should it not be able to just now, the change
+stands all the same, and the next sync brings the index along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from toolscript.domain.catalog import Assignment, ItemMark, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
+from toolscript.ports.stores import CatalogStore
+from toolscript.services.catalogue.sync import Sync
+
+ID = re.compile(r"[a-z][a-z0-9_]*")
+# Where a skill of that id would be found over HTTP, there is something else.
+RESERVED_IDS = frozenset({"suggestions"})
+LONGEST_ID = 64
+LONGEST_NAME = 255
+LONGEST_DESCRIPTION = 4_000
+LONGEST_WORD = 100
+MOST_WORDS = 100
+MOST_SKILLS = 3
+NEAREST = 3
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSkill:
+    """A skill and how many active items are in it."""
+
+    skill: Skill
+    tool_count: int
+
+
+class Skills:
+    """The skills and who is in them, as people see and change them."""
+
+    def __init__(self, catalog: CatalogStore, sync: Sync) -> None:
+        self._catalog = catalog
+        self._sync = sync
+        # What is looked at and then written must not change in between.
+        self._turn = asyncio.Lock()
+
+    async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
+        """Every skill in order of its id."""
+        counts = await self._catalog.tool_counts()
+        skills = await self._catalog.skills(active_only=active_only)
+        return [CountedSkill(skill, counts.get(skill.id, 0)) for skill in skills]
+
+    async def get(self, skill_id: str) -> CountedSkill:
+        """One skill. Raises NotFound, naming the nearest ids."""
+        known = {counted.skill.id: counted for counted in await self.all()}
+        if skill_id not in known:
+            raise _no_skill(skill_id, known)
+        return known[skill_id]
+
+    async def create(self, skill: Skill) -> CountedSkill:
+        """Adds a skill and sorts the waiting items anew. Raises Invalid, naming the field, or Conflict when there is
+        a skill of that id."""
+        skill = checked(skill)
+        await self._catalog.add_skill(skill)
+        await self._follow(await self._waiting())
+        return await self.get(skill.id)
+
+    async def replace(self, skill_id: str, skill: Skill) -> CountedSkill:
+        """Changes everything of a skill but its id, and sorts the waiting items anew; those of a skill that is made
+        inactive too. Raises Invalid or NotFound."""
+        skill = checked(skill)
+        if skill.id != skill_id:
+            raise Invalid(
+                f"the id of a skill cannot change: {skill_id!r} was asked for and {skill.id!r} was given",
+                details={"field": "id", "allowed": skill_id},
+            )
+        async with self._turn:
+            before = (await self.get(skill_id)).skill
+            await self._catalog.save_skills([skill])
+        retired = before.is_active and not skill.is_active
+        left = [s.item.id for s in await self._catalog.items_in(skill_id)] if retired else []
+        await self._follow([*await self._waiting(), *left])
+        return await self.get(skill_id)
+
+    async def remove(self, skill_id: str) -> None:
+        """Removes a skill; the items that were in it are sorted anew. Raises NotFound."""
+        async with self._turn:
+            left = [s.item.id for s in await self.tools(skill_id)]
+            await self._catalog.delete_skill(skill_id)
+        await self._follow(left)
+
+    async def tools(self, skill_id: str) -> list[StoredItem]:
+        """The active items of a skill, surest first. Raises NotFound."""
+        await self.get(skill_id)
+        return await self._catalog.items_in(skill_id)
+
+    async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:
+        """Puts an item into one to three skills, the first of them its primary one, by a person's word, which no
+        classifier takes back. Raises Invalid or NotFound."""
+        if not 1 <= len(skill_ids) <= MOST_SKILLS or len(set(skill_ids)) < len(skill_ids):
+            raise Invalid(
+                f"an item belongs to 1 to {MOST_SKILLS} different skills, the most fitting one first: "
+                f"{len(skill_ids)} were given",
+                details={"field": "skill_ids", "allowed": f"1 to {MOST_SKILLS} different ids of skills"},
+            )
+        await self._item(item_id)
+        for skill_id in skill_ids:
+            await self.get(skill_id)
+        await self._catalog.assign(item_id, [Assignment(s, 1.0, n == 0, Origin.HUMAN) for n, s in enumerate(skill_ids)])
+        await self._follow_items([item_id])
+        return await self._item(item_id)
+
+    async def release(self, item_id: str) -> StoredItem:
+        """Gives an item back to the classifier, which sorts it at once. Raises NotFound."""
+        await self._item(item_id)
+        await self._catalog.assign(item_id, [])
+        await self._follow_items([item_id])
+        self._sync.refine_soon()
+        return await self._item(item_id)
+
+    async def suggestions(self, status: SuggestionStatus | None = SuggestionStatus.PENDING) -> list[Suggestion]:
+        """The suggested skills of that status (of all), oldest first."""
+        return await self._catalog.suggestions(status)
+
+    async def approve(
+        self,
+        number: int,
+        *,
+        skill_id: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        reviewed_by: str | None = None,
+    ) -> CountedSkill:
+        """Makes a suggestion a skill, with other words where they are given, puts the item that it was made for into
+        it, and sorts the waiting items anew; where it was proposed for a group of items that may have been sorted
+        elsewhere since, all but those that a person or a language model has sorted.
+
+        Raises NotFound, Invalid, or Conflict when the suggestion is decided already or the id is taken.
+        """
+        reviewed_by = _reviewer(reviewed_by)
+        async with self._turn:
+            suggested = await self._pending(number)
+            named = _tidy(suggested.name, LONGEST_NAME) if name is None else name
+            taken = {skill.id for skill in await self._catalog.skills(active_only=False)}
+            skill = checked(
+                Skill(
+                    id=free_id(named, taken) if skill_id is None else skill_id,
+                    name=named,
+                    description=_tidy(suggested.description, LONGEST_DESCRIPTION)
+                    if description is None
+                    else description,
+                    keywords=_tidy_words(suggested.keywords),
+                    examples=_tidy_words(suggested.examples),
+                )
+            )
+            await self._catalog.review(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
+        await self._follow(await self._waiting() if suggested.source_item_id else None)
+        return await self.get(skill.id)
+
+    async def reject(self, number: int, *, reviewed_by: str | None = None) -> Suggestion:
+        """Declines a suggestion: its item stays without a skill, and the same is not suggested for it again. Raises
+        NotFound or Conflict."""
+        reviewed_by = _reviewer(reviewed_by)
+        await self._pending(number)
+        return await self._catalog.review(number, SuggestionStatus.REJECTED, reviewed_by)
+
+    async def merge(self, number: int, into: str, *, reviewed_by: str | None = None) -> Suggestion:
+        """Puts the item of a suggestion into a skill that there is. Raises NotFound or Conflict."""
+        reviewed_by = _reviewer(reviewed_by)
+        await self._pending(number)
+        await self.get(into)
+        decided = await self._catalog.review(number, SuggestionStatus.MERGED, reviewed_by, into=into)
+        await self._follow_items([decided.source_item_id] if decided.source_item_id else [])
+        return decided
+
+    async def _item(self, item_id: str) -> StoredItem:
+        found = await self._catalog.items([item_id], active_only=False) if _can_be_stored(item_id) else []
+        if not found:
+            raise NotFound(
+                f"there is no item {item_id!r}: an id is the server's name, two underscores and the tool's name, as "
+                "searches and lists of tools show it",
+                details={"item_id": item_id},
+            )
+        return found[0]
+
+    async def _pending(self, number: int) -> Suggestion:
+        found = next((s for s in await self._catalog.suggestions() if s.number == number), None)
+        if found is None:
+            raise NotFound(
+                f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number}
+            )
+        if found.status is not SuggestionStatus.PENDING:
+            raise Conflict(
+                f"suggestion {number} is {found.status} already: only pending ones can be reviewed",
+                details={"suggestion": number, "status": found.status.value},
+            )
+        return found
+
+    async def _waiting(self) -> list[str]:
+        """The active items that are in no skill. Those whose suggestion was rejected are among them, because whoever
+        rejects one may well define a better skill next."""
+        return [mark.id for mark in await self._catalog.marks() if _waits(mark)]
+
+    async def _follow(self, item_ids: Collection[str] | None) -> None:
+        """Has those items (all, for None) sorted anew and the index brought to what the store says now; then whoever
+        has the last word is asked, in the background."""
+        with _index_may_be_away():
+            await self._sync.reclassify(item_ids)
+        self._sync.refine_soon()
+
+    async def _follow_items(self, item_ids: Collection[str]) -> None:
+        """Has the index brought to what the store says now of those items."""
+        with _index_may_be_away():
+            await self._sync.follow(item_ids)
+
+
+@contextmanager
+def _index_may_be_away() -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as error:
+        log.warning("the index does not follow the skills until the next sync: %s", error.message)
+
+
+def checked(skill: Skill) -> Skill:
+    """The skill without space around its texts. Raises Invalid, naming the field that cannot be used."""
+    if len(skill.id) > LONGEST_ID or not ID.fullmatch(skill.id):
+        raise Invalid(
+            f"the id {skill.id[:LONGEST_ID]!r} of a skill cannot be used: it starts with a letter a-z, goes on with "
+            f"a-z, 0-9 and _ and has at most {LONGEST_ID} characters",
+            details={"field": "id", "allowed": f"^{ID.pattern}$, at most {LONGEST_ID} characters"},
+        )
+    if skill.id in RESERVED_IDS:
+        raise Invalid(
+            f"the id {skill.id!r} of a skill cannot be used: it means something else. Give another",
+            details={"field": "id", "reserved": sorted(RESERVED_IDS)},
+        )
+    return replace(
+        skill,
+        name=_text("name", skill.name, LONGEST_NAME, required=True),
+        description=_text("description", skill.description, LONGEST_DESCRIPTION, lines=True),
+        parent_domain=_text("parent_domain", skill.parent_domain or "", LONGEST_ID) or None,
+        keywords=_words("keywords", skill.keywords),
+        examples=_words("examples", skill.examples),
+    )
+
+
+def free_id(name: str, taken: Collection[str]) -> str:
+    """An id for a skill of that name that no other skill has."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+    if not ID.fullmatch(slug):
+        slug = f"skill_{slug}".strip("_")
+    tried, number = slug[:LONGEST_ID].rstrip("_"), 1
+    while tried in taken or tried in RESERVED_IDS:
+        number += 1
+        tried = f"{slug[: LONGEST_ID - 1 - len(str(number))].rstrip('_')}_{number}"
+    return tried
+
+
+def _waits(mark: ItemMark) -> bool:
+    return mark.is_active and not mark.assignments
+
+
+def _no_skill(skill_id: str, known: Collection[str]) -> NotFound:
+    near = difflib.get_close_matches(skill_id[:LONGEST_ID], known, n=NEAREST)
+    told = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
+    return NotFound(f"there is no skill {skill_id!r}: {told}", details={"skill_id": skill_id, "nearest": near})
+
+
+def _reviewer(reviewed_by: str | None) -> str | None:
+    return _text("reviewed_by", reviewed_by or "", LONGEST_NAME) or None
+
+
+def _words(field: str, words: Sequence[str]) -> tuple[str, ...]:
+    if len(words) > MOST_WORDS:
+        raise Invalid(
+            f"{field} has {len(words)} entries: at most {MOST_WORDS} are allowed",
+            details={"field": field, "allowed": f"at most {MOST_WORDS} entries"},
+        )
+    return tuple(_text(f"{field}[{n}]", word, LONGEST_WORD, required=True) for n, word in enumerate(words))
+
+
+def _text(field: str, text: str, longest: int, *, required: bool = False, lines: bool = False) -> str:
+    text = text.strip()
+    allowed = f"{1 if required else 0} to {longest} characters, none of them a control character"
+    if len(text) > longest:
+        raise Invalid(f"{field} has {len(text)} characters: {allowed}", details={"field": field, "allowed": allowed})
+    if required and not text:
+        raise Invalid(f"{field} is blank: give {allowed}", details={"field": field, "allowed": allowed})
+    if not _is_plain(text, lines=lines):
+        raise Invalid(f"{field} holds a control character: {allowed}", details={"field": field, "allowed": allowed})
+    return text
+
+
+def _is_plain(text: str, *, lines: bool) -> bool:
+    return not any(unicodedata.category(c) in {"Cc", "Cs"} and not (lines and c in "\n\r\t") for c in text)
+
+
+def _can_be_stored(text: str) -> bool:
+    return "\0" not in text and not any(unicodedata.category(c) == "Cs" for c in text)
+
+
+def _tidy(text: str, longest: int) -> str:
+    """What a classifier has written, made fit for a skill: nobody could correct it there."""
+    kept = "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text)
+    return kept.strip()[:longest].strip()
+
+
+def _tidy_words(words: Sequence[str]) -> tuple[str, ...]:
+    tidied = dict.fromkeys(_tidy(word, LONGEST_WORD) for word in words)
+    return tuple(word for word in tidied if word)[:MOST_WORDS]

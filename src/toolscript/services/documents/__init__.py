@@ -1,0 +1,1 @@
+"""Documents of tenants: ingest and search."""

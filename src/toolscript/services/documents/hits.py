@@ -1,0 +1,137 @@
+"""What is told of documents that were found: one read of the page's documents, their metadata, their snippets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolscript.domain.access import Plan
+from toolscript.domain.documents import Document, Passage
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.text.item_text import passage_text
+from toolscript.retrieval.text.snippets import snippet
+from toolscript.retrieval.text.words import sayable, stems
+from toolscript.services.documents.points import DOCUMENTS, point_id
+from toolscript.services.documents.ranking import Ranked
+from toolscript.services.documents.request import MOST_SNIPPET, DocumentAsk
+from toolscript.services.support.deadlines import Patience
+
+# More text than this is read in a thread of its own, so that nobody else waits for it.
+MUCH_TEXT = 20_000
+# How many characters of a text are read for its snippet: the same whatever else is on the page, so that pages tell what
+# one large request would.
+MOST_READ = 20_000
+PLACE = ("digest", "start", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentHit:
+    """A document that was found."""
+
+    doc_id: str
+    score: float
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    snippet: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A document as it is now, and its best passage, if it still is what was indexed."""
+
+    ranked: Ranked
+    document: Document
+    passage: Passage | None = None
+
+
+class DocumentReader:
+    """Reads what was found, from the tenant's documents alone."""
+
+    def __init__(self, index: VectorIndex, store: DocumentStore) -> None:
+        self._index = index
+        self._store = store
+
+    async def read(self, tenant: str, found: Sequence[Ranked], patience: Patience, *, passages: bool) -> list[Read]:
+        """The documents in the same order, those that are gone from the store left out; with where their best passages
+        are, if asked for."""
+        if not found:
+            return []
+        reading = patience.of("store", self._store.documents(tenant, [r.doc_id for r in found]))
+        points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
+        if points:
+            finding = self._index.payloads(DOCUMENTS, list(points.values()), PLACE)
+            digesting = self._store.digests(tenant, [r.doc_id for r in points])
+            documents, places, digests = await asyncio.gather(
+                reading, patience.of("index", finding), patience.of("store", digesting)
+            )
+        else:
+            documents, places, digests = await reading, {}, {}
+        by_id = {d.id: d for d in documents}
+        return [
+            Read(r, by_id[r.doc_id], _passage(r, digests.get(r.doc_id), places.get(points.get(r, ""))))
+            for r in found
+            if r.doc_id in by_id
+        ]
+
+
+async def told(ask: DocumentAsk, plan: Plan, read: Sequence[Read], patience: Patience) -> list[DocumentHit]:
+    """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
+    wanted = stems(sayable(ask.text)) if ask.text else []
+    much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
+    if much:
+        return await asyncio.to_thread(_hits, ask, plan, wanted, read, patience)
+    return _hits(ask, plan, wanted, read, patience)
+
+
+def question_and_passages(ask: DocumentAsk, read: Sequence[Read]) -> tuple[str, list[str]]:
+    """What a reranker reads: title and best passage; where only words have found a document, what is around them."""
+    wanted = stems(sayable(ask.text))
+    return sayable(ask.text), [_best_text(each, wanted) for each in read]
+
+
+def _best_text(read: Read, wanted: Sequence[str]) -> str:
+    text = read.document.text
+    if read.passage is not None:
+        return passage_text(read.document, read.passage)
+    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False, most_read=MOST_READ)
+    start = text.find(around)
+    return passage_text(read.document, Passage(0, start, start + len(around)))
+
+
+def _hits(
+    ask: DocumentAsk, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
+) -> list[DocumentHit]:
+    return [
+        DocumentHit(
+            each.ranked.doc_id,
+            each.ranked.score,
+            _metadata(each.document, ask.metadata_fields, plan),
+            _snippet(each, () if patience.is_over else wanted, ask) if ask.include_snippets else None,
+        )
+        for each in read
+    ]
+
+
+def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk) -> str:
+    near = (read.passage.start, read.passage.end) if read.passage else None
+    return snippet(
+        read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=MOST_READ
+    )
+
+
+def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> dict[str, Any]:
+    titled = {"title": document.title} if document.title else {}
+    return {
+        name: value
+        for name, value in {**titled, **document.metadata}.items()
+        if (fields is None or name in fields) and (plan.fields is None or name in plan.fields)
+    }
+
+
+def _passage(ranked: Ranked, digest: str | None, place: Mapping[str, Any] | None) -> Passage | None:
+    """Where the passage is; None for a document that has changed since it was indexed."""
+    if place is None or ranked.part is None or place.get("digest") != digest:
+        return None
+    return Passage(ranked.part, int(place["start"]), int(place["end"]))

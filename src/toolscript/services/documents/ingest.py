@@ -1,0 +1,384 @@
+"""The write path of documents: compare digests, store (the truth), embed what changed, index.
+
+Embedding takes the longest by far, so a few batches are under way at once: while one is embedded, the one before is
+indexed and the next one stored. Whatever is stored waits, in the store, until the index has it, and whoever writes
+into the index without having stored says so there before: what a crash interrupts is finished by `repair`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from toolscript.domain.documents import Document, StoredDocument, check, check_reference
+from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Vector
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import Embedder
+from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.text.chunking import PASSAGE_SIZE
+from toolscript.retrieval.text.item_text import document_frequencies
+from toolscript.services.documents.points import (
+    DOCUMENTS,
+    DraftedDocument,
+    drafted,
+    first_parts,
+    of_documents,
+    of_tenant,
+)
+from toolscript.services.support.concurrency import Turns, a_few_at_once, one_by_one
+
+# Few enough for progress to be seen, and for whoever writes a little not to wait long behind whoever writes much.
+PASSAGES_IN_A_BATCH = 32
+DOCUMENTS_IN_A_BATCH = 64
+BATCHES_AT_ONCE = 3
+# So many failures one after the other, and it is not the documents that are wrong.
+FAILURES_IN_A_ROW = 200
+NO_MODEL = "none"
+
+Progress = Callable[[int, int], None]
+Frequencies = dict[str, Counter[int]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PutReport:
+    """What became of the documents that were put."""
+
+    added: int
+    changed: int
+    unchanged: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """How many documents the index held differently, and which of them are there without vectors for want of a
+    model."""
+
+    written: int
+    bare: AbstractSet[str]
+
+
+class IngestDocuments:
+    """Brings documents in and out, one tenant at a time. Unchanged ones are left alone, in the store and in the
+    index; of changed ones only the passages that changed are embedded."""
+
+    def __init__(self, store: DocumentStore, index: VectorIndex, embedder: Embedder | None) -> None:
+        self._store = store
+        self._index = index
+        self._embedder = embedder
+        self._turns = Turns()
+        self._embedding = asyncio.Semaphore(1)
+
+    async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
+        """Adds or replaces documents; of equal ids the last counts. `progress` is told how many are done, of how many.
+
+        Raises Invalid for a document that cannot be kept, before anything is written; Unavailable when the model or
+        a store fails, and what was stored by then waits for `repair`, or to be put again.
+        """
+        check_reference(tenant=tenant)
+        given = list({d.id: d for d in documents}.values())
+        for document in given:
+            check(document)
+        tally = _Tally(len(given), progress)
+
+        async def put_batch(batch: Sequence[Document]) -> None:
+            async with self._turns.of((tenant, d.id) for d in batch):
+                tally.add(await self._put_batch(tenant, batch))
+
+        await a_few_at_once(one_by_one(_batches(given)), put_batch, most=BATCHES_AT_ONCE)
+        return tally.report
+
+    async def delete(self, tenant: str, ids: Sequence[str]) -> int:
+        """Removes documents; returns how many there were."""
+        for own_id in ids:
+            check_reference(tenant=tenant, id=own_id)
+        gone = 0
+        for page in _pages(list(dict.fromkeys(ids))):
+            async with self._turns.of((tenant, i) for i in page):
+                gone += await self._store.delete_documents(tenant, page)
+                await self._catch_up(tenant, page)
+        return gone
+
+    async def get(self, tenant: str, doc_id: str) -> Document:
+        """The document of that id. Raises NotFound."""
+        check_reference(tenant=tenant, id=doc_id)
+        found = await self._store.documents(tenant, [doc_id])
+        if not found:
+            raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
+        return found[0]
+
+    async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
+        """Documents by id order (of code points), from the first one after that id."""
+        check_reference(tenant=tenant, after=after)
+        return await self._store.listing(tenant, after=after, limit=limit)
+
+    async def index_all(self, progress: Progress | None = None) -> int:
+        """Makes the index hold exactly the stored documents; returns how many it lacked or had differently."""
+        orphans = await self._held()
+        tenants = await self._store.tenants()
+        tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
+        await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
+        written = tally.written
+        await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), _Tally(0, None))
+        return written
+
+    async def repair(self) -> int:
+        """Finishes whatever waits for the index, because a crash or a failure came between, and makes an index that
+        holds fewer or more of a tenant's documents than the store, because it is another one than before, hold what is
+        stored; returns how many documents were written.
+
+        A document that fails keeps no other from being finished. Raises Unavailable, in the end, when some have
+        failed."""
+        tally = _Tally(0, None)
+        waiting = await self._store.waiting()
+        await self._catch_up_all(one_by_one(_pages_by_tenant(waiting)), tally, careful=True)
+        tenants = await self._store.tenants()
+        unseen = await self._index.count(DOCUMENTS, Filter(must=(first_parts(),)))
+        for tenant in tenants:
+            held = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
+            unseen -= held
+            if held != await self._store.count(tenant):
+                orphans = await self._held(Filter(must=(of_tenant(tenant),)))
+                await self._catch_up_all(self._stored_pages([tenant], orphans), tally, careful=True)
+                await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), tally, careful=True)
+        if unseen > 0:
+            others = {t: ids for t, ids in (await self._held()).items() if t not in set(tenants)}
+            await self._catch_up_all(one_by_one(_pages_by_tenant(others)), tally, careful=True)
+        if failed := len(tally.failed):
+            raise Unavailable(
+                f"{failed:,} documents could not be indexed: the log tells why, and the next repair tries again",
+                details={"documents": failed},
+            )
+        return tally.written
+
+    async def _held(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
+        """The documents that the index has points of, by tenant. Points that are of none are removed."""
+        held: dict[str, set[str]] = {}
+        strangers = []
+        for point in await self._index.scroll(DOCUMENTS, where=where, fields=["tenant", "doc_id"]):
+            match point.payload:
+                case {"tenant": str(tenant), "doc_id": str(doc_id)}:
+                    held.setdefault(tenant, set()).add(doc_id)
+                case _:
+                    strangers.append(point.id)
+        await self._index.delete(DOCUMENTS, strangers)
+        return held
+
+    async def _stored_pages(
+        self, tenants: Sequence[str], orphans: Mapping[str, set[str]]
+    ) -> AsyncIterator[tuple[str, list[str]]]:
+        """The ids of all stored documents; they are no orphans."""
+        for tenant in tenants:
+            after = None
+            while ids := await self._store.ids(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
+                orphans.get(tenant, set()).difference_update(ids)
+                yield tenant, ids
+                after = ids[-1]
+
+    async def _catch_up_all(
+        self, pages: AsyncIterator[tuple[str, list[str]]], tally: _Tally, *, careful: bool = False
+    ) -> None:
+        """Catches up page by page; if careful, those that fail document by document, and goes on with the others."""
+
+        async def work(page: tuple[str, list[str]]) -> None:
+            tenant, ids = page
+            async with self._turns.of((tenant, i) for i in ids):
+                try:
+                    tally.tell(len(ids), written=await self._catch_up(tenant, ids))
+                except Exception:
+                    if not careful:
+                        raise
+                    for own_id in ids:
+                        await self._try_to_catch_up(tenant, own_id, tally)
+
+        await a_few_at_once(pages, work, most=BATCHES_AT_ONCE)
+
+    async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
+        try:
+            tally.tell(1, written=await self._catch_up(tenant, [doc_id]))
+        except Exception as error:
+            reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
+            log.warning("document_not_indexed", extra={"tenant": tenant, "document_id": doc_id, "reason": reason})
+            if tally.fail(tenant, doc_id) >= FAILURES_IN_A_ROW:
+                raise
+
+    async def _put_batch(self, tenant: str, batch: Sequence[Document]) -> PutReport:
+        known = await self._store.digests(tenant, [d.id for d in batch])
+        made, frequencies = await asyncio.to_thread(_prepared, tenant, batch, known)
+        fresh = [
+            StoredDocument(m.document, frozenset(frequencies[m.document.id]))
+            for m in made
+            if m.document.id in frequencies
+        ]
+        await self._store.save_documents(tenant, fresh)
+        indexed = await self._index_drafts(tenant, made, frequencies)
+        await self._settle(tenant, {m.document.id: m.digest for m in made}, indexed)
+        changed = sum(d.document.id in known for d in fresh)
+        return PutReport(len(fresh) - changed, changed, len(batch) - len(fresh))
+
+    async def _catch_up(self, tenant: str, ids: list[str]) -> int:
+        """Brings the index up to what the store holds of these documents; returns how many it had to write."""
+        documents = await self._store.documents(tenant, ids)
+        made = await asyncio.to_thread(lambda: [drafted(tenant, d) for d in documents])
+        indexed = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
+        now: dict[str, str | None] = dict.fromkeys(ids)
+        await self._settle(tenant, now | {m.document.id: m.digest for m in made}, indexed)
+        return indexed.written
+
+    async def _settle(self, tenant: str, digests: Mapping[str, str | None], indexed: _Indexed) -> None:
+        """Tells the store what the index holds. What another process has changed meanwhile is indexed again: of two
+        that wrote the same document, the one that comes later to this point sees what the other stored. What has no
+        vectors goes on waiting, if the index is one of vectors: a repair makes them once there is a model."""
+        if indexed.bare and await self._wants_vectors():
+            digests = {i: digest for i, digest in digests.items() if i not in indexed.bare}
+        now = await self._store.digests(tenant, [*digests])
+        overtaken = [i for i, digest in digests.items() if now.get(i) != digest]
+        await self._store.settle(tenant, digests)
+        if overtaken:
+            await self._catch_up(tenant, overtaken)
+
+    async def _wants_vectors(self) -> bool:
+        collection = await self._index.describe(DOCUMENTS)
+        return collection is not None and collection.model != NO_MODEL
+
+    async def _index_drafts(
+        self,
+        tenant: str,
+        made: Sequence[DraftedDocument],
+        frequencies: Frequencies,
+        gone: AbstractSet[str] = frozenset(),
+    ) -> _Indexed:
+        """Makes the index hold these documents and not those that are gone. Those that have been saved just now have
+        their frequencies among the given ones."""
+        ids = [*(m.document.id for m in made), *gone]
+        found = await self._index.scroll(
+            DOCUMENTS, where=of_documents(tenant, ids), fields=["doc_id", "digest", "text_digest"]
+        )
+        held: dict[str, dict[str, tuple[str, str]]] = {}
+        for c in found:
+            state = (c.payload.get("digest", ""), c.payload.get("text_digest", ""))
+            held.setdefault(c.payload["doc_id"], {})[c.id] = state
+        stale = [m for m in made if not self._is_current(m, held.get(m.document.id, {}))]
+        vectors = await self._vectors(stale, {i: text for each in held.values() for i, (_, text) in each.items()})
+        lacking = [m.document for m in stale if m.document.id not in frequencies]
+        counted = frequencies | await asyncio.to_thread(_counted, lacking)
+        if unsaid := [*(d.id for d in lacking), *sorted(gone & held.keys())]:
+            await self._store.mark(tenant, unsaid)
+        points = [p for m in stale for p in m.points(tenant, vectors, counted[m.document.id])]
+        await self._index.upsert(DOCUMENTS, points)
+        kept = {d.id for m in made for d in m.drafts}
+        await self._index.delete(DOCUMENTS, sorted({c.id for c in found} - kept))
+        bare = set()
+        if self._embedder is None:
+            texts = vectors.keys() | {text for each in held.values() for _, text in each.values()}
+            bare = {m.document.id for m in made if any(d.text_digest not in texts for d in m.drafts)}
+        return _Indexed(len(stale) + len(gone & held.keys()), bare)
+
+    def _is_current(self, made: DraftedDocument, held: Mapping[str, tuple[str, str]]) -> bool:
+        """Whether the index holds exactly these points; those that were made without a model, only without one."""
+        wanted = {d.id: (made.digest, d.text_digest) for d in made.drafts}
+        return held == wanted or (
+            self._embedder is None
+            and held.keys() == wanted.keys()
+            and all(digest == made.digest for digest, _ in held.values())
+        )
+
+    async def _vectors(self, stale: Sequence[DraftedDocument], held: Mapping[str, str]) -> dict[str, Vector]:
+        """Vectors by the digests of their texts: from the index, where some point of these documents was made of the
+        same text, else from the model."""
+        texts = {d.text_digest: d.text for m in stale for d in m.drafts}
+        sources = {text_digest: i for i, text_digest in held.items() if text_digest in texts}
+        found = await self._index.vectors(DOCUMENTS, [*sources.values()]) if sources else {}
+        vectors = {text_digest: found[i] for text_digest, i in sources.items() if i in found}
+        missing = [d for d in texts if d not in vectors]
+        if self._embedder is None:
+            return vectors
+        for start in range(0, len(missing), PASSAGES_IN_A_BATCH):
+            some = missing[start : start + PASSAGES_IN_A_BATCH]
+            # One call at a time, in the order of asking: a long document lets short ones in between.
+            async with self._embedding:
+                made = await self._embedder.embed_documents([texts[d] for d in some])
+            vectors.update(zip(some, made, strict=True))
+        return vectors
+
+
+class _Tally:
+    """Counts documents as they are done, and tells whoever wants to know."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._failed_in_a_row = 0
+        self.failed: set[tuple[str, str]] = set()
+        self.written = 0
+        self.report = PutReport(0, 0, 0)
+        if progress and total:
+            progress(0, total)
+
+    def add(self, some: PutReport) -> None:
+        """Takes what became of a batch."""
+        so_far = self.report
+        self.report = PutReport(
+            so_far.added + some.added, so_far.changed + some.changed, so_far.unchanged + some.unchanged
+        )
+        self.tell(some.added + some.changed + some.unchanged)
+
+    def tell(self, done: int, *, written: int = 0) -> None:
+        """So many more are done."""
+        self._failed_in_a_row = 0
+        self._done += done
+        self.written += written
+        if self._progress:
+            self._progress(min(self._done, self._total), self._total)
+
+    def fail(self, tenant: str, doc_id: str) -> int:
+        """A document has failed; returns how many have, one after the other."""
+        self.failed.add((tenant, doc_id))
+        self._failed_in_a_row += 1
+        return self._failed_in_a_row
+
+
+def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
+    """Documents by the number of passages that they will be: a long one is a batch of its own."""
+    batch: list[Document] = []
+    weight = 0
+    for document in documents:
+        more = 1 + len(document.text) // PASSAGE_SIZE
+        if batch and weight + more > PASSAGES_IN_A_BATCH:
+            yield batch
+            batch, weight = [], 0
+        batch.append(document)
+        weight += more
+    if batch:
+        yield batch
+
+
+def _pages(ids: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(ids), DOCUMENTS_IN_A_BATCH):
+        yield list(ids[start : start + DOCUMENTS_IN_A_BATCH])
+
+
+def _pages_by_tenant(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, list[str]]]:
+    for tenant, each in ids.items():
+        for page in _pages(sorted(each)):
+            yield tenant, page
+
+
+def _prepared(
+    tenant: str, documents: Sequence[Document], known: Mapping[str, str]
+) -> tuple[list[DraftedDocument], Frequencies]:
+    """The documents in passages, and the terms of those that the store knows differently or not at all."""
+    made = [drafted(tenant, d) for d in documents]
+    return made, _counted([m.document for m in made if known.get(m.document.id) != m.digest])
+
+
+def _counted(documents: Sequence[Document]) -> Frequencies:
+    return {d.id: document_frequencies(d) for d in documents}

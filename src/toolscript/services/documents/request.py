@@ -1,0 +1,136 @@
+"""What may be asked of document search, and what a plan allows of it. Nothing here looks at a document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolscript.domain.access import Plan
+from toolscript.domain.errors import Forbidden, InvalidArguments
+from toolscript.domain.filters import EVERYTHING, Condition, Filter
+from toolscript.retrieval.fusion import FUSIONS
+from toolscript.services.documents.points import metadata_field
+
+LONGEST_QUERY = 1000
+MOST_HITS = 200
+LARGEST_OFFSET = 10_000
+LEAST_SNIPPET, MOST_SNIPPET = 32, 1000
+DEFAULT_FUSION = "rrf"
+
+
+class SearchType(StrEnum):
+    """How documents are ranked."""
+
+    SEMANTIC = "semantic"
+    KEYWORD = "keyword"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentAsk:
+    """What is asked for. Without a query, every document that passes the filter, whose fields are named as in the
+    documents' metadata."""
+
+    query: str | None = None
+    top_k: int = 10
+    offset: int = 0
+    search_type: SearchType = SearchType.HYBRID
+    fusion: str | None = None
+    where: Filter = EVERYTHING
+    include_snippets: bool = True
+    snippet_max_chars: int = 240
+    highlight: bool = False
+    metadata_fields: tuple[str, ...] | None = None
+    rerank: bool = False
+    page_token: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is looked for; empty where every document is."""
+        return (self.query or "").strip()
+
+    @property
+    def fused_by(self) -> str | None:
+        """How the two rankings of hybrid search become one; None for the others."""
+        return (self.fusion or DEFAULT_FUSION) if self.search_type is SearchType.HYBRID else None
+
+    @property
+    def question(self) -> str:
+        """Everything that decides which hits there are, in which order, and what is told of each: what a page token
+        is bound to. How many are told at a time may change from page to page."""
+        filters = [[[c.field, c.op.value, _plain(c.value)] for c in group] for group in _groups(self.where)]
+        shown = [self.include_snippets, self.snippet_max_chars, self.highlight, self.metadata_fields]
+        return json.dumps([self.text, self.search_type.value, self.fused_by, self.rerank, filters, shown])
+
+
+def check(ask: DocumentAsk) -> None:
+    """Raises InvalidArguments for what is out of range or does not go together."""
+    if len(ask.query or "") > LONGEST_QUERY:
+        raise InvalidArguments(
+            f"the query has {len(ask.query or '')} characters, at most {LONGEST_QUERY} are allowed",
+            details={"field": "query", "longest": LONGEST_QUERY},
+        )
+    for name, value, least, most in (
+        ("top_k", ask.top_k, 1, MOST_HITS),
+        ("offset", ask.offset, 0, LARGEST_OFFSET),
+        ("snippet_max_chars", ask.snippet_max_chars, LEAST_SNIPPET, MOST_SNIPPET),
+    ):
+        if not least <= value <= most:
+            raise InvalidArguments(
+                f"{name} {value} is out of range: give {least} to {most}",
+                details={"field": name, "least": least, "most": most},
+            )
+    if ask.fusion is not None and ask.fusion not in FUSIONS:
+        raise InvalidArguments(
+            f"fusion {ask.fusion!r} is not known: give {' or '.join(FUSIONS)}",
+            details={"field": "fusion", "allowed": list(FUSIONS)},
+        )
+    if ask.fusion is not None and ask.search_type is not SearchType.HYBRID:
+        raise InvalidArguments(
+            f"fusion goes with search_type hybrid only, there is nothing to fuse in {ask.search_type}: leave it out",
+            details={"field": "fusion", "search_type": ask.search_type.value},
+        )
+    if ask.page_token is not None and ask.offset:
+        raise InvalidArguments(
+            "page_token and offset both say where the page begins: give one of them",
+            details={"field": "offset"},
+        )
+
+
+def allow(plan: Plan, ask: DocumentAsk) -> None:
+    """Raises Forbidden for what the plan does not give."""
+    if plan.max_top_k is not None and ask.top_k > plan.max_top_k:
+        raise Forbidden(
+            f"top_k {ask.top_k} is more than the plan {plan.name} allows: give at most {plan.max_top_k}",
+            details={"field": "top_k", "most": plan.max_top_k, "plan": plan.name},
+        )
+    if plan.fields is None:
+        return
+    filtered = (condition.field for group in _groups(ask.where) for condition in group)
+    for place, names in (("filters", filtered), ("metadata_fields", ask.metadata_fields or ())):
+        beyond = sorted(set(names) - plan.fields)
+        if beyond:
+            allowed = sorted(plan.fields)
+            raise Forbidden(
+                f"{place}: the plan {plan.name} does not give the field {beyond[0]!r}: "
+                + (f"use {', '.join(allowed)}" if allowed else "it gives none"),
+                details={"field": place, "name": beyond[0], "allowed": allowed, "plan": plan.name},
+            )
+
+
+def in_payload(where: Filter) -> Filter:
+    """The filter over documents' metadata as one over the payload of their points."""
+    must, should, must_not = (
+        tuple(Condition(metadata_field(c.field), c.op, c.value) for c in group) for group in _groups(where)
+    )
+    return Filter(must, should, must_not)
+
+
+def _groups(where: Filter) -> Iterable[tuple[Condition, ...]]:
+    return where.must, where.should, where.must_not
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool) else list(value)  # type: ignore[call-overload]

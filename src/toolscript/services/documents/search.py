@@ -1,0 +1,302 @@
+"""Search in one tenant's documents: by meaning, by word, or both, fused by rank or by standard score.
+
+One straight line: what the plan allows, the question, one embedding, rankings within the tenant, documents, a page of
+them, one read, snippets. Every search leaves one event, also one that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from toolscript.domain.access import Plan, Principal
+from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.requests import current_request_id
+from toolscript.domain.search import Report, no_span
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import Reranker
+from toolscript.ports.observability import EventSink
+from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.retriever import Retriever, Stage
+from toolscript.services.access.plans import Plans
+from toolscript.services.documents.hits import DocumentHit, DocumentReader, question_and_passages, told
+from toolscript.services.documents.page_tokens import PageTokens
+from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
+from toolscript.services.documents.request import LARGEST_OFFSET, DocumentAsk, SearchType, allow, check
+from toolscript.services.support.deadlines import Patience
+from toolscript.services.support.search_events import code_of, tell
+
+__all__ = ["DocumentAsk", "DocumentHit", "DocumentPage", "DocumentSearch", "DocumentStream", "SearchType"]
+
+MOST_SECONDS = 10.0
+RERANKED = 50
+RERANK_SECONDS = 5.0
+LEAST_SHARE = 1e-9
+BATCH = 20
+# How long what a check has found is believed: nobody can make it ask the model again and again.
+WELL_SECONDS, UNWELL_SECONDS = 5.0, 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """The answer to a document search. `total_relation` is `eq`, or `gte` where there may be more than `total`."""
+
+    query_id: str
+    hits: list[DocumentHit]
+    total: int
+    total_relation: str
+    next_page_token: str | None
+    report: Report = field(default_factory=Report)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStream:
+    """A page whose hits come later, some at a time. To be read to its end, or closed."""
+
+    page: DocumentPage
+    batches: AsyncIterator[list[DocumentHit]]
+
+
+class DocumentSearch:
+    """Finds a tenant's documents. The tenant is the principal's and never optional."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        index: VectorIndex,
+        store: DocumentStore,
+        plans: Plans,
+        page_tokens: PageTokens,
+        events: EventSink,
+        *,
+        reranker: Reranker | None = None,
+        span: Callable[[str], AbstractContextManager[object]] = no_span,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plans = plans
+        self._page_tokens = page_tokens
+        self._events = events
+        self._reranker = reranker
+        self._span = span
+        self._clock = clock
+        self._checking = asyncio.Lock()
+        self._checked_until = -math.inf
+        self._unwell: ToolscriptError | None = None
+        self._ranker = DocumentRanker(retriever, index, store)
+        self._reader = DocumentReader(index, store)
+
+    def admit(self, principal: Principal) -> Plan:
+        """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
+        count it again. Raises RateLimited."""
+        with _Told(self._events, _UnderWay(principal, DocumentAsk(), Report()), at_success=False):
+            return self._plans.admit(principal)
+
+    async def search(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentPage:
+        """One page of the tenant's documents, best first, equal scores by id. `plan` is what `admit` has given.
+
+        Raises RateLimited and Forbidden for what the plan does not give, InvalidArguments for what is out of range,
+        Invalid for a page token that is no good, Unavailable when index or store fail, or the model does and nothing
+        but meaning was asked for.
+        """
+        under_way = _UnderWay(principal, ask, Report(span=self._span))
+        with _Told(self._events, under_way), self._span("search.execute"):
+            found = await self._found(under_way, plan)
+            page = replace(found.page, hits=await self._hits(found, found.documents))
+            under_way.doc_ids = [hit.doc_id for hit in page.hits]
+        return page
+
+    async def stream(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentStream:
+        """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
+        does; what goes wrong after the ranking is raised while reading."""
+        under_way = _UnderWay(principal, ask, Report(span=self._span))
+        telling = _Told(self._events, under_way, at_success=False)
+        with telling, self._span("search.execute"):
+            found = await self._found(under_way, plan)
+        return DocumentStream(found.page, self._batches(found))
+
+    async def check(self) -> None:
+        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`. Those who ask
+        at the same time or a moment later are told the same."""
+        async with self._checking:
+            if self._clock() >= self._checked_until:
+                await self._check()
+            if self._unwell is not None:
+                raise self._unwell.with_traceback(None)
+
+    async def _check(self) -> None:
+        try:
+            await self._ranker.check(Patience(MOST_SECONDS))
+            self._unwell = None
+        except ToolscriptError as error:
+            self._unwell = error
+        self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
+
+    async def _found(self, under_way: _UnderWay, plan: Plan | None) -> _Found:
+        principal, ask, report = under_way.principal, under_way.ask, under_way.report
+        plan = under_way.plan = plan or self._plans.admit(principal)
+        check(ask)
+        allow(plan, ask)
+        if ask.rerank and self._reranker is None:
+            raise InvalidArguments(
+                "rerank: there is no reranker here: leave it out, or have TOOLSCRIPT_RERANKER name one",
+                details={"field": "rerank", "setting": "TOOLSCRIPT_RERANKER"},
+            )
+        patience = Patience(MOST_SECONDS)
+        start = self._start(principal.tenant, ask)
+        under_way.offset = start
+        end = start + ask.top_k
+        reach = max(end, RERANKED + 1) if ask.rerank else end
+        ranking = await self._ranker.rank(principal.tenant, ask, reach, report, patience)
+        if ask.rerank and ask.text:
+            ranking = await self._reranked(principal.tenant, ask, ranking, report, patience)
+        documents = ranking.documents(start, end)
+        has_more = len(documents) == ask.top_k and ranking.total > end and end <= LARGEST_OFFSET
+        token = self._page_tokens.issue(principal.tenant, ask.question, end) if has_more else None
+        relation = "gte" if ranking.is_cut else "eq"
+        under_way.total = ranking.total
+        page = DocumentPage(under_way.query_id, [], ranking.total, relation, token, report)
+        return _Found(under_way, plan, page, documents, patience)
+
+    def _start(self, tenant: str, ask: DocumentAsk) -> int:
+        return ask.offset if ask.page_token is None else self._page_tokens.read(ask.page_token, tenant, ask.question)
+
+    async def _hits(self, found: _Found, documents: Sequence[Ranked]) -> list[DocumentHit]:
+        ask = found.under_way.ask
+        with Stage(found.under_way.report, "read"):
+            tenant = found.under_way.principal.tenant
+            read = await self._reader.read(tenant, documents, found.patience, passages=ask.include_snippets)
+            return await told(ask, found.plan, read, found.patience)
+
+    async def _batches(self, found: _Found) -> AsyncIterator[list[DocumentHit]]:
+        with _Told(self._events, found.under_way):
+            for start in range(0, len(found.documents), BATCH):
+                found.patience.restart()
+                hits = await self._hits(found, found.documents[start : start + BATCH])
+                found.under_way.doc_ids += [hit.doc_id for hit in hits]
+                found.under_way.take_time()
+                yield hits
+
+    async def _reranked(
+        self, tenant: str, ask: DocumentAsk, ranking: DocumentRanking, report: Report, patience: Patience
+    ) -> DocumentRanking:
+        """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
+        page is asked for.
+
+        Their score is between 0 and 1, more for a higher score of the reranker's, above that of the best document that
+        was not read: within one answer, more is better. A reranker that fails or takes too long leaves the first
+        ranking.
+        """
+        best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
+        began = time.monotonic()
+        try:
+            with Stage(report, "rerank"):
+                async with asyncio.timeout(RERANK_SECONDS):
+                    scores = await self._rerank_scores(tenant, ask, best, patience)
+        except Exception as error:  # noqa: BLE001  (whatever a reranker does, there is a ranking already)
+            log.warning("not_reranked", extra={"reason": f"{type(error).__name__}: {error}"})
+            report.degraded.append("rerank")
+            return ranking
+        finally:
+            patience.extend(time.monotonic() - began)
+        above = max(0.0, rest[0][1]) if rest else 0.0
+        shares = ((r.doc_id, round(above + _share(scores.get(r.doc_id)), FUSED_DIGITS)) for r in best)
+        anew = sorted(shares, key=lambda place: (-place[1], place[0]))
+        return replace(ranking, places=[*anew, *rest])
+
+    async def _rerank_scores(
+        self, tenant: str, ask: DocumentAsk, best: Sequence[Ranked], patience: Patience
+    ) -> dict[str, float]:
+        read = await self._reader.read(tenant, best, patience, passages=True)
+        if not read or self._reranker is None:
+            return {}
+        question, passages = await asyncio.to_thread(question_and_passages, ask, read)
+        scores = await self._reranker.scores(question, passages)
+        if len(scores) != len(read) or not all(map(math.isfinite, scores)):
+            raise Unavailable("the reranker's answer makes no sense: one number for each passage was asked for")
+        return {each.ranked.doc_id: round(score, DIGITS) for each, score in zip(read, scores, strict=True)}
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A search, as far as it has come."""
+
+    principal: Principal
+    ask: DocumentAsk
+    report: Report
+    query_id: str = field(default_factory=current_request_id)
+    plan: Plan | None = None
+    offset: int = 0
+    total: int = 0
+    doc_ids: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+
+    def take_time(self) -> None:
+        """Puts into the report how long it has taken so far."""
+        self.report.timings_ms["total"] = (time.perf_counter() - self.began) * 1000
+
+    def event(self, error: str | None) -> dict[str, Any]:
+        """What is told of it for analysis."""
+        ask, report = self.ask, self.report
+        return {
+            "type": "documents.search",
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "request_id": self.query_id,
+            "tenant": self.principal.tenant,
+            "plan": self.plan.name if self.plan else self.principal.plan,
+            "query": ask.query,
+            "search_type": ask.search_type.value,
+            "fusion": ask.fused_by,
+            "top_k": ask.top_k,
+            "offset": self.offset or ask.offset,
+            "hits": len(self.doc_ids),
+            "total": self.total,
+            "took_ms": round(report.timings_ms.get("total", 0.0), 3),
+            "timings_ms": {name: round(ms, 3) for name, ms in report.timings_ms.items()},
+            "degraded": list(report.degraded),
+            "doc_ids": list(self.doc_ids),
+            "error": error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A page that is ranked, and not read yet."""
+
+    under_way: _UnderWay
+    plan: Plan
+    page: DocumentPage
+    documents: Sequence[Ranked]
+    patience: Patience
+
+
+class _Told:
+    """Tells of a search when it is over, whichever way."""
+
+    def __init__(self, events: EventSink, under_way: _UnderWay, *, at_success: bool = True) -> None:
+        self._events = events
+        self._under_way = under_way
+        self._at_success = at_success
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._under_way.take_time()
+        if error is None and not self._at_success:
+            return
+        tell(self._events, self._under_way.event(code_of(error)))
+
+
+def _share(score: float | None) -> float:
+    """A reranker's score, however large, between 0 and 1; the least for a document that is gone from the store."""
+    share = 0.0 if score is None else (1 + score / (1 + abs(score))) / 2
+    return max(share, LEAST_SHARE)

@@ -1,0 +1,123 @@
+"""What a book becomes: chunks, each with an id of what it says and of the section that it stands in; and what becomes
+of extractions when a book is cut anew.
+
+The page is no part of an id: one page more in front of a book changes no chunk but for the page that it is on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, own_id, page_name
+from toolscript.ports.models import Embedder
+from toolscript.retrieval.text.book_chunks import RECIPE, cut
+from toolscript.retrieval.text.words import sayable
+from toolscript.services.knowledge.extraction import is_read
+from toolscript.services.knowledge.points import most_tokens
+
+# The most that prose repeats of the piece before it, as a part of a chunk. Whole sentences do so, which is less.
+OVERLAP_SHARE = 5
+LONGEST_HEADING = 1_000
+# The first pages that are called what the book is, and not Contents or Read me.
+TITLED_PAGES = ("index", "default")
+# The chunk of an extraction that is about a source as a whole.
+OF_NO_CHUNK = ""
+
+_NUMBERED = re.compile(r"(?:(?:Chapter|Appendix)\s+)?(\d+|[A-Z](?=[.:]))((?:\.\d+)*)[.:]?\s")
+
+
+def bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
+    """The pages of a folder as one book. What has no chapter on a page is in a chapter of the page's own title. A
+    chapter that is numbered as a section of the one before it (6.2 after 6) is that section."""
+    blocks = []
+    chapter = ""
+    for stem, page in pages:
+        for block in page.blocks:
+            own, section = block.position.chapter or page.title or stem, block.position.section
+            if _is_section_of(chapter, own):
+                own, section = chapter, section or own
+            else:
+                chapter = own
+            blocks.append(replace(block, position=replace(block.position, chapter=own, section=section)))
+    title = next((page.title for stem, page in pages if page_name(stem) in TITLED_PAGES and page.title), name)
+    authors = dict.fromkeys(author for _, page in pages for author in page.authors)
+    return Book(title, tuple(authors), tuple(blocks))
+
+
+def digest(source: Source, said: Mapping[str, Any], blocks: Sequence[Block], embedder: Embedder) -> str:
+    """Of all that a source, its chunks and their vectors are made of."""
+    made_of = hashlib.sha256()
+    recipe = [RECIPE, most_tokens(embedder), embedder.model]
+    recipe += [source.title, source.authors, source.type, source.path, said]
+    for part in (recipe, *((b.kind, b.position.chapter, b.position.section, b.position.page, b.text) for b in blocks)):
+        made_of.update(json.dumps(part).encode() + b"\n")
+    return made_of.hexdigest()[:32]
+
+
+def chunks_of(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:
+    """The chunks of a book, in reading order."""
+    size = most_tokens(embedder)
+    measure = embedder.count_tokens
+    chunks = []
+    seen: Counter[tuple[str, ...]] = Counter()
+    for piece in cut([_cleaned(block) for block in blocks], size=size, overlap=size // OVERLAP_SHARE, measure=measure):
+        own = (piece.text, piece.position.chapter, piece.position.section)
+        chunks.append(
+            Chunk(own_id(source_id, *own, seen[own]), source_id, piece.text, piece.position, measure(piece.text))
+        )
+        seen[own] += 1
+    return chunks
+
+
+def carried(
+    extractions: Sequence[Extraction], before: Sequence[Chunk], now: Sequence[Chunk], asked: Collection[str]
+) -> tuple[list[Extraction], int]:
+    """The extractions of a book that was cut anew, and how many of them have lost their place.
+
+    What a language model has read out of a chunk stays with it, and goes with it: the model will read what is there
+    now. What comes from elsewhere stays: with its chunk, else with the nearest one that says the same, else with the
+    source as a whole.
+    """
+    there = {chunk.id for chunk in now}
+    places = {chunk.id: (chunk.content, number) for number, chunk in enumerate(before)}
+    equals: dict[str, list[int]] = {}
+    for number, chunk in enumerate(now):
+        equals.setdefault(chunk.content, []).append(number)
+    kept, lost = [], 0
+    for each in extractions:
+        if each.chunk_id in there or each.chunk_id == OF_NO_CHUNK:
+            if not is_read(each) or each.chunk_id in asked:
+                kept.append(each)
+        elif not is_read(each):
+            content, place = places.get(each.chunk_id, ("", 0))
+            found = min(equals.get(content, ()), key=lambda number, place=place: abs(number - place), default=None)
+            lost += found is None
+            kept.append(replace(each, chunk_id=OF_NO_CHUNK if found is None else now[found].id))
+    return kept, lost
+
+
+def line(said: object, most: int) -> str:
+    """A text as a line that every store can hold; nothing where it is no text."""
+    return " ".join(_clean(said).split())[:most].rstrip() if isinstance(said, str) else ""
+
+
+def _is_section_of(chapter: str, heading: str) -> bool:
+    above, below = _NUMBERED.match(chapter), _NUMBERED.match(heading)
+    return bool(above and below and not above[2] and below[2] and above[1] == below[1])
+
+
+def _clean(text: str) -> str:
+    """A text that every store can hold."""
+    return sayable(text).replace("\0", "")
+
+
+def _cleaned(block: Block) -> Block:
+    place = block.position
+    chapter, section = (_clean(each)[:LONGEST_HEADING] for each in (place.chapter, place.section))
+    return replace(block, text=_clean(block.text), position=replace(place, chapter=chapter, section=section))

@@ -1,0 +1,137 @@
+"""Knowledge in the index: a point for each chunk and for each extraction, and what its vector is made of.
+
+A point says which text its vector was made of, so that no text is embedded twice. What is embedded is the text with the
+heading that it stands under: a paragraph seldom repeats what its chapter is about.
+What else was tried, and not kept: docs/decisions/0015.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, told
+from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+from toolscript.ports.models import Embedder
+
+CHUNKS = "chunks"
+EXTRACTIONS = "extractions"
+FIELDS = {"source_id": FieldType.KEYWORD, "type": FieldType.KEYWORD, "topics": FieldType.KEYWORD}
+CHUNK = "chunk"
+# Of a model's window: what stays free for what a model puts before every text, the heading's share, and what is more
+# than one passage should say, however much a model could read.
+SPARE_TOKENS = 8
+HEADING_SHARE = 8
+MOST_TOKENS = 400
+LEAST_TOKENS = 16
+LONGEST_HEADING = 400
+LONGEST_EXTRACTION = 4_000
+
+Measure = Callable[[str], int]
+
+
+def chunks_collection(model: str, dimensions: int) -> Collection:
+    """The collection of all chunks."""
+    return Collection(CHUNKS, model, dimensions, FIELDS)
+
+
+def extractions_collection(model: str, dimensions: int) -> Collection:
+    """The collection of all extractions."""
+    return Collection(EXTRACTIONS, model, dimensions, FIELDS)
+
+
+def of_source(source_id: str) -> Filter:
+    """Every point of a source."""
+    return Filter(must=(Condition("source_id", Op.EQ, source_id),))
+
+
+def most_tokens(embedder: Embedder) -> int:
+    """How long a chunk may be for the model to read it whole, under its heading."""
+    heading = embedder.window // HEADING_SHARE
+    return max(min(embedder.window - heading - SPARE_TOKENS, MOST_TOKENS), LEAST_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a point will be, but for its vector: `digest` is of the text that the vector is made of."""
+
+    id: str
+    text: str
+    digest: str
+    payload: Mapping[str, Any]
+
+    def is_held(self, payload: Mapping[str, Any]) -> bool:
+        """Whether a point with that payload is this one."""
+        return all(payload.get(name) == value for name, value in self.payload.items())
+
+    def point(self, vector: Vector) -> Point:
+        """The point."""
+        return Point(self.id, vector, Terms(), self.payload)
+
+
+def _lower(topics: Iterable[str]) -> set[str]:
+    return {topic.lower() for topic in topics}
+
+
+class Drafting:
+    """Makes drafts of the points of a source, with headings cut by the measure of one model."""
+
+    def __init__(self, source: Source, embedder: Embedder) -> None:
+        self._source = source
+        self._measure = embedder.count_tokens
+        self._most = embedder.window // HEADING_SHARE
+        self._headings: dict[tuple[str, str], str] = {}
+
+    def chunks(self, chunks: Sequence[Chunk], extractions: Iterable[Extraction]) -> list[Draft]:
+        """Drafts of chunks, each about the topics of what was read out of it."""
+        topics: dict[str, set[str]] = {}
+        for extraction in extractions:
+            topics.setdefault(extraction.chunk_id, set()).update(_lower(extraction.topics))
+        return [self._draft(c.id, c.id, CHUNK, sorted(topics.get(c.id, ())), c.position, c.content) for c in chunks]
+
+    def extractions(self, extractions: Sequence[Extraction], chunks: Sequence[Chunk]) -> list[Draft]:
+        """Drafts of extractions, each under the heading of its chunk."""
+        positions = {c.id: c.position for c in chunks}
+        return [
+            self._draft(
+                e.id,
+                e.chunk_id,
+                e.type,
+                sorted(_lower(e.topics)),
+                positions.get(e.chunk_id, Position()),
+                told(e.content)[:LONGEST_EXTRACTION],
+            )
+            for e in extractions
+        ]
+
+    def _draft(
+        self, own_id: str, chunk_id: str, kind: str, topics: list[str], position: Position, content: str
+    ) -> Draft:
+        text = f"{self._heading(position)}\n{content}"
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        payload = {
+            "source_id": self._source.id,
+            "chunk_id": chunk_id,
+            "type": kind.lower(),
+            "topics": topics,
+            "digest": digest,
+        }
+        return Draft(own_id, text, digest, payload)
+
+    def _heading(self, position: Position) -> str:
+        key = (position.chapter, position.section)
+        if key not in self._headings:
+            names = dict.fromkeys(filter(None, (self._source.title, *key)))
+            most = self._most // max(len(names), 1)
+            self._headings[key] = " — ".join(self._shortened(name, most) for name in names)
+        return self._headings[key]
+
+    def _shortened(self, text: str, most: int) -> str:
+        """As many words of a heading as fit."""
+        words = text[:LONGEST_HEADING].split()
+        while len(words) > 1 and self._measure(" ".join(words)) > most:
+            words.pop()
+        return " ".join(words)

@@ -1,0 +1,369 @@
+"""Search in knowledge: chunks and extractions at the same time, by meaning, each told with where it stands.
+
+One straight line: one embedding, a ranking of each collection, one read that attributes what was found. Nothing here
+writes, and no collection is made here: whoever only searches needs to be able to do no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.knowledge import UNKNOWN_SOURCE, Position, Shelf, told
+from toolscript.domain.requests import current_request_id
+from toolscript.domain.search import Candidate, Collection, Report, no_span, require_same
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.observability import EventSink
+from toolscript.ports.stores import KnowledgeReader
+from toolscript.retrieval.retriever import Prepared, Retriever, Stage
+from toolscript.retrieval.text.words import sayable
+from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
+from toolscript.services.support.deadlines import Patience
+from toolscript.services.support.search_events import code_of, tell
+
+EXTRACTION = "extraction"
+LONGEST_QUERY = 1000
+DEFAULT_HITS, MOST_HITS = 10, 100
+MOST_WORDS, LONGEST_WORD = 50, 200
+# By when each part must have answered, from the beginning of a search: what hangs leaves the others their time.
+EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
+# How many more than asked for are looked at, because the store may not have all of them; and how many, when that was
+# not enough.
+SPARE, MANY = 8, 300
+# How long a collection is believed to be what it was: other processes may make it anew with another model.
+BELIEVED_SECONDS = 5.0
+DIGITS = 6
+# What can be seen: letters, digits, punctuation and signs; and what no store need hold: controls and half characters.
+VISIBLE, UNHOLDABLE = frozenset("LNPS"), frozenset({"Cc", "Cs"})
+FIELDS = ("source_id", "chunk_id")
+KNOWLEDGE = "knowledge"
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeAsk:
+    """What is asked for. `types`: chunk, extraction, or types of extractions; any of them, all when there are none.
+    `topics`: any of them, in whatever case."""
+
+    query: str
+    limit: int = DEFAULT_HITS
+    types: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeHit:
+    """Something that was found, with all that it takes to look it up."""
+
+    id: str
+    score: float
+    type: str
+    content: str
+    source_id: str
+    chunk_id: str | None
+    title: str
+    authors: tuple[str, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeFound:
+    """The answer to a search: hits, best first, equal scores by id, and the titles of what they come from."""
+
+    hits: list[KnowledgeHit]
+    sources_cited: list[str]
+    report: Report = field(default_factory=Report)
+
+
+class KnowledgeSearch:
+    """Finds chunks and extractions. What is searched may come to be while this lives."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        index: VectorIndex,
+        reader: KnowledgeReader,
+        events: EventSink,
+        *,
+        span: Callable[[str], AbstractContextManager[object]] = no_span,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._retriever = retriever
+        self._index = index
+        self._reader = reader
+        self._events = events
+        self._span = span
+        self._clock = clock
+        self._believed_until: dict[str, float] = {}
+
+    async def search(self, ask: KnowledgeAsk) -> KnowledgeFound:
+        """The best chunks and extractions together. One of the two that cannot be searched is done without, and the
+        report says so.
+
+        Raises InvalidArguments for what is out of range, and Unavailable, naming the `adapter`, when the model, the
+        store or the whole of the index does not answer.
+        """
+        found = KnowledgeFound([], [], Report(span=self._span))
+        with self._told(ask, found), self._span("search.execute"):
+            check(ask)
+            found.hits.extend(await self._hits(ask, found.report))
+            found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
+        return found
+
+    async def _hits(self, ask: KnowledgeAsk, report: Report) -> list[KnowledgeHit]:
+        embedding, ranking, reading = (Patience(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
+        prepared = await embedding.of("embedder", self._prepared(ask.query, report))
+
+        async def look(depth: int) -> _Look:
+            places, missing = await self._ranked(ask, prepared, depth, report, ranking)
+            with Stage(report, "read"):
+                hits = await _answer_of("store", self._read(places[:depth]), reading)
+            return _Look(hits[: ask.limit], missing, len(hits) < ask.limit and len(places) >= depth)
+
+        looked = await look(ask.limit + SPARE)
+        if looked.others_may_fill:
+            with suppress(Unavailable):
+                looked = _better(looked, await look(ask.limit + MANY))
+        report.degraded.extend(looked.missing)
+        return looked.hits
+
+    async def _prepared(self, text: str, report: Report) -> Prepared:
+        prepared = await self._retriever.prepare(sayable(text), report)
+        if prepared.vector is None:
+            raise Unavailable("it does not answer, the log tells why")
+        if np.ndim(prepared.vector) != 1 or not np.isfinite(prepared.vector).all():
+            raise Unavailable("its vector holds what is no number")
+        return prepared
+
+    async def _ranked(
+        self, ask: KnowledgeAsk, prepared: Prepared, depth: int, report: Report, patience: Patience
+    ) -> tuple[list[_Place], list[str]]:
+        """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
+        those that were asked does."""
+        legs = _legs(ask)
+        answers = await asyncio.gather(
+            *(
+                _answer_of("index", self._nearest(name, prepared, where, depth, report), patience)
+                for name, where in legs.items()
+            ),
+            return_exceptions=True,
+        )
+        places: dict[tuple[str, str], _Place] = {}
+        failed: dict[str, Unavailable] = {}
+        for name, answer in zip(legs, answers, strict=True):
+            if isinstance(answer, Unavailable):
+                failed[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                places |= {(place.type, place.id): place for place in answer}
+        for name, error in failed.items():
+            if len(failed) == len(legs):
+                raise error
+            log.warning("collection_not_searched", extra={"collection": name, "reason": error.message})
+        return sorted(places.values(), key=lambda place: (-place.score, place.id, place.type)), list(failed)
+
+    async def _nearest(self, name: str, prepared: Prepared, where: Filter, depth: int, report: Report) -> list[_Place]:
+        """The nearest of one collection; none where there is no such collection."""
+        try:
+            if not await self._is_open(name, prepared):
+                return []
+            found = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
+        except NotFound:  # it was there a moment ago
+            self._believed_until.pop(name, None)
+            if await self._index.describe(name) is None:
+                return []
+            raise
+        return [_place(name, candidate) for candidate in found.dense]
+
+    async def _is_open(self, name: str, prepared: Prepared) -> bool:
+        """Opens the collection if it exists. Raises Invalid when another model has made it."""
+        now = self._clock()
+        if now < self._believed_until.get(name, -math.inf):
+            return True
+        held = await self._index.describe(name)
+        if held is None:
+            return False
+        dimensions = 0 if prepared.vector is None else len(prepared.vector)
+        require_same(held, Collection(name, self._retriever.model or "", dimensions))
+        if name not in self._believed_until:
+            await self._index.open(held)
+        self._believed_until[name] = now + BELIEVED_SECONDS
+        return True
+
+    async def _read(self, places: Sequence[_Place]) -> list[KnowledgeHit]:
+        """What the store has of those places, in one read, in their order."""
+        if not places:
+            return []
+        chunks = {p.id if p.type == CHUNK else p.chunk_id for p in places}
+        shelf = await self._reader.shelf(
+            {p.source_id for p in places if p.source_id},
+            {chunk_id for chunk_id in chunks if chunk_id},
+            {p.id for p in places if p.type == EXTRACTION},
+        )
+        return [hit for hit in (_hit(place, shelf) for place in places) if hit is not None]
+
+    @contextmanager
+    def _told(self, ask: KnowledgeAsk, found: KnowledgeFound) -> Iterator[None]:
+        """Tells of the search when it is over, whichever way: a line in the log, and an event."""
+        began, code = time.perf_counter(), None
+        try:
+            yield
+        except BaseException as error:
+            code = code_of(error)
+            if isinstance(error, Unavailable):
+                log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
+            raise
+        finally:
+            took = found.report.timings_ms["total"] = (time.perf_counter() - began) * 1000
+            line = {"query": ask.query, "result_count": len(found.hits), "latency_ms": round(took, 3)}
+            log.info("search_knowledge", extra=line | ({"error": code} if code else {}))
+            tell(self._events, _event(ask, found, code))
+
+
+class _Place(NamedTuple):
+    """A place in the ranking, and what the index knows of it. The score is as it is told."""
+
+    type: str
+    id: str
+    score: float
+    source_id: str | None
+    chunk_id: str | None
+
+
+class _Look(NamedTuple):
+    """What one look at the collections brought, and which of them it had to do without."""
+
+    hits: list[KnowledgeHit]
+    missing: list[str]
+    others_may_fill: bool
+
+
+def _better(first: _Look, second: _Look) -> _Look:
+    """The second look, unless it has less than the first, or had to do without more."""
+    is_whole = set(second.missing) <= set(first.missing)
+    return second if is_whole and len(second.hits) >= len(first.hits) else first
+
+
+def check(ask: KnowledgeAsk) -> None:
+    """Raises InvalidArguments for what is missing or out of range."""
+    if not any(unicodedata.category(character)[0] in VISIBLE for character in ask.query):
+        raise InvalidArguments("query: give what to look for, in plain words", details={"field": "query"})
+    if len(ask.query) > LONGEST_QUERY:
+        raise InvalidArguments(
+            f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
+            details={"field": "query", "longest": LONGEST_QUERY},
+        )
+    if not 1 <= ask.limit <= MOST_HITS:
+        raise InvalidArguments(
+            f"limit {ask.limit} is out of range: give 1 to {MOST_HITS}",
+            details={"field": "limit", "least": 1, "most": MOST_HITS},
+        )
+    for name, words in (("type", ask.types), ("topics", ask.topics)):
+        if len(words) > MOST_WORDS or not all(word.strip() and len(word) <= LONGEST_WORD for word in words):
+            raise InvalidArguments(
+                f"{name}: give at most {MOST_WORDS} words, none of them empty or longer than {LONGEST_WORD} characters",
+                details={"field": name, "most": MOST_WORDS, "longest": LONGEST_WORD},
+            )
+        if any(unicodedata.category(character) in UNHOLDABLE for word in words for character in word):
+            raise InvalidArguments(
+                f"{name}: a word has a control character or half a character in it: leave it out",
+                details={"field": name},
+            )
+
+
+async def _answer_of(adapter: str, work: Awaitable[T], patience: Patience) -> T:
+    """What the adapter answers. Nothing that it may say is the caller's fault: whatever it raises is Unavailable."""
+    try:
+        return await patience.of(adapter, work)
+    except Unavailable:
+        raise
+    except ToolscriptError as error:
+        raise patience.unavailable(adapter, error.message) from error
+
+
+def _legs(ask: KnowledgeAsk) -> dict[str, Filter]:
+    """The collections that can hold what is asked for, and what to ask of each."""
+    topics = (Condition("topics", Op.IN, [topic.lower() for topic in ask.topics]),) if ask.topics else ()
+    types = {word.lower() for word in ask.types}
+    legs = {CHUNKS: Filter(topics)} if not types or CHUNK in types else {}
+    if not types or EXTRACTION in types:
+        return legs | {EXTRACTIONS: Filter(topics)}
+    own_types = sorted(types - {CHUNK})
+    return legs | ({EXTRACTIONS: Filter((*topics, Condition("type", Op.IN, own_types)))} if own_types else {})
+
+
+def _place(collection: str, candidate: Candidate) -> _Place:
+    """Raises ValueError for a score that is no number."""
+    score = round(float(candidate.score), DIGITS)
+    if not math.isfinite(score):
+        raise ValueError(f"the score of {candidate.id} is no number")
+    source_id, chunk_id = (_text(candidate.payload.get(name)) for name in FIELDS)
+    kind = CHUNK if collection == CHUNKS else EXTRACTION
+    return _Place(kind, candidate.id, min(1.0, max(0.0, score)), source_id, chunk_id)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _hit(place: _Place, shelf: Shelf) -> KnowledgeHit | None:
+    """What is told of a place; None where the store does not have it."""
+    if place.type == CHUNK:
+        chunk = shelf.chunks.get(place.id)
+        return _attributed(place, chunk.content, chunk.source_id, chunk.id, shelf) if chunk else None
+    extraction = shelf.extractions.get(place.id)
+    if extraction is None:
+        return None
+    topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
+    content = f"{extraction.type}{topics}\n{told(extraction.content)}"
+    return _attributed(place, content, extraction.source_id, extraction.chunk_id, shelf)
+
+
+def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shelf: Shelf) -> KnowledgeHit:
+    source, chunk = shelf.sources.get(source_id), shelf.chunks.get(chunk_id)
+    return KnowledgeHit(
+        id=place.id,
+        score=place.score,
+        type=place.type,
+        content=content,
+        source_id=source_id,
+        chunk_id=chunk_id or None,
+        title=source.title if source else UNKNOWN_SOURCE,
+        authors=source.authors if source else (),
+        position=chunk.position if chunk else Position(),
+    )
+
+
+def _event(ask: KnowledgeAsk, found: KnowledgeFound, code: str | None) -> dict[str, Any]:
+    timings = found.report.timings_ms
+    return {
+        "type": "knowledge.search",
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "request_id": current_request_id(),
+        "query": ask.query,
+        "limit": ask.limit,
+        "types": list(ask.types),
+        "topics": list(ask.topics),
+        "hits": len(found.hits),
+        "took_ms": round(timings["total"], 3),
+        "timings_ms": {name: round(ms, 3) for name, ms in timings.items()},
+        "degraded": list(found.report.degraded),
+        "ids": [hit.id for hit in found.hits],
+        "error": code,
+    }

@@ -1,0 +1,1 @@
+"""What several services share: deadlines, events, concurrency, caches."""

@@ -1,0 +1,1 @@
+"""The read side of the catalogue: search, list, describe and call tools."""

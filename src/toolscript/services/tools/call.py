@@ -1,0 +1,130 @@
+"""Describing and calling what a search has found. Only what can be found can be called."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from toolscript.domain.catalog import Item, Schema
+from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, UpstreamFailed
+from toolscript.domain.servers import CallResult
+from toolscript.ports.stores import CatalogStore
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.tools.hybrid_search import ToolSearch
+
+NEAREST = 3
+LONGEST_PROBLEM = 300
+
+log = logging.getLogger(__name__)
+
+
+class CallTool:
+    """One tool at a time: what it takes, and what it answers."""
+
+    def __init__(self, catalog: CatalogStore, gateway: Gateway, search: ToolSearch) -> None:
+        self._catalog = catalog
+        self._gateway = gateway
+        self._search = search
+        self._checks: dict[str, tuple[Schema, Any]] = {}
+
+    async def describe(self, item_id: str) -> Item:
+        """The item, with its schemas. Raises NotFound, naming the nearest ids."""
+        found = await self._catalog.items([item_id])
+        if found:
+            return found[0].item
+        near = await self._near(item_id)
+        told = f": did you mean {' or '.join(near)}?" if near else ""
+        raise NotFound(f"there is no tool {item_id!r}{told}", details={"tool": item_id, "nearest": near})
+
+    async def call(self, item_id: str, arguments: Any, *, within: float | None = None) -> CallResult:
+        """What the tool answers, within so many seconds where that is said.
+
+        Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the server's own message, TimedOut, or
+        Unavailable.
+        """
+        item = await self.describe(item_id)
+        if not isinstance(arguments, Mapping):
+            raise InvalidArguments(
+                f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
+            )
+        _require_writable(arguments)
+        self._check(item, arguments)
+        result = await self._gateway.call(item, arguments, within)
+        if result.is_error:
+            raise UpstreamFailed(
+                f"{item_id} failed: {result.text or 'it did not say why'}", details={"server": item.server}
+            )
+        return result
+
+    def _check(self, item: Item, arguments: Mapping[str, Any]) -> None:
+        known = self._checks.get(item.id)
+        if known is None or known[0] != item.input_schema:
+            known = self._checks[item.id] = (item.input_schema or {}, _validator(item))
+        validator = known[1]
+        if validator is None:
+            return
+        from jsonschema.exceptions import best_match
+
+        try:
+            problem = best_match(validator.iter_errors(dict(arguments)))
+        except Exception as error:  # noqa: BLE001  (a schema that cannot be followed must not keep anyone from the tool)
+            log.debug("arguments_not_checked", extra={"tool": item.id, "reason": str(error)})
+            return
+        if problem is not None:
+            field, told = _field(problem), _shortened(problem.message)
+            raise InvalidArguments(
+                f"{field or 'arguments'}: {told}", details={"field": field, "problem": told, "tool": item.id}
+            )
+
+    async def _near(self, item_id: str) -> list[str]:
+        try:
+            found = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0)
+        except ToolscriptError:
+            return []
+        return [hit.id for hit in found.hits]
+
+
+def _require_writable(arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidArguments for what JSON cannot say: no number, too large a number, half a character."""
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArguments(f"the arguments cannot be sent as JSON: {error}", details={"field": ""}) from error
+
+
+def _validator(item: Item) -> Any:
+    """What checks an item's arguments; None where its schema is no schema. References lead nowhere outside it."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry
+
+    schema = dict(item.input_schema or {})
+    chosen = validator_for(schema, default=Draft202012Validator)
+    try:
+        chosen.check_schema(schema)
+    except (SchemaError, TypeError, RecursionError) as error:
+        log.debug("schema_not_usable", extra={"tool": item.id, "reason": str(error).partition("\n")[0]})
+        return None
+    # A pattern can take for ever on a text that is made for it, and nobody else is served meanwhile: it is left to the
+    # server, which knows its own.
+    unhurried = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
+    return unhurried(schema, registry=Registry())
+
+
+def _shortened(message: str) -> str:
+    """What is wrong is said at the end of a message, after what was given."""
+    return message if len(message) <= LONGEST_PROBLEM else f"{message[:40]}…{message[40 - LONGEST_PROBLEM :]}"
+
+
+def _field(problem: Any) -> str:
+    path = [str(part) for part in problem.absolute_path]
+    if problem.validator == "required":
+        missing = [name for name in problem.validator_value if name not in problem.instance]
+        path += missing[:1]
+    if problem.validator == "additionalProperties":
+        known = problem.schema.get("properties", {})
+        path += [name for name in problem.instance if name not in known][:1]
+    return ".".join(path)

@@ -1,0 +1,366 @@
+"""Hierarchical search, one straight line: embed once, find the skills, find tools within them, read their schemas.
+
+Each stage has its time and its fallback; whatever had to be done without is named in the answer and never fails it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from toolscript.domain.catalog import ItemType, Schema
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.search import INCOMPLETE, Candidate, Report, in_order
+from toolscript.retrieval.calibration import calibrated, cosine_at
+from toolscript.retrieval.retriever import Prepared, Retriever, Stage
+from toolscript.retrieval.skill_map import SkillFacts
+from toolscript.retrieval.text.words import sayable
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.support.deadlines import within
+from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.tools.schema_cache import KnownSchemas
+from toolscript.services.tools.skill_finder import SkillFinder
+
+LONGEST_QUERY = 1000
+# The most that are looked at before the limit: what is beyond is not counted.
+DEPTH = 100
+# Skills that score this much less than the best one are matched, but not searched: their tools would hardly be among
+# the best (docs/decisions/0011). The best may score more than 1 before that is cut off.
+NEAR_THE_BEST = 0.62
+NEEDED = ("type", "name", "description", "db_id")
+PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
+ACTIVE = Condition("is_active", Op.EQ, True)
+
+# Thresholds are held against scores as they are told: a score that was told, given as a threshold, keeps its tool.
+DIGITS = 4
+
+EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Strategy(StrEnum):
+    """Whether skills narrow the search down: they do; they are left aside; both, and the best of both counts."""
+
+    HIERARCHICAL = "hierarchical"
+    DIRECT = "direct"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds each stage may take."""
+
+    embedding: float = 10.0
+    skills: float = 2.0
+    tools: float = 5.0
+    schemas: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for."""
+
+    query: str
+    item_type: ItemType | None = None
+    limit: int = 5
+    skill_limit: int = 3
+    skill_threshold: float = 0.4
+    tool_threshold: float = 0.3
+    include_schemas: bool = True
+    strategy: Strategy = Strategy.HIERARCHICAL
+
+
+class SkillHit(NamedTuple):
+    """A skill that the query is about."""
+
+    skill: SkillFacts
+    score: float
+    is_near: bool = True
+    """Whether it is near enough to the best one for its tools to be searched."""
+
+
+class FoundTool(NamedTuple):
+    """A tool that was found; its schemas are read last, for those that are returned alone."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+    input_schema: Schema | None = None
+    output_schema: Schema | None = None
+    annotations: Schema | None = None
+
+
+class Found(NamedTuple):
+    """The answer to a hierarchical search."""
+
+    query: str
+    strategy: Strategy
+    report: Report
+    tools: Sequence[FoundTool] = ()
+    skills: Sequence[SkillHit] = ()
+    skill_ids_used: Sequence[str] | None = None
+    candidates: int = 0
+
+
+NOTHING: tuple[list[FoundTool], int] = [], 0
+
+
+class HierarchicalSearch:
+    """Finds tools, prompts and resources through the skills that they belong to."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        skills: SkillFinder,
+        answers: AnswerCache[Ask, Found],
+        schemas: KnownSchemas,
+        patience: Patience | None = None,
+        is_incomplete: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """While `is_incomplete` says so, more tools are on their way, and answers tell that."""
+        self._retriever = retriever
+        self._skills = skills
+        self._answers = answers
+        self._schemas = schemas
+        self._patience = patience or Patience()
+        self._is_incomplete = is_incomplete
+        self._under_way: dict[tuple[Ask, int], asyncio.Future[Found | None]] = {}
+
+    async def search(self, ask: Ask) -> Found:
+        """The best tools, most similar first.
+
+        Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
+        """
+        _check(ask)
+        query = sayable(ask.query)
+        if query != ask.query:
+            ask = replace(ask, query=query)
+        report = Report()
+        with Stage(report, "total"):
+            known = self._answers.find(ask)
+            if known is None:
+                known = await self._joined(ask)
+                report.timings_ms.update(known.report.timings_ms)
+                report.degraded += known.report.degraded
+            found = known._replace(report=report)
+        if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
+            log.warning("No skills matched, falling back to unfiltered search")
+        if self._is_incomplete():
+            report.degraded.append(INCOMPLETE)
+        return found
+
+    async def _joined(self, ask: Ask) -> Found:
+        """The answer that somebody else is waiting for already, or else a new one: asked by many at once, it is looked
+        for once."""
+        at = self._answers.now()
+        question = ask, at[0]
+        while (under_way := self._under_way.get(question)) is not None:
+            found = await asyncio.shield(under_way)
+            if found is not None:
+                return found
+        answer = self._under_way[question] = asyncio.get_running_loop().create_future()
+        found = None
+        try:
+            found = await self._searched(ask, Report())
+        finally:  # whoever looked for it may have gone away: then the next one who waits has to
+            del self._under_way[question]
+            answer.set_result(found)
+        if not found.report.degraded:
+            self._answers.keep(ask, found, at)
+        return found
+
+    async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
+        """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
+        ask = Ask(query, skill_limit=limit, skill_threshold=threshold)
+        _check(ask, most_skills=50)
+        report = Report()
+        prepared = await self._prepared(sayable(query), report)
+        hits = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
+        _require(report, "skills")
+        return hits
+
+    async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
+        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index, or
+        nothing in one that is not complete yet."""
+        _check(ask)
+        report = Report()
+        prepared = await self._prepared(sayable(ask.query), report)
+        work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
+        tools, _ = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
+        if not tools:
+            _require(report, "tools")
+            if self._is_incomplete():
+                raise Unavailable(
+                    "nothing was found, and not every tool is indexed yet: try again in a moment",
+                    details={"degraded": [INCOMPLETE]},
+                )
+        return tools
+
+    async def _searched(self, ask: Ask, report: Report) -> Found:
+        prepared = await self._prepared(ask.query, report)
+        if prepared.vector is None:
+            return Found(ask.query, ask.strategy, report)
+        skills: list[SkillHit] = []
+        if ask.strategy is not Strategy.DIRECT:
+            skills = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
+        ids = [hit.skill.id for hit in skills if hit.is_near] or None
+        work = self._ranked(prepared, ask, ids, report)
+        tools, candidates = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
+        if ask.include_schemas and tools:
+            enriched = self._enriched(tools, report)
+            tools = await _bounded(report, SCHEMAS_STAGE, self._patience.schemas, enriched, tools)
+        return Found(ask.query, ask.strategy, report, tools, skills, ids, candidates)
+
+    async def _prepared(self, query: str, report: Report) -> Prepared:
+        work = self._embedded(query)
+        prepared = await _bounded(report, EMBEDDING, self._patience.embedding, work, Prepared(query))
+        if prepared.vector is None and EMBEDDING not in report.degraded:
+            report.degraded.append(EMBEDDING)
+        return prepared
+
+    async def _embedded(self, query: str) -> Prepared:
+        prepared = await self._retriever.prepare(query, Report())
+        if prepared.vector is not None and not math.isfinite(prepared.vector.dot(prepared.vector)):
+            raise Unavailable("the model's answer is no vector: it holds what is no number")
+        return prepared
+
+    async def _near(self, prepared: Prepared, ask: Ask) -> list[SkillHit]:
+        if prepared.vector is None:
+            return []
+        skill_map = await self._skills.map()
+        try:
+            near = skill_map.nearest(prepared.vector, ask.skill_limit, _least(ask.skill_threshold))
+        except ValueError as error:
+            self._skills.changed()  # it was drawn from something else than this model's vectors
+            raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
+        hits = [
+            SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS), score >= near[0][1] - NEAR_THE_BEST)
+            for skill, score in near
+        ]
+        return [hit for hit in hits if hit.score >= ask.skill_threshold]
+
+    async def _ranked(
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
+    ) -> tuple[list[FoundTool], int]:
+        """The best tools, and how many there were to choose from."""
+        if ask.strategy is Strategy.HYBRID and skill_ids is not None:
+            (inside, _), (everywhere, candidates) = await asyncio.gather(
+                self._within(prepared, ask, skill_ids), self._within(prepared, ask, None)
+            )
+            best = {c.id: c for c in everywhere}
+            best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
+            found = in_order(list(best.values()))[: ask.limit]
+        else:
+            found, candidates = await self._within(prepared, ask, skill_ids)
+        tools = self._told(found, ask, report)
+        return tools, candidates - (len(found) - len(tools)) if tools else 0
+
+    def _told(self, found: Sequence[Candidate], ask: Ask, report: Report) -> list[FoundTool]:
+        """The candidates as tools; one that tells too little of itself is left out, and that is told."""
+        whole = [c for c in found if math.isfinite(c.score) and None not in map(c.payload.get, NEEDED)]
+        if len(whole) < len(found):
+            _done_without(
+                report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
+            )
+        similarity = self._retriever.similarity
+        scored = [FoundTool(c.id, round(calibrated(c.score, similarity), DIGITS), c.payload) for c in whole]
+        return [tool for tool in scored if tool.score >= ask.tool_threshold]
+
+    def _floor(self, threshold: float) -> float:
+        """The least cosine that can have that score, once it is rounded."""
+        return cosine_at(threshold, self._retriever.similarity) - 0.1**DIGITS
+
+    async def _within(
+        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
+    ) -> tuple[list[Candidate], int]:
+        return await self._retriever.nearest(
+            prepared,
+            TOOLS,
+            where=_where(ask.item_type, None if skill_ids is None else tuple(skill_ids)),
+            limit=ask.limit,
+            floor=self._floor(ask.tool_threshold),
+            count_to=DEPTH,
+            fields=PAYLOAD,
+        )
+
+    async def _enriched(self, tools: Sequence[FoundTool], report: Report) -> list[FoundTool]:
+        known = await self._schemas.of([t.id for t in tools])
+        gone = [i for i, schemas in known.items() if schemas is None]
+        if gone:
+            _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
+        return [FoundTool(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
+
+
+async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+    """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
+    with Stage(report, name):
+        try:
+            return await within(seconds, work)
+        except TimeoutError:
+            _done_without(report, name, f"no answer within {seconds:g} s")
+        except ToolscriptError as error:
+            _done_without(report, name, error.message)
+        except Exception as error:  # an adapter that returns garbage must not fail a search
+            log.debug("stage_fault", exc_info=error)
+            _done_without(report, name, f"{type(error).__name__}: {error}")
+    return otherwise
+
+
+def _done_without(report: Report, name: str, reason: str) -> None:
+    report.degraded.append(name)
+    log.warning("stage_failed", extra={"stage": name, "reason": reason})
+
+
+def _require(report: Report, what: str) -> None:
+    if report.degraded:
+        why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
+        raise Unavailable(
+            f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
+            details={"degraded": list(report.degraded)},
+        )
+
+
+def _least(threshold: float) -> float:
+    """The least score that is told as that threshold, once it is rounded; nothing is below no threshold."""
+    return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
+
+
+@lru_cache(maxsize=1024)
+def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
+    must = [ACTIVE]
+    if item_type is not None:
+        must.append(Condition("type", Op.EQ, item_type.value))
+    if skill_ids is not None:
+        must.append(Condition("skill_ids", Op.IN, list(skill_ids)))
+    return Filter(must=tuple(must))
+
+
+def _check(ask: Ask, *, most_skills: int = 10) -> None:
+    if not ask.query.strip():
+        raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
+    if len(ask.query) > LONGEST_QUERY:
+        raise InvalidArguments(
+            f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
+            details={"field": "query", "longest": LONGEST_QUERY},
+        )
+    for name, value, least, most in (
+        ("limit", ask.limit, 1, 50),
+        ("skill_limit", ask.skill_limit, 1, most_skills),
+        ("skill_threshold", ask.skill_threshold, 0, 1),
+        ("tool_threshold", ask.tool_threshold, 0, 1),
+    ):
+        if not least <= value <= most:
+            raise InvalidArguments(
+                f"{name} {value} is out of range: give {least} to {most}",
+                details={"field": name, "least": least, "most": most},
+            )

@@ -1,0 +1,294 @@
+"""`toolscript eval`: how good the searches are, on sets of judged queries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.logs import write_logs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from toolscript.app.app import App
+    from toolscript.evaluation.curve import Bucket
+    from toolscript.evaluation.datasets import AnySet
+    from toolscript.evaluation.metrics import Interval
+    from toolscript.evaluation.run import Outcome
+    from toolscript.services.knowledge.ingest import IngestKnowledge
+
+PIPELINES = (
+    "hybrid",
+    "rrf",
+    "zscore",
+    "semantic",
+    "keyword",
+    "baseline",
+    "hierarchical",
+    "direct",
+    "hierarchical+direct",
+)
+EVERY_SET = "mean of the sets"
+MOST_OF_A_NAME = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A set's outcome, and the other pipeline's on the same queries."""
+
+    data: AnySet
+    ours: Outcome
+    theirs: Outcome | None
+
+
+@click.command("eval")
+@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
+@click.option("--pipeline", type=click.Choice(PIPELINES), default="hybrid", help="What to measure.")
+@click.option("--against", type=click.Choice(PIPELINES), help="A second pipeline, compared query by query.")
+@click.option("--curve", is_flag=True, help="Show what every threshold does, and how often a confidence is right.")
+@options.model
+@options.as_json
+def evaluate(
+    folders: tuple[Path, ...], pipeline: str, against: str | None, curve: bool, as_json: bool, **flags: Any
+) -> None:
+    """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
+
+    Each DIR holds tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl. Without one the demo set is
+    measured. Books are searched by meaning; a question counts as answered by any of the places that answer it.
+    `answered` is the share of answerable queries that get any answer at the default threshold. `baseline` is rank
+    fusion over the name and the description of tools and nothing else. `hierarchical` looks for skills first and then
+    only at their tools (`searched` is their share), `direct` at all tools by meaning alone.
+
+    \b
+    toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
+    """
+    from toolscript.evaluation.datasets import demo_folder, read_set
+
+    chosen = folders or (demo_folder(),)
+    same = {f.name for f in chosen if [g.name for g in chosen].count(f.name) > 1}
+    sets = [replace(read_set(f), name=str(f)) if f.name in same else read_set(f) for f in chosen]
+    with _own_folder(flags) as settings:
+        measured = asyncio.run(_measure(settings, sets, pipeline, against))
+    if as_json:
+        click.echo(json.dumps(_json(measured, against, curve)))
+    else:
+        _show(measured, pipeline, against)
+        if curve:
+            _show_curve(_of_tools(measured))
+
+
+@contextmanager
+def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
+    """Settings with empty data folders: what is measured must not depend on what was indexed before."""
+    with tempfile.TemporaryDirectory(prefix="toolscript-eval-") as folder:
+        usual = load_settings(**flags)
+        write_logs(usual.log_level)
+        models = usual.data / "models"
+        models.mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "models").symlink_to(models)
+        yield replace(usual, data_dir=Path(folder), index="", store="", knowledge="", plans=None, events=None)
+
+
+async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, against: str | None) -> list[Measured]:
+    from rich.console import Console
+
+    from toolscript.app.app import open_app
+
+    console = Console(stderr=True)
+    done = []
+    async with open_app(settings) as app:
+        for data in sets:
+            with console.status(f"Measuring {data.name}"):
+                ours = await _outcome(app, data, pipeline)
+                theirs = await _outcome(app, data, against) if against else None
+            done.append(Measured(data, ours, theirs))
+    return done
+
+
+async def _outcome(app: App, data: AnySet, pipeline: str) -> Outcome:
+    from toolscript.evaluation.book_run import BookEvaluation
+    from toolscript.evaluation.book_sets import BookSet
+    from toolscript.evaluation.run import Evaluation
+
+    if isinstance(data, BookSet):
+        ingest = cast("IngestKnowledge", app.ingest_knowledge)  # only an application that serves has none
+        return await BookEvaluation(ingest, app.knowledge_search).run(data, pipeline)
+    evaluation = Evaluation(
+        app.sync,
+        app.tool_search,
+        app.ingest_documents,
+        app.document_search,
+        app.hierarchical_search,
+        app.catalog.members,
+    )
+    return await evaluation.run(data, pipeline)
+
+
+def _json(measured: list[Measured], against: str | None, curve: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {"sets": {m.data.name: _row(m.ours) for m in measured}}
+    if against:
+        answer["against"] = {
+            "pipeline": against,
+            "sets": {m.data.name: _row(m.theirs) for m in measured if m.theirs},
+            "difference": {
+                name: {n: [i.mean, i.low, i.high] for n, i in gained.items()} for name, gained in _gains(measured)
+            },
+        }
+    if curve:
+        answer["curve"] = _curve_json(_of_tools(measured))
+    return answer
+
+
+def _gains(measured: list[Measured]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
+    """The gain in each set, and of several sets the mean gain, each set counting alike."""
+    from toolscript.evaluation.metrics import difference_over
+
+    pairs = [(m.data.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
+    for name, pair in pairs:
+        yield name, difference_over([pair])
+    if len(pairs) > 1:
+        yield EVERY_SET, difference_over([pair for _, pair in pairs])
+
+
+def _of_tools(measured: list[Measured]) -> dict[str, Outcome]:
+    """Documents have scores without a scale, and no threshold."""
+    return {m.data.name: m.ours for m in measured if m.ours.answerable}
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    from toolscript.evaluation.metrics import mean
+
+    row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
+    if outcome.answerable:
+        row["answered"] = outcome.answered
+    if outcome.searched:
+        row["searched"] = outcome.share_searched
+    if outcome.parts:
+        row["parts"] = {name: {**mean(scores), "queries": len(scores)} for name, scores in outcome.parts.items()}
+    if outcome.unanswerable:
+        row["no_match"] = {"queries": len(outcome.unanswerable), "left_empty": outcome.left_empty}
+    return row
+
+
+def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
+    from rich.table import Table
+
+    from toolscript.evaluation.metrics import NAMES, intervals, intervals_over
+
+    console = _console()
+    table = Table(title=f"pipeline {pipeline}", header_style="bold")
+    searched = any(m.ours.searched for m in measured)
+    for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
+        _add_column(table, column)
+    for m in measured:
+        values = intervals(m.ours.scores)
+        none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
+        cells = [_with_range(values[n]) for n in NAMES]
+        told = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
+        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *told)
+        for name, scores in m.ours.parts.items():
+            values = intervals(scores)
+            table.add_row(f"  {name}", str(len(scores)), *(_with_range(values[n]) for n in NAMES))
+    if len(measured) > 1:
+        over = intervals_over([m.ours.scores for m in measured])
+        shares = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
+        within = [_share(sum(shares) / len(shares))] if shares else []
+        table.add_row(EVERY_SET, "", *(_with_range(over[n]) for n in NAMES), "", "", *within)
+    console.print(table)
+    if against:
+        _show_difference(console, measured, pipeline, against)
+
+
+def _show_difference(console: Console, measured: list[Measured], pipeline: str, against: str) -> None:
+    from rich.table import Table
+
+    from toolscript.evaluation.metrics import NAMES
+
+    table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
+    for column in ("set", *NAMES):
+        _add_column(table, column)
+    for name, gained in _gains(measured):
+        table.add_row(name, *(_signed(gained[n]) for n in NAMES))
+    console.print(table)
+
+
+def _add_column(table: Table, column: str) -> None:
+    """However narrow the terminal is, names are told: figures are cut first."""
+    if column == "set":
+        table.add_column(column, max_width=MOST_OF_A_NAME, overflow="ellipsis", no_wrap=True)
+    else:
+        table.add_column(column, justify="right")
+
+
+def _signed(interval: Interval) -> str:
+    colour = "green" if interval.low > 0 else "red" if interval.high < 0 else "default"
+    return f"[{colour}]{interval.mean:+.3f}[/]\n[dim]{interval.low:+.3f} to {interval.high:+.3f}[/]"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A file or a pipe has no width to fit: no column is left out.
+    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if fits else 200)
+
+
+def _with_range(interval: Interval) -> str:
+    return f"{interval.mean:.3f}\n[dim]{interval.low:.2f}–{interval.high:.2f}[/]"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _curve_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    from toolscript.evaluation.curve import curve
+
+    return {
+        "sets": {
+            name: [asdict(point) for point in curve(outcome.answerable, outcome.unanswerable)]
+            for name, outcome in outcomes.items()
+        },
+        "reliability": [asdict(bucket) for bucket in _reliability(outcomes)],
+    }
+
+
+def _show_curve(outcomes: Mapping[str, Outcome]) -> None:
+    from rich.table import Table
+
+    from toolscript.evaluation.curve import curve
+
+    console = _console()
+    table = Table(title="answered / rightly left empty, by threshold", header_style="bold")
+    for column in ("threshold", *outcomes):
+        table.add_column(column, justify="right")
+    for points in zip(*(curve(o.answerable, o.unanswerable) for o in outcomes.values()), strict=True):
+        table.add_row(f"{points[0].threshold:.2f}", *(f"{_share(p.answered)} / {_share(p.left_empty)}" for p in points))
+    console.print(table)
+    reliable = Table(title="what a confidence means", header_style="bold")
+    for column in ("confidence of the first hit", "queries", "it is right"):
+        reliable.add_column(column, justify="right")
+    for bucket in _reliability(outcomes):
+        reliable.add_row(f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}")
+    console.print(reliable)
+
+
+def _reliability(outcomes: Mapping[str, Outcome]) -> list[Bucket]:
+    from toolscript.evaluation.curve import reliability
+
+    sure = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
+    firsts = [[s["hit@1"] > 0 for s in o.scores] + [False] * len(o.unanswerable) for o in outcomes.values()]
+    return reliability(sure, [right for of_set in firsts for right in of_set])

@@ -1,0 +1,1 @@
+"""Responses as JSON, the same on every surface."""

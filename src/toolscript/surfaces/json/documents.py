@@ -1,0 +1,76 @@
+"""Answers about documents as they look in JSON, the same on every surface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolscript.domain.access import Plan
+    from toolscript.domain.documents import Document
+    from toolscript.services.documents.ingest import PutReport
+    from toolscript.services.documents.search import DocumentHit, DocumentPage
+
+
+def page_answer(page: DocumentPage) -> dict[str, Any]:
+    """The answer of `POST /search`."""
+    told = done_answer(page)
+    return {
+        **{name: told[name] for name in ("query_id", "took_ms", "total", "total_relation")},
+        "hits": [hit_answer(hit) for hit in page.hits],
+        **{name: told[name] for name in ("next_page_token", "degraded")},
+    }
+
+
+def hit_answer(hit: DocumentHit) -> dict[str, Any]:
+    """A document that was found."""
+    return {"doc_id": hit.doc_id, "score": hit.score, "metadata": dict(hit.metadata), "snippet": hit.snippet}
+
+
+def done_answer(page: DocumentPage) -> dict[str, Any]:
+    """Everything of a page but its hits, which a stream tells before it."""
+    return {
+        "query_id": page.query_id,
+        "took_ms": round(page.report.timings_ms.get("total", 0.0), 3),
+        "total": page.total,
+        "total_relation": page.total_relation,
+        "next_page_token": page.next_page_token,
+        "degraded": list(page.report.degraded),
+    }
+
+
+def document_answer(document: Document, plan: Plan) -> dict[str, Any]:
+    """The answer of `GET /documents/{id}`: what was put in, as far as the plan lets it be told."""
+    return {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": _told(document, plan),
+    }
+
+
+def listing_answer(documents: Sequence[Document], plan: Plan, *, limit: int) -> dict[str, Any]:
+    """The answer of `GET /documents`, made of one document more than is told, if there is one."""
+    told = documents[:limit]
+    return {
+        "documents": [
+            {"id": d.id, "title": d.title, "metadata": _told(d, plan), "characters": len(d.text)} for d in told
+        ],
+        "next": told[-1].id if len(documents) > limit else None,
+    }
+
+
+def put_answer(doc_id: str, report: PutReport) -> dict[str, Any]:
+    """The answer of `PUT /documents/{id}`."""
+    status = "added" if report.added else "changed" if report.changed else "unchanged"
+    return {"doc_id": doc_id, "status": status}
+
+
+def batch_answer(report: PutReport) -> dict[str, Any]:
+    """The answer of `POST /documents`."""
+    return {"added": report.added, "changed": report.changed, "unchanged": report.unchanged}
+
+
+def _told(document: Document, plan: Plan) -> dict[str, Any]:
+    return {name: value for name, value in document.metadata.items() if plan.fields is None or name in plan.fields}

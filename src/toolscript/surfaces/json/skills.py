@@ -1,0 +1,106 @@
+"""Answers about skills as they look in JSON, the same on every surface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolscript.domain.catalog import Skill, StoredItem, Suggestion
+    from toolscript.services.catalogue.skill_proposals import Proposal
+    from toolscript.services.catalogue.skills import CountedSkill
+
+
+def skill_answer(counted: CountedSkill) -> dict[str, Any]:
+    """The answer of `GET /api/v1/skills/{id}`."""
+    return {**_skill(counted.skill), "is_active": counted.skill.is_active, "tool_count": counted.tool_count}
+
+
+def skills_answer(skills: Sequence[CountedSkill]) -> dict[str, Any]:
+    """The answer of `GET /api/v1/skills`."""
+    return {"skills": [skill_answer(each) for each in skills], "total": len(skills)}
+
+
+def skill_tools_answer(skill_id: str, items: Sequence[StoredItem]) -> dict[str, Any]:
+    """The answer of `GET /api/v1/skills/{id}/tools`: each tool, and how it came into this skill."""
+    tools = []
+    for stored in items:
+        here = next((a for a in _assignments(stored) if a["skill_id"] == skill_id), {})
+        tools.append({**_brief(stored), **{k: v for k, v in here.items() if k != "skill_id"}})
+    return {"skill_id": skill_id, "tools": tools, "total": len(tools)}
+
+
+def assigned_answer(stored: StoredItem) -> dict[str, Any]:
+    """The answer of `PUT` and `DELETE /api/v1/tools/{id}/skills`: the tool and the skills it is in now."""
+    return {**_brief(stored), "skills": _assignments(stored)}
+
+
+def suggestion_answer(suggestion: Suggestion) -> dict[str, Any]:
+    """A suggested skill, and what became of it."""
+    return {
+        "id": suggestion.number,
+        "name": suggestion.name,
+        "description": suggestion.description,
+        "keywords": list(suggestion.keywords),
+        "examples": list(suggestion.examples),
+        "source_tool_id": suggestion.source_item_id,
+        "status": suggestion.status.value,
+        "reviewed_by": suggestion.reviewed_by,
+    }
+
+
+def suggestions_answer(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
+    """The answer of `GET /api/v1/skills/suggestions`."""
+    return {"suggestions": [suggestion_answer(each) for each in suggestions], "total": len(suggestions)}
+
+
+def proposals_answer(proposals: Sequence[Proposal]) -> dict[str, Any]:
+    """The answer of `POST /api/v1/skills/propose`."""
+    told = [
+        {
+            **_skill(proposal.skill),
+            "tools": list(proposal.items),
+            "tool_count": len(proposal.items),
+            "cohesion": round(proposal.cohesion, 4),
+            "nearest_skill": proposal.nearest_skill,
+            "nearness": round(proposal.nearness, 4),
+        }
+        for proposal in proposals
+    ]
+    return {"proposals": told, "total": len(told)}
+
+
+def _skill(skill: Skill) -> dict[str, Any]:
+    return {
+        "id": skill.id,
+        "name": skill.name,
+        "description": skill.description,
+        "parent_domain": skill.parent_domain,
+        "keywords": list(skill.keywords),
+        "examples": list(skill.examples),
+    }
+
+
+def _brief(stored: StoredItem) -> dict[str, Any]:
+    item = stored.item
+    return {
+        "id": item.id,
+        "server": item.server,
+        "name": item.name,
+        "type": item.type.value,
+        "description": item.description,
+        "is_active": stored.is_active,
+    }
+
+
+def _assignments(stored: StoredItem) -> list[dict[str, Any]]:
+    return [
+        {
+            "skill_id": a.skill_id,
+            "confidence": round(a.confidence, 4),
+            "origin": a.origin.value,
+            "is_primary": a.is_primary,
+        }
+        for a in stored.assignments
+    ]

@@ -1,0 +1,118 @@
+"""Answers as they look in JSON, the same on every surface."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from toolscript.codegen.signatures import signature
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolscript.app.app import App, Model
+    from toolscript.domain.catalog import Item
+    from toolscript.domain.servers import CallResult, ServerStatus
+    from toolscript.services.tools.hybrid_search import ToolResults
+
+
+def search_answer(found: ToolResults) -> dict[str, Any]:
+    """The answer of `GET /search` and of `toolscript search --json`; `degraded` when there is something to tell."""
+    degraded = {"degraded": list(found.report.degraded)} if found.report.degraded else {}
+    return {
+        "query": found.query,
+        "results": [
+            {
+                "toolId": hit.id,
+                "serverName": hit.server,
+                "toolName": hit.name,
+                "confidence": hit.confidence,
+                "reason": hit.reason,
+                "description": hit.description,
+            }
+            for hit in found.hits
+        ],
+        "totalResults": len(found.hits),
+        "threshold": found.threshold,
+        **degraded,
+    }
+
+
+def stats_answer(app: App, indexed: int) -> dict[str, Any]:
+    """The answer of `GET /search/stats`."""
+    settings, model = app.settings, app.model
+    return {
+        "indexedTools": indexed,
+        "embeddedSinceStart": app.sync.embedded,
+        "model": model.embedder.model if model.embedder else None,
+        "dimensions": model.embedder.dimensions if model.embedder else None,
+        "requestedModel": settings.search_model,
+        "fallback": model.instead_because,
+        "alpha": settings.search_alpha,
+        "limit": settings.search_limit,
+        "threshold": settings.search_threshold,
+    }
+
+
+def servers_answer(statuses: Sequence[ServerStatus], complaint: str | None) -> dict[str, Any]:
+    """The answer of `GET /servers` and of `toolscript list-servers --json`."""
+    return {
+        "servers": [
+            {
+                "name": s.name,
+                "transport": s.transport.value,
+                "state": s.state.value,
+                "reason": s.reason,
+                "tools": s.items.get("tool", 0),
+                "prompts": s.items.get("prompt", 0),
+                "resources": s.items.get("resource", 0),
+                "problems": list(s.problems),
+                "attempts": s.attempts,
+                "retryInSeconds": s.retry_in_seconds,
+            }
+            for s in statuses
+        ],
+        "configurationError": complaint,
+    }
+
+
+def readiness_answer(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
+    """The answer of `GET /ready`: how many servers are in which state, and the model."""
+    return {
+        "status": "ready",
+        "model": model.embedder.model if model.embedder else None,
+        "fallback": model.instead_because,
+        "servers": dict(Counter(s.state.value for s in statuses)),
+    }
+
+
+def tools_answer(items: Sequence[Item]) -> dict[str, Any]:
+    """The answer of `GET /tools` and of `toolscript list-tools --json`."""
+    return {"tools": [_brief(item) for item in items], "totalTools": len(items)}
+
+
+def tool_answer(item: Item) -> dict[str, Any]:
+    """The answer of `GET /tools/{id}`: everything there is to know before calling it."""
+    return {
+        **_brief(item),
+        "title": item.title,
+        "inputSchema": item.input_schema,
+        "outputSchema": item.output_schema,
+        "annotations": item.annotations,
+    }
+
+
+def call_answer(result: CallResult) -> dict[str, Any]:
+    """The answer of `POST /tools/{id}`: the structured form where there is one, else the content."""
+    return dict(result.structured) if result.structured is not None else {"content": list(result.content)}
+
+
+def _brief(item: Item) -> dict[str, Any]:
+    return {
+        "toolId": item.id,
+        "serverName": item.server,
+        "toolName": item.name,
+        "type": item.type.value,
+        "description": item.description,
+        "signature": signature(item),
+    }

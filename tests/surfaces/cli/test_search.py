@@ -1,0 +1,222 @@
+"""The command line as people use it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from toolscript import __version__
+from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.surfaces.cli.commands.search import show
+from toolscript.surfaces.cli.main import run
+
+Toolscript = Callable[..., Result]
+
+
+@pytest.fixture
+def toolscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def invoke(*arguments: str) -> Result:
+        monkeypatch.setattr("sys.argv", ["toolscript", *arguments])
+        return CliRunner().invoke(run, list(arguments))
+
+    return invoke
+
+
+@pytest.mark.req("S-05")
+def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscript) -> None:
+    result = toolscript("search", "read_file")
+    header, first, *_ = result.stdout.splitlines()
+    assert header.split() == ["Tool", "Confidence", "Reason"]
+    assert first.split() == ["filesystem__read_file", "1.00", "Exact", "name"]
+    assert result.exit_code == 0
+
+
+@pytest.mark.req("S-04", "S-05")
+def test_search_prints_json_when_asked(toolscript: Toolscript) -> None:
+    told = json.loads(toolscript("search", "read_file", "--json", "--limit", "2").stdout)
+    assert told["query"] == "read_file"
+    assert told["threshold"] == 0.35
+    assert told["totalResults"] == len(told["results"]) <= 2
+    assert told["results"][0]["toolId"] == "filesystem__read_file"
+    assert set(told["results"][0]) == {"toolId", "serverName", "toolName", "confidence", "reason", "description"}
+
+
+@pytest.mark.req("S-05")
+def test_a_flag_beats_the_environment_which_beats_the_default(
+    toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_THRESHOLD", "0")
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_LIMIT", "7")
+    assert json.loads(toolscript("search", "a file", "--json").stdout)["totalResults"] == 7
+    assert json.loads(toolscript("search", "a file", "--limit", "4", "--json").stdout)["totalResults"] == 4
+    assert json.loads(toolscript("search", "a file", "--threshold", "1", "--json").stdout)["totalResults"] == 0
+
+
+@pytest.mark.req("S-05")
+def test_nothing_found_says_what_to_try(toolscript: Toolscript) -> None:
+    result = toolscript("search", "xylophone", "--threshold", "1")
+    assert result.stdout.splitlines()[0] == "No tools found matching query"
+    assert "--threshold" in result.stdout
+
+
+@pytest.mark.req("X-03", "D-11")
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["search", " "], 2, "blank"),
+        (["search", "x", "--limit", "many"], 2, "--limit=many is not usable: give a whole number from 1 to 100"),
+        (["search", "x", "--threshold", "7"], 2, "--threshold=7 is not usable: give a number from 0 to 1"),
+        (["search", "x", "--model", "no-such"], 2, "no-such"),
+        (["eval", "/no/such/folder"], 2, "not a folder"),
+        (["eval", "--pipeline", "best"], 2, "hybrid"),
+        (["gateway", "start", "--host", "0.0.0.0"], 2, "loopback"),
+        (["gateway", "start", "--port", "99999"], 2, "0 to 65535"),
+        (["nonsense"], 2, "nonsense"),
+        (["search", "x", "--data-dir", "/dev/null/x"], 3, "--data-dir"),
+        (["search", "x", "--data-dir", "~nobody-here/x"], 2, "cannot be found"),
+        (["search", "x", "--model", "~nobody-here/x"], 2, "not known"),
+        (["search", "x", "--model", "m" * 300], 2, "not known"),
+        (["search", "x", "--model", "hashed-0"], 2, "not known"),
+    ],
+)
+def test_wrong_input_is_one_clear_message_and_an_exit_code(
+    toolscript: Toolscript, arguments: list[str], code: int, told: str
+) -> None:
+    result = toolscript(*arguments)
+    assert result.exit_code == code
+    assert told in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+@pytest.mark.req("D-11")
+def test_with_json_an_error_is_the_envelope(toolscript: Toolscript) -> None:
+    result = toolscript("search", " ", "--json")
+    told = json.loads(result.stderr)
+    assert told["error"]["code"] == "VALIDATION_ERROR"
+    assert told["error"]["details"] == {"field": "query"}
+    assert result.exit_code == 2
+
+
+@pytest.mark.req("H-15")
+def test_the_index_is_rebuilt_with_another_model(toolscript: Toolscript) -> None:
+    toolscript("search", "read_file")
+    told = json.loads(toolscript("index", "rebuild", "--model", "hashed-32", "--json").stdout)
+    assert told == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
+    assert toolscript("search", "read_file", "--model", "hashed-32").exit_code == 0
+    assert "Indexed 56 tools" in toolscript("index", "rebuild").stdout
+
+
+def test_the_version_is_that_of_the_package(toolscript: Toolscript) -> None:
+    assert toolscript("--version").stdout.strip() == __version__
+
+
+def test_every_command_explains_itself(toolscript: Toolscript) -> None:
+    for command in (["search"], ["eval"], ["gateway"], ["gateway", "start"], ["index"], ["index", "rebuild"]):
+        result = toolscript(*command, "--help")
+        assert result.exit_code == 0
+        assert "Usage: " in result.stdout
+    assert "Exit codes" in toolscript("--help").stdout
+    assert "TOOLSCRIPT_SEARCH_LIMIT; default: 3" in " ".join(toolscript("search", "--help").stdout.split())
+
+
+def test_eval_measures_the_demo_set_and_prints_every_metric(toolscript: Toolscript) -> None:
+    told = json.loads(toolscript("eval", "--pipeline", "keyword", "--against", "rrf", "--json").stdout)
+    (row,) = told["sets"].values()
+    assert {"hit@1", "r@5", "r@10", "ndcg@10", "c@10", "mrr", "queries"} <= row.keys()
+    assert list(told["sets"]) == ["demo"]
+    assert row["queries"] == 98
+    assert row["no_match"]["queries"] == 20
+    assert 0.5 < row["r@5"] <= row["r@10"] <= 1
+    low, mean, high = (told["against"]["difference"]["demo"]["r@5"][i] for i in (1, 0, 2))
+    assert low <= mean <= high
+    assert mean == pytest.approx(row["r@5"] - told["against"]["sets"]["demo"]["r@5"])
+
+
+def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript) -> None:
+    shown = toolscript("eval", "--against", "keyword").stdout
+    assert "pipeline hybrid" in shown
+    assert "hybrid minus keyword" in shown
+
+
+@pytest.mark.req("D-02")
+def test_eval_measures_documents_with_grades(toolscript: Toolscript, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    folder.mkdir()
+    documents = [{"id": i, "title": "", "text": t} for i, t in enumerate(["red wine", "rent law", "white wine"])]
+    (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
+    (folder / "queries.jsonl").write_text(
+        json.dumps({"id": "q", "query": "red wine", "relevant": {"0": 2, "2": 1}}), encoding="utf-8"
+    )
+    for pipeline in ("hybrid", "rrf", "zscore", "keyword", "semantic"):
+        told = json.loads(toolscript("eval", str(folder), "--pipeline", pipeline, "--json").stdout)
+        assert told["sets"]["library"]["ndcg@10"] == pytest.approx(1.0)
+
+
+def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:
+    result = toolscript("eval", "--pipeline", "zscore")
+    assert result.exit_code == 2
+    assert "not for tools" in result.stderr
+
+
+@pytest.mark.req("X-03")
+def test_bytes_that_are_no_text_are_searched_as_far_as_they_are(toolscript: Toolscript) -> None:
+    result = toolscript("search", "\udcff read_file", "--json")
+    assert json.loads(result.stdout)["results"][0]["toolId"] == "filesystem__read_file"
+
+
+def test_a_fault_of_ours_is_one_line_and_exit_code_one(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.surfaces.cli.commands.search.load_settings", lambda **_: 1 / 0)
+    result = toolscript("search", "x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ZeroDivisionError")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_sets_of_one_name_are_told_apart(toolscript: Toolscript, tmp_path: Path) -> None:
+    for place, text in (("p", "red wine"), ("q", "white wine")):
+        folder = tmp_path / place / "docs"
+        folder.mkdir(parents=True)
+        (folder / "documents.jsonl").write_text(json.dumps({"id": place, "text": text}), encoding="utf-8")
+        (folder / "queries.jsonl").write_text(json.dumps({"query": text, "relevant": {place: 1}}), encoding="utf-8")
+    folders = [str(tmp_path / place / "docs") for place in "pq"]
+    told = json.loads(toolscript("eval", *folders, "--pipeline", "keyword", "--json").stdout)["sets"]
+    assert list(told) == folders
+    assert [row["ndcg@10"] for row in told.values()] == [1.0, 1.0]
+
+
+def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m toolscript skills export --data-dir {tmp_path} | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert "ipe" not in done.stderr
+
+
+@pytest.mark.req("H-04", "G-02")
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ({"results": [], "degraded": ["catalogue"]}, "not every tool is indexed yet: in a moment there may be more"),
+        ({"tools": [], "metadata": {"degraded": ["catalogue"]}}, "not every tool is indexed yet"),
+        ({"results": [], "degraded": ["embedder"]}, "found by words and names alone"),
+        ({"tools": [], "metadata": {"degraded": ["skill_search"]}}, "could not be done: skill_search"),
+        ({"results": []}, ""),
+        ({"tools": [], "metadata": {"degraded": []}}, ""),
+    ],
+)
+def test_what_a_search_did_without_is_a_note_beside_the_answer(
+    answer: dict[str, object], note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(answer)
+    told = capsys.readouterr()
+    assert "No tools found matching query" in told.out
+    assert note in told.err if note else not told.err

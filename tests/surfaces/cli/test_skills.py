@@ -1,0 +1,387 @@
+"""Skills on the command line: with a gateway that is asked and without one, in words and as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from toolscript.app.app import open_app
+from toolscript.domain.catalog import Skill, Suggestion
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.skills import CountedSkill
+from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.settings import load_settings
+from toolscript.surfaces.cli.commands.skills_export import toml_of
+from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.json.skills import skills_answer
+
+Toolscript = Callable[..., Result]
+
+BEES = ["bee_keeping", "--name", "Bee Keeping", "--description", "Hives.", "--keyword", "hive", "--keyword", "honey"]
+BEES += ["--example", "inspect_hive", "--domain", "nature"]
+EVENT, READ = "calendar__create_event", "filesystem__read_file"
+
+
+def prepare(data: Path) -> None:
+    """The demo's tools, and three suggestions: two that tools need, one that nobody asked for."""
+
+    async def fill() -> None:
+        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
+            await app.sync.run(demo_items())
+            for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
+                await app.catalog.suggest(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
+
+    asyncio.run(fill())
+
+
+def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments), input=given)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(params=["alone", "asking a gateway"])
+def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
+    """The command on a prepared data folder, which a gateway may have."""
+    prepare(small_folder)
+    if request.param != "alone":
+        request.getfixturevalue("start_gateway")()
+    return invoke
+
+
+@pytest.fixture(scope="module", params=["alone", "asking a gateway"])
+def unchanged(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    running_gateway: Callable[[Path, Path], AbstractContextManager[None]],
+) -> Iterator[Path]:
+    """A data folder that is prepared once for tests that change nothing."""
+    folder = tmp_path_factory.mktemp("unchanged")
+    prepare(folder / "data")
+    with nullcontext() if request.param == "alone" else running_gateway(folder / "data", folder):
+        yield folder / "data"
+
+
+@pytest.fixture
+def reading(unchanged: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(unchanged))
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(unchanged)
+    return invoke
+
+
+@pytest.fixture
+def alone(small_folder: Path) -> Toolscript:
+    prepare(small_folder)
+    return invoke
+
+
+def told(result: Result) -> Any:
+    assert len(result.stdout.splitlines()) == 1
+    return json.loads(result.stdout)
+
+
+def refusal(result: Result) -> Any:
+    """The envelope on standard error, with nothing on standard output."""
+    assert result.stdout == ""
+    return json.loads(result.stderr.splitlines()[-1])["error"]
+
+
+def numbers(toolscript: Toolscript, status: str = "pending") -> dict[str, int]:
+    listed = told(toolscript("skills", "suggestions", "--status", status, "--json"))
+    assert listed["total"] == len(listed["suggestions"])
+    return {s["name"]: s["id"] for s in listed["suggestions"]}
+
+
+@pytest.mark.req("H-09")
+def test_a_skill_lives_from_its_addition_to_its_removal(toolscript: Toolscript) -> None:
+    added = told(toolscript("skills", "add", *BEES, "--json"))
+    assert added.pop("tool_count") == 0
+    assert added == {
+        "id": "bee_keeping",
+        "name": "Bee Keeping",
+        "description": "Hives.",
+        "parent_domain": "nature",
+        "keywords": ["hive", "honey"],
+        "examples": ["inspect_hive"],
+        "is_active": True,
+    }
+    changes = ["--description", "Bees.", "--keyword", "", "--domain", "", "--inactive"]
+    changed = told(toolscript("skills", "edit", "bee_keeping", *changes, "--json"))
+    assert changed == added | {
+        "description": "Bees.",
+        "keywords": [],
+        "parent_domain": None,
+        "is_active": False,
+        "tool_count": 0,
+    }
+    assert told(toolscript("skills", "show", "bee_keeping", "--json")) == changed | {"tools": []}
+    every, used = (told(toolscript("skills", "list", *o, "--json")) for o in ([], ["--active-only"]))
+    assert [s for s in every["skills"] if s not in used["skills"]] == [changed]
+    assert every["total"] == used["total"] + 1
+    assert told(toolscript("skills", "remove", "bee_keeping", "--yes", "--json")) == {"removed": "bee_keeping"}
+    assert told(toolscript("skills", "list", "--json")) == used
+
+
+@pytest.mark.req("H-09")
+def test_a_skill_is_shown_with_its_tools(reading: Toolscript) -> None:
+    shown = told(reading("skills", "show", "email", "--json"))
+    assert shown["tool_count"] == len(shown["tools"]) > 0
+    assert all(t["server"] == "email" for t in shown["tools"])
+    assert {"id", "confidence", "origin", "is_primary", "description"} <= shown["tools"][0].keys()
+    lines = reading("skills", "show", "email").stdout.splitlines()
+    assert lines[0].split() == ["Skill", "email"]
+    (header,) = (n for n, line in enumerate(lines) if line.startswith("Tool  "))
+    assert [line.split()[0] for line in lines[header + 1 :]] == [t["id"] for t in shown["tools"]]
+    assert "embedding model" in lines[header + 1]
+
+
+@pytest.mark.req("H-08")
+def test_skills_are_found_by_what_they_are_for(reading: Toolscript) -> None:
+    found = told(reading("skills", "search", "read a file", "--limit", "1", "--json"))
+    assert [hit["id"] for hit in found] == ["file_operations"]
+    header, first = reading("skills", "search", "read a file", "--limit", "1").stdout.splitlines()
+    assert header.split() == ["Skill", "Score", "Tools", "Name"]
+    assert first.split() == [
+        "file_operations",
+        f"{found[0]['score']:.2f}",
+        str(found[0]["tool_count"]),
+        "File",
+        "Operations",
+    ]
+    nothing = reading("skills", "search", "read a file", "--threshold", "1").stdout
+    assert nothing.startswith("No skills found")
+    assert "--threshold" in nothing
+
+
+@pytest.mark.req("H-10")
+def test_a_person_puts_a_tool_into_skills_and_gives_it_back(toolscript: Toolscript) -> None:
+    assigned = told(toolscript("skills", "assign", READ, "email", "file_operations", "--json"))
+    assert [(s["skill_id"], s["origin"], s["is_primary"]) for s in assigned["skills"]] == [
+        ("email", "human", True),
+        ("file_operations", "human", False),
+    ]
+    again = toolscript("skills", "assign", READ, "email", "file_operations").stdout
+    assert again == f"{READ} is in email (a person), file_operations (a person, not first)\n"
+    assert READ in [t["id"] for t in told(toolscript("skills", "show", "email", "--json"))["tools"]]
+    released = told(toolscript("skills", "release", READ, "--json"))
+    assert ("file_operations", "embedding_auto") in [(s["skill_id"], s["origin"]) for s in released["skills"]]
+    assert "human" not in {s["origin"] for s in released["skills"]}
+
+
+@pytest.mark.req("H-11")
+def test_suggestions_are_approved_rejected_and_merged_once_each(toolscript: Toolscript) -> None:
+    waiting = numbers(toolscript)
+    assert list(waiting) == ["Time Travel", "Reading Glasses", "Choirs"]
+    travel, glasses, choirs = map(str, waiting.values())
+
+    renamed = ["--id", "time", "--name", "Time", "--description", "Clocks.", "--by", "ada"]
+    made = told(toolscript("skills", "approve", travel, *renamed, "--json"))
+    assert (made["id"], made["name"], made["description"], made["keywords"]) == ("time", "Time", "Clocks.", ["why"])
+    assert EVENT in [t["id"] for t in told(toolscript("skills", "show", "time", "--json"))["tools"]]
+
+    merged = told(toolscript("skills", "merge", glasses, "email", "--by", "bob", "--json"))
+    assert (merged["status"], merged["reviewed_by"], merged["source_tool_id"]) == ("merged", "bob", READ)
+    assert READ in [t["id"] for t in told(toolscript("skills", "show", "email", "--json"))["tools"]]
+
+    assert toolscript("skills", "reject", choirs).stdout == f"Rejected {choirs}, Choirs.\n"
+    assert numbers(toolscript) == {}
+    assert numbers(toolscript, "rejected") == {"Choirs": int(choirs)}
+    assert numbers(toolscript, "all") == waiting
+    for decided in (["approve", travel], ["reject", travel], ["merge", choirs, "email"]):
+        assert refusal(toolscript("skills", *decided, "--json", code=7))["code"] == "CONFLICT"
+
+
+@pytest.mark.req("H-12")
+def test_skills_are_proposed_and_queued_when_asked(toolscript: Toolscript) -> None:
+    before = numbers(toolscript)
+    proposed = told(toolscript("skills", "propose", "--count", "4", "--json"))
+    assert proposed["total"] == len(proposed["proposals"]) <= 4
+    assert sum(p["tool_count"] for p in proposed["proposals"]) <= 56
+    assert numbers(toolscript) == before
+    shown = toolscript("skills", "propose", "--count", "4", "--queue").stdout
+    assert "toolscript skills suggestions" in shown
+    assert {p["name"] for p in proposed["proposals"]} <= numbers(toolscript).keys() - before.keys()
+    assert told(toolscript("skills", "propose", "--waiting", "--json")) == {"proposals": [], "total": 0}
+
+
+@pytest.mark.req("H-01")
+@pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
+def test_a_search_goes_through_skills_when_told_to(reading: Toolscript, strategy: str) -> None:
+    asked = ["search", "read a file", "--strategy", strategy]
+    answer = told(reading(*asked, "--json"))
+    assert answer.keys() == {"query", "tools", "matched_skills", "metadata"}
+    assert answer["metadata"]["strategy_used"] == strategy
+    assert answer["tools"][0]["id"] == "filesystem__search_files"
+    assert answer["tools"][0]["input_schema"]["type"] == "object"
+    header, first, *_ = reading(*asked).stdout.splitlines()
+    assert header.split() == ["Tool", "Score", "Skills"]
+    assert first.split() == ["filesystem__search_files", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
+
+
+@pytest.mark.req("H-01", "H-02")
+def test_limit_and_threshold_are_those_of_the_search_through_skills(
+    reading: Toolscript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_LIMIT", "1")
+    asked = ["search", "read a file", "--strategy", "hybrid"]
+    assert len(told(reading(*asked, "--threshold", "0", "--json"))["tools"]) == 5
+    assert len(told(reading(*asked, "--limit", "9", "--threshold", "0", "--json"))["tools"]) == 9
+    assert reading(*asked, "--threshold", "1").stdout.startswith("No tools found matching query")
+    assert "50" in reading(*asked, "--limit", "60", code=2).stderr
+    assert refusal(reading("search", " ", "--strategy", "direct", "--json", code=2))["details"] == {"field": "query"}
+
+
+@pytest.mark.req("H-01")
+def test_what_a_search_through_skills_finds_has_types_too(reading: Toolscript) -> None:
+    shown = reading("search", "read a file", "--strategy", "direct", "--limit", "1", "--output", "types").stdout
+    assert "| Tool | Score | Skills |" in shown
+    assert "interface FilesystemSearchFilesParams" in shown
+    assert "tools.filesystem.search_files(" in shown
+
+
+@pytest.mark.req("H-09", "X-03")
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (["show", "emial"], 4, "NOT_FOUND"),
+        (["show", ""], 4, "NOT_FOUND"),
+        (["show", "suggestions"], 4, "NOT_FOUND"),
+        (["show", "../email"], 4, "NOT_FOUND"),
+        (["edit", "emial", "--name", "x"], 4, "NOT_FOUND"),
+        (["edit", "suggestions", "--name", "x"], 4, "NOT_FOUND"),
+        (["edit", "email"], 2, "VALIDATION_ERROR"),
+        (["edit", "email", "--name", " "], 2, "VALIDATION_ERROR"),
+        (["remove", "emial", "--yes"], 4, "NOT_FOUND"),
+        (["add", "email", "--name", "Mail"], 7, "CONFLICT"),
+        (["add", "E-Mail", "--name", "Mail"], 2, "VALIDATION_ERROR"),
+        (["add", "suggestions", "--name", "Mail"], 2, "VALIDATION_ERROR"),
+        (["add", "mail", "--name", " "], 2, "VALIDATION_ERROR"),
+        (["assign", "email__no_such", "email"], 4, "NOT_FOUND"),
+        (["assign", READ, "emial"], 4, "NOT_FOUND"),
+        (["assign", READ, "email", "email"], 2, "VALIDATION_ERROR"),
+        (["release", ""], 4, "NOT_FOUND"),
+        (["approve", "99"], 4, "NOT_FOUND"),
+        (["approve", "1", "--id", "email"], 7, "CONFLICT"),
+        (["reject", "99"], 4, "NOT_FOUND"),
+        (["merge", "1", "emial"], 4, "NOT_FOUND"),
+        (["propose", "--count", "0"], 2, "VALIDATION_ERROR"),
+        (["search", " "], 2, "VALIDATION_ERROR"),
+    ],
+)
+def test_what_cannot_be_done_is_an_envelope_and_an_exit_code(
+    reading: Toolscript, arguments: list[str], code: int, kind: str
+) -> None:
+    error = refusal(reading("skills", *arguments, "--json", code=code))
+    assert error["code"] == kind
+    assert error["message"]
+
+
+@pytest.mark.req("H-09")
+def test_with_and_without_a_gateway_the_answers_are_the_same(
+    small_folder: Path, start_gateway: Callable[[], None]
+) -> None:
+    prepare(small_folder)
+    commands = [
+        ["skills", "list"],
+        ["skills", "show", "file_operations"],
+        ["skills", "search", "read a file"],
+        ["skills", "suggestions", "--status", "all"],
+        ["skills", "propose", "--count", "3"],
+        ["skills", "export"],
+    ]
+    here = [told(invoke(*command, "--json")) for command in commands]
+    start_gateway()
+    assert [told(invoke(*command, "--json")) for command in commands] == here
+
+
+@pytest.mark.req("H-09")
+def test_removing_asks_first(alone: Toolscript) -> None:
+    for answer in ("n\n", ""):
+        result = alone("skills", "remove", "email", code=2, given=answer)
+        assert "Remove the skill email" in result.stderr
+        assert "--yes" in result.stderr
+        assert result.stdout == ""
+    alone("skills", "show", "email")
+    assert alone("skills", "remove", "email", given="y\n").stdout == "Removed email.\n"
+    alone("skills", "show", "email", code=4)
+
+
+@pytest.mark.req("H-09")
+def test_skills_are_shown_as_a_table_and_what_is_not_in_use_is_said_to_be(alone: Toolscript) -> None:
+    assert alone("skills", "add", *BEES).stdout == "Added bee_keeping: 0 tools are in it.\n"
+    alone("skills", "edit", "bee_keeping", "--inactive", "--name", "[red]Bees[/red] \\[b]")
+    header, *rows = alone("skills", "list").stdout.splitlines()
+    assert header.split() == ["Skill", "Name", "Tools", "Domain"]
+    (bees,) = (row for row in rows if row.startswith("bee_keeping"))
+    assert "[red]Bees[/red] \\[b]  (not in use)" in bees
+    assert bees.split()[-2:] == ["0", "nature"]
+
+
+@pytest.mark.req("H-11")
+def test_suggestions_are_shown_as_a_table(alone: Toolscript) -> None:
+    header, first, *_ = alone("skills", "suggestions").stdout.splitlines()
+    assert header.split() == ["N", "Name", "For", "Status", "By", "Description"]
+    assert first.split() == ["1", "Time", "Travel", EVENT, "pending", "All", "of", "Time", "Travel."]
+    assert alone("skills", "suggestions", "--status", "merged").stdout == "There are no merged suggestions.\n"
+    assert alone("skills", "merge", "3", "email").stdout.startswith("Merged 3, Choirs.")
+    assert alone("skills", "approve", "1").stdout == "Added time_travel: 1 tool is in it.\n"
+
+
+@pytest.mark.req("H-09")
+@pytest.mark.parametrize(("option", "name"), [([], "mine.toml"), (["--json"], "mine.json")])
+def test_the_skills_of_one_installation_are_those_of_another(
+    alone: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], name: str
+) -> None:
+    alone("skills", "add", *BEES)
+    alone("skills", "remove", "email", "--yes")
+    alone("skills", "edit", "databases", "--inactive")
+    exported = alone("skills", "export", *option)
+    assert "databases" in exported.stderr
+    used = told(alone("skills", "list", "--active-only", "--json"))["skills"]
+    file = tmp_path / name
+    file.write_text(exported.stdout, encoding="utf-8")
+    monkeypatch.setenv("TOOLSCRIPT_SKILLS", str(file))
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "elsewhere"))
+    taken_over = told(alone("skills", "list", "--json"))["skills"]
+    assert [s | {"tool_count": 0} for s in taken_over] == [s | {"tool_count": 0} for s in used]
+
+
+@pytest.mark.req("H-09")
+def test_a_skills_file_holds_whatever_a_skill_may_say(tmp_path: Path) -> None:
+    skills = [
+        Skill("plain", "Plain"),
+        Skill(
+            "odd", 'A "quoted" \\ name [x] # y', "Two\nlines\tand \u2028 more: 'é' 🐝", "d", ("a, b", "'''"), ("x = 1",)
+        ),
+        Skill("q", '"""', '"""\n[[skill]]\nid = "evil"', keywords=("\\", "\\u0041")),
+    ]
+    answer = skills_answer([CountedSkill(skill, 0) for skill in skills])
+    file = tmp_path / "skills.toml"
+    file.write_text(toml_of(answer["skills"]), encoding="utf-8", newline="")
+    assert load_skills(file) == skills
+    file.write_text(toml_of([]), encoding="utf-8")
+    assert load_skills(file) == []
+
+
+@pytest.mark.req("H-15")
+def test_an_index_that_was_lost_is_rebuilt_with_its_skills(alone: Toolscript, small_folder: Path) -> None:
+    before = told(alone("skills", "search", "read a file", "--json"))
+    shutil.rmtree(small_folder / "index")
+    rebuilt = told(alone("index", "rebuild", "--json"))
+    counts = {"tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
+    assert rebuilt == {"model": "hashed-64", **counts}
+    assert told(alone("skills", "search", "read a file", "--json")) == before
+    assert f"56 tools, {len(load_skills())} skills, 0 documents" in alone("index", "rebuild").stdout

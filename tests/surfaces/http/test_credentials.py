@@ -1,0 +1,344 @@
+"""Who may see whose documents: every route that is about documents, asked with every kind of bad credential."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from tests.servers.published_keys import SigningKey, new_key, unpadded
+from toolscript.app.app import App, local_token, open_app
+from toolscript.domain.access import Principal
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.credentials import principal_from
+from toolscript.surfaces.http.errors import error_response
+from toolscript.surfaces.http.guard import OPEN_PATHS, asks_for_token
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = pytest.mark.req("D-05")
+
+SECRET = "a-secret-of-the-tests-that-is-long-enough"
+OTHER_SECRET = "another-secret-of-the-tests-that-is-long"
+API_KEY = "the-key-of-the-operator-of-this-gateway"
+ISSUER, AUDIENCE = "https://issuer.example", "toolscript"
+HIDDEN = "xylophone"
+REPORT = Document("report", f"a {HIDDEN} that nobody but its owner may see", "A report")
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/search"): {"query": HIDDEN, "search_type": "keyword"},
+    ("PUT", "/documents/{doc_id}"): {"text": "overwritten"},
+    ("POST", "/documents"): {"documents": [{"id": "report", "text": "overwritten"}]},
+}
+Sent = list[tuple[str, str]]
+Routes = list[tuple[str, str]]
+
+
+def claims(**said: Any) -> dict[str, Any]:
+    told = {"tenant_id": "acme", "exp": int(time.time()) + 600, "iss": ISSUER, "aud": AUDIENCE, **said}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def bearer(token: str) -> Sent:
+    return [("Authorization", f"Bearer {token}")]
+
+
+def by_secret(secret: str = SECRET, algorithm: str = "HS256", **said: Any) -> Sent:
+    return bearer(jwt.encode(claims(**said), secret, algorithm=algorithm))
+
+
+def unsigned() -> str:
+    return f"{unpadded({'alg': 'none', 'typ': 'JWT'})}.{unpadded(claims())}."
+
+
+def encoded(headers: Sent) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+
+
+STRANGER = new_key("ES256", "published")
+PUBLISHED = new_key("ES256", "published")
+NOW = time.time()
+
+BAD: dict[str, Callable[[], Sent]] = {
+    "nothing": list,
+    "an empty header": lambda: [("Authorization", "")],
+    "no token": lambda: [("Authorization", "Bearer")],
+    "an empty token": lambda: [("Authorization", "Bearer ")],
+    "another scheme": lambda: [("Authorization", "Basic YWNtZTphY21l")],
+    "a token without a scheme": lambda: [("Authorization", by_secret()[0][1].removeprefix("Bearer "))],
+    "a token under another scheme": lambda: [("Authorization", by_secret()[0][1].replace("Bearer", "Token"))],
+    "two tokens": lambda: by_secret() + by_secret(tenant_id="other"),
+    "two headers, one of them empty": lambda: [("Authorization", ""), *by_secret()],
+    "no JWT": lambda: bearer("let-me-in"),
+    "letters that no header may have": lambda: bearer("\xe9\xff"),
+    "a huge token": lambda: by_secret(padding="x" * 9000),
+    "a token that is not signed": lambda: bearer(unsigned()),
+    "an expired token": lambda: by_secret(exp=int(NOW) - 3600),
+    "a token that never expires": lambda: by_secret(exp=None),
+    "a token of tomorrow": lambda: by_secret(nbf=int(NOW) + 86400),
+    "a token issued tomorrow": lambda: by_secret(iat=int(NOW) + 86400),
+    "another secret": lambda: by_secret(OTHER_SECRET),
+    "another algorithm": lambda: by_secret(SECRET * 2, "HS512"),
+    "the public key as secret": lambda: bearer(key_confusion(PUBLISHED)),
+    "another private key": lambda: bearer(STRANGER.sign(claims())),
+    "a key that nobody has published": lambda: bearer(STRANGER.sign(claims(), kid="unknown")),
+    "no tenant": lambda: by_secret(tenant_id=None),
+    "an empty tenant": lambda: by_secret(tenant_id=""),
+    "a tenant that is no text": lambda: by_secret(tenant_id=["acme"]),
+    "another claim for the tenant": lambda: by_secret(tenant_id=None, tenant="acme"),
+    "another issuer": lambda: by_secret(iss="https://evil.example"),
+    "no issuer": lambda: by_secret(iss=None),
+    "another audience": lambda: by_secret(aud="another-service"),
+    "no audience": lambda: by_secret(aud=None),
+    "a local token of another gateway": lambda: bearer(local_token(OTHER_SECRET, "acme")),
+    "a secret's token that says it is local": lambda: by_secret(iss="toolscript-local"),
+    "the key of the operator": lambda: bearer(API_KEY),
+    "the key of the operator in its own header": lambda: [("X-API-Key", API_KEY)],
+    "a bypass that is not switched on": lambda: [("X-Debug-Bypass-Auth", "1")],
+    "a bypass beside a bad token": lambda: [("X-Debug-Bypass-Auth", "1"), *by_secret(OTHER_SECRET)],
+    "a tenant that is only claimed": lambda: [("X-Tenant-Id", "acme"), ("X-Tenant", "acme")],
+    "a token in a cookie": lambda: [("Cookie", f"token={by_secret()[0][1]}; Authorization={by_secret()[0][1]}")],
+    "a token in another header": lambda: [("Proxy-Authorization", by_secret()[0][1])],
+}
+
+
+def key_confusion(key: SigningKey) -> str:
+    parts = f"{unpadded({'alg': 'HS256', 'typ': 'JWT', 'kid': key.kid})}.{unpadded(claims())}"
+    return f"{parts}.{unpadded(hmac.digest(key.pem(), parts.encode(), 'sha256'))}"
+
+
+@pytest.fixture(scope="module")
+async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    """An application that asks for a key, believes a secret and a published key, and holds a document of acme."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "keys.json").write_text(json.dumps({"keys": [PUBLISHED.published()]}))
+    settings = load_settings(
+        variables={},
+        data_dir=folder / "data",
+        search_model="hashed-64",
+        api_key=API_KEY,
+        jwt_secret=SECRET,
+        jwt_jwks=str(folder / "keys.json"),
+        jwt_issuer=ISSUER,
+        jwt_audience=AUDIENCE,
+    )
+    async with open_app(settings) as app:
+        await app.ingest_documents.put("acme", [REPORT])
+        yield app
+
+
+@asynccontextmanager
+async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application, or of the same one with other settings."""
+    app = replace(app, settings=settings) if settings else app
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def routes(guarded: App) -> Routes:
+    """Every route of the application: those it describes, and those that it does not."""
+    http = create_http(Serving(guarded.settings, guarded))
+    described = {(m.upper(), path) for path, told in http.openapi()["paths"].items() for m in told}
+    others = {(m, r.path) for r in http.routes for m in getattr(r, "methods", None) or () if hasattr(r, "path")}
+    return sorted((m, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for m, path in described | others)
+
+
+@pytest.fixture(scope="module")
+async def document_routes(routes: Routes) -> Routes:
+    return sorted({(method, path) for method, path in routes if asks_for_token(method, path)})
+
+
+def path_of(template: str) -> str:
+    return re.sub(r"\{\w+\}", "report", template)
+
+
+async def everything(app: App) -> dict[str, list[Document]]:
+    return {tenant: await app.documents.documents(tenant) for tenant in await app.documents.tenants()}
+
+
+@pytest.mark.req("D-11")
+async def test_the_routes_about_documents_are_those_that_were_agreed_on(document_routes: Routes) -> None:
+    agreed = {(method, path) for method, path in BODIES} | {
+        ("GET", "/documents"),
+        ("GET", "/documents/{doc_id}"),
+        ("DELETE", "/documents/{doc_id}"),
+    }
+    assert agreed <= set(document_routes)
+
+
+@pytest.mark.req("D-04", "D-11")
+@pytest.mark.parametrize("kind", BAD)
+async def test_every_document_route_refuses_every_kind_of_bad_credential(
+    guarded: App, document_routes: Routes, kind: str
+) -> None:
+    before = await everything(guarded)
+    async with asking(guarded) as http:
+        for method, path in document_routes:
+            for body in (json.dumps(BODIES.get((method, path), {})).encode(), b"{ no json", b""):
+                told = await http.request(method, path_of(path), content=body, headers=encoded(BAD[kind]()))
+                assert told.status_code == 401, (method, path, told.text)
+                assert told.headers["WWW-Authenticate"].startswith("Bearer")
+                error = told.json()["error"]
+                assert set(error) == {"code", "message", "details"}
+                assert error["code"] == "UNAUTHORIZED"
+                for secret in (HIDDEN, SECRET, OTHER_SECRET, API_KEY, guarded.local_key):
+                    assert secret not in told.text
+    assert await everything(guarded) == before
+
+
+@pytest.mark.req("D-04")
+async def test_a_token_in_the_address_counts_for_nothing(guarded: App, document_routes: Routes) -> None:
+    token = by_secret()[0][1].removeprefix("Bearer ")
+    async with asking(guarded) as http:
+        for method, path in document_routes:
+            query = {"access_token": token, "token": token, "tenant": "acme", "tenant_id": "acme", "caller": "acme"}
+            told = await http.request(method, path_of(path), params=query, json=BODIES.get((method, path), {}))
+            assert told.status_code == 401
+
+
+@pytest.mark.req("X-04", "D-06")
+async def test_every_route_that_is_not_open_to_all_asks_for_a_key_or_a_token(guarded: App, routes: Routes) -> None:
+    async with asking(guarded) as http:
+        for method, path in routes:
+            if path in OPEN_PATHS:
+                assert (await http.request(method, path)).status_code in {200, 422}
+            else:
+                told = await http.request(method, path_of(path), json={})
+                assert (method, path, told.status_code) == (method, path, 401)
+
+
+GOOD: dict[str, Callable[[App], Sent]] = {
+    "a token of the secret": lambda _: by_secret(),
+    "a token of the published key": lambda _: bearer(PUBLISHED.sign(claims())),
+    "a token for several services": lambda _: by_secret(aud=["another-service", AUDIENCE]),
+    "a token of this machine": lambda app: bearer(local_token(app.local_key, "acme")),
+    "a scheme in small letters": lambda _: [("authorization", by_secret()[0][1].replace("Bearer", "bearer"))],
+    "a token beside the operator's key": lambda _: [*by_secret(), ("X-API-Key", API_KEY)],
+    "a token beside a bypass that is not switched on": lambda _: [*by_secret(), ("X-Debug-Bypass-Auth", "1")],
+}
+
+
+@pytest.mark.req("D-04", "D-09")
+@pytest.mark.parametrize("kind", GOOD)
+async def test_good_credentials_open_every_document_route(guarded: App, document_routes: Routes, kind: str) -> None:
+    order = ["POST", "PUT", "GET", "DELETE"]
+    async with asking(guarded) as http:
+        for method, path in sorted(document_routes, key=lambda route: order.index(route[0])):
+            told = await http.request(
+                method, path_of(path), json=BODIES.get((method, path)), headers=GOOD[kind](guarded)
+            )
+            assert told.status_code in {200, 201, 204}, (method, path, told.text)
+    await guarded.ingest_documents.put("acme", [REPORT])
+
+
+@pytest.mark.req("D-04")
+async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(guarded: App) -> None:
+    others = [("X-Tenant-Id", "acme"), ("X-Tenant", "acme"), *by_secret(tenant_id="other")]
+    async with asking(guarded) as http:
+        assert (await http.get("/documents/report", headers=others, params={"tenant_id": "acme"})).status_code == 404
+        assert (await http.delete("/documents/report", headers=others)).status_code == 404
+        found = await http.post("/search", headers=others, json=BODIES["POST", "/search"])
+        assert found.json()["hits"] == []
+        assert (await http.get("/documents/report", headers=by_secret())).status_code == 200
+
+
+async def test_the_operators_key_in_place_of_a_token_is_recognised_and_told_where_it_belongs(guarded: App) -> None:
+    async with asking(guarded) as http:
+        told = await http.get("/documents", headers=bearer(API_KEY))
+        assert "X-API-Key: KEY" in told.json()["error"]["message"]
+
+
+@pytest.mark.req("D-10")
+async def test_metrics_are_the_operators(guarded: App) -> None:
+    async with asking(guarded) as http:
+        assert (await http.get("/metrics", headers=by_secret())).status_code == 401
+        assert (await http.get("/metrics", headers={"X-API-Key": API_KEY})).status_code != 401
+
+
+# --- the bypass ---
+
+
+def trial(app: App, **said: Any) -> Settings:
+    return replace(app.settings, **{"debug_bypass_auth": True, "tenant": "acme", **said})
+
+
+async def test_the_bypass_stands_for_the_tenant_of_the_settings(guarded: App) -> None:
+    async with asking(guarded, trial(guarded)) as http:
+        assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 200
+    async with asking(guarded, trial(guarded, tenant="other")) as http:
+        assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 404
+
+
+@pytest.mark.parametrize("value", ["", "0", "true", "yes", "on", "01", "1.0", "11", "1,1", "１"])
+async def test_the_bypass_takes_a_one_and_nothing_else(guarded: App, value: str) -> None:
+    app = replace(guarded, settings=trial(guarded))
+    with pytest.raises(Unauthorized):
+        await principal_from(app, {"X-Debug-Bypass-Auth": value})
+
+
+@pytest.mark.parametrize("said", [{"debug_bypass_auth": False}, {"environment": "production"}])
+async def test_the_bypass_works_only_where_both_say_so(guarded: App, said: dict[str, Any]) -> None:
+    async with asking(guarded, trial(guarded, **said)) as http:
+        assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 401
+
+
+async def test_a_token_that_is_brought_beside_the_bypass_is_the_one_that_counts(guarded: App) -> None:
+    app = replace(guarded, settings=trial(guarded))
+    bypass = {"X-Debug-Bypass-Auth": "1"}
+    assert await principal_from(app, bypass) == Principal("acme")
+    assert await principal_from(app, {**bypass, **dict(by_secret(tenant_id="other"))}) == Principal("other")
+    with pytest.raises(Unauthorized):
+        await principal_from(app, {**bypass, **dict(by_secret(OTHER_SECRET))})
+
+
+async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothing(tmp_path: Path) -> None:
+    given = {"TOOLSCRIPT_ENVIRONMENT": "production", "TOOLSCRIPT_DEBUG_BYPASS_AUTH": "true"}
+    settings = load_settings(variables=given, data_dir=tmp_path / "data", search_model="hashed-64")
+    with pytest.raises(Invalid, match="TOOLSCRIPT_DEBUG_BYPASS_AUTH"):
+        async with open_app(settings):
+            pytest.fail("it was opened")
+    assert not (tmp_path / "data").exists()
+
+
+# --- what errors look like ---
+
+
+@pytest.mark.req("D-11", "D-12")
+@pytest.mark.parametrize(
+    ("wait", "header"), [(0.2, "1"), (1, "1"), (1.001, "2"), (60, "60"), (None, None), ("x", None)]
+)
+def test_who_asks_too_often_is_told_when_to_come_back(wait: Any, header: str | None) -> None:
+    told = error_response(RateLimited("slowly", details={} if wait is None else {"retry_after_seconds": wait}))
+    assert told.status_code == 429
+    assert told.headers.get("Retry-After") == header
+    assert json.loads(bytes(told.body))["error"]["code"] == "RATE_LIMITED"
+
+
+@pytest.mark.req("D-12")
+async def test_a_plan_is_applied_by_the_tokens_claim(tmp_path: Path) -> None:
+    plans = tmp_path / "plans.toml"
+    plans.write_text("[plans.slow]\nrequests_per_minute = 2\n")
+    settings = load_settings(
+        variables={}, data_dir=tmp_path / "data", search_model="hashed-64", jwt_secret=SECRET, plans=plans
+    )
+    async with open_app(settings) as app, asking(app) as http:
+        slow, other = by_secret(plan="slow"), by_secret(plan="slow", tenant_id="other")
+        answers = [await http.post("/search", headers=slow, json={"query": "x"}) for _ in range(3)]
+        assert [a.status_code for a in answers] == [200, 200, 429]
+        assert int(answers[2].headers["Retry-After"]) in range(1, 31)
+        assert answers[2].json()["error"]["code"] == "RATE_LIMITED"
+        assert (await http.post("/search", headers=other, json={"query": "x"})).status_code == 200
+        assert (await http.post("/search", headers=by_secret(OTHER_SECRET), json={"query": "x"})).status_code == 401

@@ -1,0 +1,408 @@
+"""Documents over HTTP: put in, got out, searched; and what a wrong request is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import jwt
+import pytest
+
+from toolscript.app.app import App, open_app
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.search import Report
+from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentStream
+from toolscript.settings import Settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.bodies import LARGE_BODY, MOST_MISTAKES
+from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.routers.documents import LARGEST_SEARCH, NDJSON, json_lines
+from toolscript.surfaces.http.schemas.documents import BatchModel
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = pytest.mark.req("D-01", "D-09")
+
+SECRET = "a secret that is long enough for anybody"
+KEYS = {"title": "Rotating keys", "text": "Keys are rotated every ninety days.", "metadata": {"year": 2024}}
+LEASE = {"title": "Lease", "text": "The notice period is three months.", "metadata": {"tags": ["contract"]}}
+
+
+def token(tenant: str, plan: str | None = None) -> str:
+    claims = {"tenant_id": tenant, "exp": time.time() + 600} | ({"plan": plan} if plan else {})
+    return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Path:
+    file = tmp_path / "plans.toml"
+    file.write_text('[plans.small]\nmax_top_k = 2\nfields = ["title", "year"]\nrequests_per_minute = 3\n')
+    return file
+
+
+@pytest.fixture
+async def app(small: Settings, plans: Path) -> AsyncIterator[App]:
+    async with open_app(replace(small, jwt_secret=SECRET, plans=plans)) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def nobody(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def http(nobody: httpx.AsyncClient) -> httpx.AsyncClient:
+    nobody.headers["Authorization"] = f"Bearer {token('acme')}"
+    return nobody
+
+
+async def filled(http: httpx.AsyncClient, **documents: dict[str, Any]) -> None:
+    given = [{"id": doc_id, **told} for doc_id, told in documents.items()]
+    answer = await http.post("/documents", json={"documents": given})
+    assert answer.status_code == 200, answer.text
+
+
+async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    answer = await http.post("/search", json=asked)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def test_a_document_lives_from_its_first_version_to_its_removal(http: httpx.AsyncClient) -> None:
+    new = await http.put("/documents/keys", json=KEYS)
+    assert (new.status_code, new.json()) == (201, {"doc_id": "keys", "status": "added"})
+    same = await http.put("/documents/keys", json=KEYS)
+    assert (same.status_code, same.json()["status"]) == (200, "unchanged")
+    other = await http.put("/documents/keys", json={**KEYS, "text": "Keys are never rotated."})
+    assert (other.status_code, other.json()["status"]) == (200, "changed")
+    assert (await http.get("/documents/keys")).json() == {"id": "keys", **KEYS, "text": "Keys are never rotated."}
+    gone = await http.delete("/documents/keys")
+    assert (gone.status_code, gone.content) == (204, b"")
+    for answer in (await http.get("/documents/keys"), await http.delete("/documents/keys")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("doc_id", ["a/b/c.md", "Grüße & mehr?.txt", "../up", "日本/100%", "documents"])
+async def test_an_id_may_hold_slashes_and_anything_else_that_can_be_written(
+    http: httpx.AsyncClient, doc_id: str
+) -> None:
+    path = f"/documents/{quote(doc_id, safe='')}"
+    assert (await http.put(path, json=KEYS)).status_code == 201
+    assert (await http.get(path)).json()["id"] == doc_id
+    assert [each["id"] for each in (await http.get("/documents")).json()["documents"]] == [doc_id]
+    assert [hit["doc_id"] for hit in (await found(http, query="keys"))["hits"]] == [doc_id]
+    assert (await http.delete(path)).status_code == 204
+
+
+async def test_a_title_and_metadata_may_be_left_out(http: httpx.AsyncClient) -> None:
+    assert (await http.put("/documents/bare", json={"text": "Bare."})).status_code == 201
+    assert (await http.get("/documents/bare")).json() == {"id": "bare", "title": "", "text": "Bare.", "metadata": {}}
+
+
+async def test_a_batch_tells_how_many_were_new_different_and_the_same(http: httpx.AsyncClient) -> None:
+    await filled(http, keys=KEYS, lease=LEASE)
+    given = [{"id": "keys", **KEYS}, {"id": "lease", **LEASE, "title": "Old lease"}, {"id": "new", "text": "New."}]
+    answer = await http.post("/documents", json={"documents": given})
+    assert answer.json() == {"added": 1, "changed": 1, "unchanged": 1}
+    assert (await http.post("/documents", json={"documents": []})).json() == {"added": 0, "changed": 0, "unchanged": 0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"id": "x"}, "documents.1.text"),
+        ({"id": "x", "text": " "}, "documents.1.text"),
+        ({"id": "x", "text": 7}, "documents.1.text"),
+        ({"id": "", "text": "x"}, "documents.1.id"),
+        ({"text": "x"}, "documents.1.id"),
+        ({"id": "a\nb", "text": "x"}, "documents.1.id"),
+        ({"id": "x", "text": "x", "colour": "red"}, "documents.1.colour"),
+        ({"id": "x", "text": "x", "metadata": {"deep": {"er": 1}}}, "documents.1.metadata.deep"),
+    ],
+)
+async def test_one_bad_document_refuses_its_batch_and_nothing_is_written(
+    http: httpx.AsyncClient, wrong: dict[str, Any], field: str
+) -> None:
+    answer = await http.post("/documents", json={"documents": [{"id": "keys", **KEYS}, wrong]})
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", field)
+    assert (await http.get("/documents")).json() == {"documents": [], "next": None}
+
+
+async def test_a_list_is_told_in_pages_by_id_without_texts(http: httpx.AsyncClient) -> None:
+    await filled(http, **{f"d{n}": {"text": "x" * (n + 1)} for n in range(5)})
+    seen, after = [], None
+    while True:
+        page = (await http.get("/documents", params={"limit": 2} | ({"after": after} if after else {}))).json()
+        seen += page["documents"]
+        after = page["next"]
+        if after is None:
+            break
+    assert [(d["id"], d["characters"]) for d in seen] == [(f"d{n}", n + 1) for n in range(5)]
+    assert all(d.keys() == {"id", "title", "metadata", "characters"} for d in seen)
+
+
+async def test_a_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+    await filled(http, keys=KEYS, lease=LEASE)
+    answer = await http.post("/search", json={"query": "notice period", "search_type": "keyword"})
+    told = answer.json()
+    assert list(told) == ["query_id", "took_ms", "total", "total_relation", "hits", "next_page_token", "degraded"]
+    assert told["query_id"] == answer.headers["x-request-id"]
+    assert (told["total"], told["total_relation"], told["next_page_token"], told["degraded"]) == (1, "eq", None, [])
+    (hit,) = told["hits"]
+    assert (hit["doc_id"], hit["snippet"]) == ("lease", LEASE["text"])
+    assert hit["metadata"] == {"title": "Lease", "tags": ["contract"]}
+    assert hit["score"] > 0
+    assert told["took_ms"] > 0
+
+
+@pytest.mark.parametrize("search_type", ["semantic", "keyword", "hybrid"])
+async def test_every_option_of_a_search_is_heard(http: httpx.AsyncClient, search_type: str) -> None:
+    await filled(http, keys=KEYS, lease=LEASE)
+    told = await found(
+        http,
+        query="rotated keys",
+        top_k=1,
+        offset=0,
+        search_type=search_type,
+        fusion="zscore" if search_type == "hybrid" else None,
+        filters={"must": [{"field": "year", "op": "gte", "value": 2020}], "should": [], "must_not": None},
+        include_snippets=True,
+        snippet_max_chars=32,
+        highlight=True,
+        metadata_fields=["year", "unknown"],
+        rerank=False,
+        page_token=None,
+    )
+    (hit,) = told["hits"]
+    assert (hit["doc_id"], hit["metadata"]) == ("keys", {"year": 2024})
+    assert "**Keys**" in hit["snippet"]
+    assert len(hit["snippet"]) <= 32
+    without = await found(http, query="rotated keys", search_type=search_type, include_snippets=False)
+    assert without["hits"][0]["snippet"] is None
+
+
+async def test_without_a_query_the_filters_decide(http: httpx.AsyncClient) -> None:
+    await filled(http, keys=KEYS, lease=LEASE, other={"text": "Other."})
+    told = await found(http)
+    assert [(h["doc_id"], h["score"]) for h in told["hits"]] == [("keys", 0), ("lease", 0), ("other", 0)]
+    wanted = {"must_not": [{"field": "tags", "op": "exists", "value": True}]}
+    assert [h["doc_id"] for h in (await found(http, filters=wanted))["hits"]] == ["keys", "other"]
+
+
+@pytest.mark.req("D-07")
+async def test_pages_are_turned_by_token(http: httpx.AsyncClient) -> None:
+    await filled(http, **{f"d{n}": {"text": f"Keys and locks, volume {n}."} for n in range(5)})
+    whole = await found(http, query="keys")
+    asked: dict[str, Any] = {"query": "keys", "top_k": 2}
+    seen: list[dict[str, Any]] = []
+    for _ in range(3):
+        told = await found(http, **asked)
+        seen += told["hits"]
+        asked["page_token"] = told["next_page_token"]
+    assert seen == whole["hits"]
+    assert asked["page_token"] is None
+
+
+@pytest.mark.req("D-01", "D-02", "D-03", "D-11")
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "body"),
+        (b"{", "body"),
+        (b"[]", "body"),
+        ({"query": 7}, "query"),
+        ({"query": "x" * 1001}, "query"),
+        ({"query": "x", "colour": "red"}, "colour"),
+        ({"query": "x", "top_k": 0}, "top_k"),
+        ({"query": "x", "top_k": 201}, "top_k"),
+        ({"query": "x", "top_k": "10"}, "top_k"),
+        ({"query": "x", "top_k": 1.5}, "top_k"),
+        ({"query": "x", "offset": 10_001}, "offset"),
+        ({"query": "x", "snippet_max_chars": 31}, "snippet_max_chars"),
+        ({"query": "x", "include_snippets": "yes"}, "include_snippets"),
+        ({"query": "x", "search_type": "psychic"}, "search_type"),
+        ({"query": "x", "fusion": "cold"}, "fusion"),
+        ({"query": "x", "search_type": "keyword", "fusion": "rrf"}, "fusion"),
+        ({"query": "x", "rerank": True}, "rerank"),
+        ({"query": "x", "metadata_fields": "title"}, "metadata_fields"),
+        ({"query": "x", "filters": []}, "filters"),
+        ({"query": "x", "filters": {"mus": []}}, "filters.mus"),
+        ({"query": "x", "filters": {"must": [{"field": "a", "op": "eq"}]}}, "filters.must.0.value"),
+        ({"query": "x", "filters": {"must": [{"field": "a", "op": "is", "value": 1}]}}, "filters.must.0.op"),
+        ({"query": "x", "filters": {"should": [{"field": "a", "op": "in", "value": 1}]}}, "filters.should.0.value"),
+        ({"query": "x", "filters": {"must": [{"field": "a", "op": "lt", "value": "soon"}]}}, "filters.must.0.value"),
+        ({"query": "x", "filters": {"must": [{"field": "", "op": "eq", "value": 1}]}}, "filters.must.0.field"),
+        ({"query": "x", "filters": {"must": [{"field": "a", "op": "eq", "value": None}]}}, "filters.must.0.value"),
+        (
+            {"query": "x", "filters": {"must": [{"field": "a", "op": "in", "value": list(range(1001))}]}},
+            "filters.must.0.value",
+        ),
+        (
+            {"filters": {p: [{"field": "a", "op": "eq", "value": 1}] * 51 for p in ("must", "should")}},
+            "filters",
+        ),
+    ],
+    ids=lambda given: str(given)[:60],
+)
+async def test_a_wrong_search_is_refused_with_the_name_of_the_field(
+    http: httpx.AsyncClient, body: Any, field: str
+) -> None:
+    given = {"content": body} if isinstance(body, bytes) else {"json": body}
+    answer = await http.post("/search", **given)
+    assert answer.status_code == 422, answer.text
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", field)
+    assert error["message"]
+
+
+async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_length(http: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(LARGEST_BODY // 2**20 + 1):
+            yield b" " * 2**20
+
+    answer = await http.put("/documents/large", content=chunks())
+    assert answer.status_code == 422
+    assert "MiB" in answer.json()["error"]["message"]
+
+
+async def test_the_body_of_a_search_is_a_mebibyte_at_most(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/search", content=b" " * LARGEST_SEARCH + b"{}")
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "body")
+    assert "1 MiB" in answer.json()["error"]["message"]
+
+
+async def test_a_large_body_is_read_in_a_thread(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+    every = BatchModel.every
+
+    def noting(given: BatchModel) -> list[Document]:
+        readers.append(threading.get_ident())
+        return every(given)
+
+    monkeypatch.setattr(BatchModel, "every", noting)
+    for size in (1, LARGE_BODY):
+        await filled(http, keys={"text": "Keys." + " " * size})
+    here = threading.get_ident()
+    assert [reader == here for reader in readers] == [True, False]
+
+
+async def test_of_very_many_mistakes_the_number_alone_is_told(http: httpx.AsyncClient) -> None:
+    unknown = {f"field-{n}": n for n in range(MOST_MISTAKES + 1)}
+    for path in ("/search", "/documents"):
+        error = (await http.post(path, json=unknown)).json()["error"]
+        assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", "body")
+    wrong = [{"id": "x"}] * 1000
+    error = (await http.post("/documents", json={"documents": wrong})).json()["error"]
+    assert error["details"]["field"] == "documents.0.text"
+
+
+@pytest.mark.req("D-12")
+async def test_a_search_is_counted_once_and_before_its_body_is_looked_at(http: httpx.AsyncClient) -> None:
+    mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
+    told = [(await http.post("/search", json={"top_k": 1}, headers=mine)).status_code for _ in range(3)]
+    told.append((await http.post("/search", content=b"{", headers=mine)).status_code)
+    assert told == [200, 200, 200, 429]
+
+
+@pytest.mark.req("D-05")
+async def test_who_is_asking_is_established_before_the_body_is_looked_at(nobody: httpx.AsyncClient) -> None:
+    for path, method in (("/search", "POST"), ("/documents", "POST"), ("/documents/x", "PUT")):
+        answer = await nobody.request(method, path, content=b"{")
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert (await nobody.get("/documents", params={"limit": "many"})).status_code == 401
+
+
+@pytest.mark.req("D-04")
+async def test_nobody_sees_or_touches_the_documents_of_another_tenant(http: httpx.AsyncClient) -> None:
+    await filled(http, keys=KEYS)
+    other = {"Authorization": f"Bearer {token('other')}"}
+    assert (await http.post("/search", json={"query": "keys"}, headers=other)).json()["hits"] == []
+    assert (await http.get("/documents", headers=other)).json()["documents"] == []
+    assert (await http.get("/documents/keys", headers=other)).status_code == 404
+    assert (await http.delete("/documents/keys", headers=other)).status_code == 404
+    assert (await http.put("/documents/keys", json={"text": "Mine."}, headers=other)).status_code == 201
+    assert (await http.get("/documents/keys")).json()["text"] == KEYS["text"]
+
+
+@pytest.mark.req("D-12")
+async def test_a_plan_bounds_results_fields_and_requests(http: httpx.AsyncClient) -> None:
+    await filled(http, keys={**KEYS, "metadata": {"year": 2024, "secret": "x"}})
+    mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
+    refused = await http.post("/search", json={"query": "keys", "top_k": 3}, headers=mine)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
+    assert (await http.get("/documents/keys", headers=mine)).json()["metadata"] == {"year": 2024}
+    assert (await http.get("/documents", headers=mine)).json()["documents"][0]["metadata"] == {"year": 2024}
+    limited = await http.get("/documents", headers=mine)
+    assert (limited.status_code, limited.json()["error"]["code"]) == (429, "RATE_LIMITED")
+    assert int(limited.headers["retry-after"]) >= 1
+
+
+# --- streaming ---
+
+
+@pytest.mark.req("D-12")
+async def test_a_stream_tells_each_hit_in_a_line_and_then_the_rest(http: httpx.AsyncClient) -> None:
+    await filled(http, **{f"d{n:02}": {"text": f"Keys and locks, volume {n}."} for n in range(50)})
+    asked = {"query": "keys", "top_k": 45}
+    async with http.stream("POST", "/search", json=asked, headers={"Accept": NDJSON}) as answer:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, NDJSON)
+        lines = [json.loads(line) async for line in answer.aiter_lines()]
+    whole = await found(http, **asked)
+    assert [line["hit"] for line in lines[:-1]] == whole["hits"]
+    done = lines[-1]["done"]
+    assert done.keys() == whole.keys() - {"hits"}
+    assert (done["total"], done["total_relation"]) == (whole["total"], whole["total_relation"])
+    assert done["next_page_token"]
+
+
+@pytest.mark.req("D-11", "D-12")
+async def test_what_is_wrong_before_the_first_line_is_an_ordinary_error(http: httpx.AsyncClient) -> None:
+    wrong = await http.post("/search", json={"query": "x", "top_k": 0}, headers={"Accept": NDJSON})
+    assert (wrong.status_code, wrong.headers["content-type"]) == (422, "application/json")
+    refused = await http.post("/search", json={"query": "x"}, headers={"Accept": NDJSON, "Authorization": "Bearer x"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+
+
+@pytest.mark.req("D-11", "D-12")
+@pytest.mark.parametrize(("fault", "code"), [(Unavailable("gone"), "UNAVAILABLE"), (OSError("?"), "INTERNAL_ERROR")])
+async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: str) -> None:
+    async def batches() -> AsyncIterator[list[DocumentHit]]:
+        yield [DocumentHit("a", 1.0, {}, "A"), DocumentHit("b", 0.5, {}, "B")]
+        raise fault
+
+    page = DocumentPage("id", [], 2, "eq", None, Report())
+    told = b"".join([part async for part in json_lines(DocumentStream(page, batches()))])
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [line["hit"]["doc_id"] for line in lines[:-1]] == ["a", "b"]
+    assert lines[-1]["error"].keys() == {"code", "message", "details"}
+    assert lines[-1]["error"]["code"] == code
+
+
+# --- health ---
+
+
+@pytest.mark.req("D-06")
+async def test_health_needs_no_token(nobody: httpx.AsyncClient) -> None:
+    well = await nobody.get("/search/health")
+    assert (well.status_code, well.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.req("D-06")
+async def test_health_names_what_does_not_answer(nobody: httpx.AsyncClient, app: App) -> None:
+    await app.catalog.close()
+    ill = await nobody.get("/search/health")
+    assert ill.status_code == 503
+    assert ill.json()["error"]["details"]["adapter"] == "store"

@@ -1,0 +1,630 @@
+"""The gateway's routes over HTTP: servers, tools, calls, clients, and what is said while things are not there yet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.servers import scripted_spec
+from toolscript.app.app import App, open_app
+from toolscript.app.engines import Servers
+from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.mcp.search_tools import search_tools
+
+PATIENCE = 30.0
+# Names that are no part of a path as they are: each must be found and called by its percent-encoded id.
+ODD_NAMES = ("files/read:all", "/lead", "trail/", "a//b", "..", "a b", "50%", "q?x#y", "naïve", "%2F", "x&y=z", "__")
+
+
+def spec(name: str, **behaviour: Any) -> ServerSpec:
+    entry = scripted_spec(**behaviour)
+    return ServerSpec(name, Transport.STDIO, command=entry["command"], args=tuple(entry["args"]))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
+            await asyncio.sleep(0.01)
+
+
+def settings_in(folder: Any, **chosen: Any) -> Settings:
+    return load_settings(variables={}, data_dir=folder, search_model="hashed-64", **chosen)
+
+
+def states(app: App) -> dict[str, str]:
+    return {s.name: s.state.value for s in app.gateway.statuses}
+
+
+@asynccontextmanager
+async def asking(serving: Serving) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_http(serving))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    """An application with servers that work, one that crashes, one that is sloppy, and one with odd names."""
+    folder = tmp_path_factory.mktemp("gateway")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    lists = folder / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": n, "description": n, "inputSchema": schema} for n in ODD_NAMES]}))
+    async with open_app(settings_in(folder / "data")) as app:
+        await app.gateway.apply(
+            [
+                spec("good", prompts=True, resources=True),
+                spec("other", tools=["echo", "pid"]),
+                spec("odd", watch=str(lists)),
+                spec("sloppy", tools=[], sloppy=True),
+                spec("crash", crash=True),
+                ServerSpec("absent", Transport.STDIO, "no-such-command"),
+            ]
+        )
+        await app.gateway.settle(PATIENCE)
+        ready = {n for n, state in states(app).items() if state == "ready"}
+        assert ready == {"good", "other", "odd", "sloppy"}
+        yield app
+
+
+@pytest.fixture
+async def http(gateway: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with asking(Serving(gateway.settings, gateway)) as client:
+        yield client
+
+
+def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The error of an answer, once it is sure that it is the envelope and nothing else."""
+    assert answer.status_code == status, answer.text
+    told = answer.json()
+    assert told.keys() == {"error"}
+    error: dict[str, Any] = told["error"]
+    assert error.keys() == {"code", "message", "details"}
+    assert error["code"] == code
+    assert error["message"]
+    assert isinstance(error["details"], dict)
+    return error
+
+
+def ids(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["totalTools"] == len(told["tools"])
+    return [tool["toolId"] for tool in told["tools"]]
+
+
+# --- servers ---
+
+
+@pytest.mark.req("G-04")
+async def test_a_server_that_works_is_told_with_what_it_offers(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/servers")).json()
+    assert [s["name"] for s in told["servers"]] == ["absent", "crash", "good", "odd", "other", "sloppy"]
+    assert told["configurationError"] is None
+    good = next(s for s in told["servers"] if s["name"] == "good")
+    assert good.pop("attempts") >= 1
+    assert good == {
+        "name": "good",
+        "transport": "stdio",
+        "state": "ready",
+        "reason": None,
+        "tools": 8,
+        "prompts": 2,
+        "resources": 3,
+        "problems": [],
+        "retryInSeconds": None,
+    }
+
+
+@pytest.mark.req("G-02", "G-04")
+async def test_a_server_that_fails_is_told_with_the_reason_and_when_it_is_tried_again(
+    http: httpx.AsyncClient, gateway: App
+) -> None:
+    await until(lambda: states(gateway)["crash"] == "failed" == states(gateway)["absent"])
+    told = {s["name"]: s for s in (await http.get("/servers")).json()["servers"]}
+    assert (told["crash"]["state"], told["absent"]["state"]) == ("failed", "failed")
+    assert "exited with code 3: It crashed at the start, as told." in told["crash"]["reason"]
+    assert "'no-such-command' is not there" in told["absent"]["reason"]
+    for name in ("crash", "absent"):
+        assert told[name]["attempts"] >= 1
+        assert told[name]["retryInSeconds"] >= 0
+        assert told[name]["tools"] == 0
+
+
+@pytest.mark.req("G-02", "G-04")
+async def test_what_of_a_server_could_not_be_used_is_named_and_costs_no_other_tool(http: httpx.AsyncClient) -> None:
+    sloppy = next(s for s in (await http.get("/servers")).json()["servers"] if s["name"] == "sloppy")
+    assert (sloppy["state"], sloppy["reason"]) == ("ready", None)
+    told = "\n".join(sloppy["problems"])
+    for part in ("'twice' is listed twice", "without a usable name", "no object", "200000 characters"):
+        assert part in told
+    assert sloppy["tools"] == 7
+    assert "sloppy__no_schema" in ids(await http.get("/tools", params={"filter": "sloppy"}))
+
+
+@pytest.mark.req("G-01", "G-04")
+async def test_a_configuration_that_could_not_be_applied_is_told(http: httpx.AsyncClient, gateway: App) -> None:
+    gateway.gateway.complaint = "file.json, line 3: wrong"
+    try:
+        assert (await http.get("/servers")).json()["configurationError"] == "file.json, line 3: wrong"
+    finally:
+        gateway.gateway.complaint = None
+
+
+@pytest.mark.req("G-04")
+async def test_readiness_counts_the_servers_by_state(http: httpx.AsyncClient) -> None:
+    counts = (await http.get("/ready")).json()["servers"]
+    assert counts.pop("ready") == 4
+    assert sum(counts.values()) == 2
+    assert counts.keys() <= {"failed", "connecting"}
+
+
+# --- tools ---
+
+
+@pytest.mark.req("G-04")
+async def test_tools_are_listed_with_their_signatures(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/tools")).json()["tools"]
+    assert {tool["serverName"] for tool in told} == {"good", "other", "odd", "sloppy"}
+    echo = next(tool for tool in told if tool["toolId"] == "good__echo")
+    assert echo == {
+        "toolId": "good__echo",
+        "serverName": "good",
+        "toolName": "echo",
+        "type": "tool",
+        "description": "Returns its arguments, as text and structured.",
+        "signature": "echo(text: string, times?: number) -> object",
+    }
+    kinds = {tool["toolId"]: tool["type"] for tool in told}
+    assert kinds["good__prompt:summarise"] == "prompt"
+    assert kinds["good__resource:memos"] == "resource"
+
+
+@pytest.mark.req("G-04")
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("other", ["other__echo", "other__pid"]),
+        ("good__echo", ["good__echo"]),
+        ("good__prompt:greet", ["good__prompt:greet"]),
+        ("other__pid,good__echo", ["good__echo", "other__pid"]),
+        ("other,good__pid", ["good__pid", "other__echo", "other__pid"]),
+        (" other__pid , good__echo ,, other__pid", ["good__echo", "other__pid"]),
+        ("nobody", []),
+        ("good__nothing", []),
+        ("nobody,other__pid", ["other__pid"]),
+        ("goo", []),
+        ("crash", []),
+        ("GOOD", []),
+    ],
+)
+async def test_a_filter_names_servers_and_tools(http: httpx.AsyncClient, wanted: str, found: list[str]) -> None:
+    assert ids(await http.get("/tools", params={"filter": wanted})) == found
+
+
+@pytest.mark.req("G-04")
+async def test_an_empty_filter_is_no_filter(http: httpx.AsyncClient) -> None:
+    everything = ids(await http.get("/tools"))
+    assert len(everything) > 20
+    assert ids(await http.get("/tools", params={"filter": ""})) == everything
+
+
+@pytest.mark.req("G-04")
+async def test_one_tool_is_described_with_its_schemas(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/tools/good__echo")).json()
+    assert told["toolId"] == "good__echo"
+    assert told["inputSchema"]["required"] == ["text"]
+    assert told["inputSchema"]["properties"]["times"] == {"type": "integer", "minimum": 1}
+    assert told["outputSchema"] == {"type": "object"}
+    assert {"title", "annotations", "signature", "description", "type", "serverName", "toolName"} <= told.keys()
+    prompt = (await http.get("/tools/good__prompt:summarise")).json()
+    assert prompt["inputSchema"]["required"] == ["text"]
+    assert prompt["inputSchema"]["properties"].keys() == {"text", "words"}
+
+
+@pytest.mark.req("G-04", "G-05")
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_a_tool_of_any_name_is_described_and_called_by_its_encoded_id(http: httpx.AsyncClient, name: str) -> None:
+    path = f"/tools/{quote(f'odd__{name}', safe='')}"
+    described = await http.get(path)
+    assert described.status_code == 200, described.text
+    assert described.json()["toolName"] == name
+    called = await http.post(path, json={"n": 1})
+    assert called.status_code == 200, called.text
+    assert json.loads(called.json()["content"][0]["text"]) == {"tool": name, "arguments": {"n": 1}}
+
+
+@pytest.mark.req("G-04")
+async def test_slashes_and_colons_of_an_id_need_no_encoding(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/tools/odd__files/read:all")).json()["toolName"] == "files/read:all"
+    assert (await http.post("/tools/good__resource:welcome")).status_code == 200
+
+
+@pytest.mark.req("G-05", "D-11")
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_unknown_tool_is_a_404_with_the_nearest_names(http: httpx.AsyncClient, method: str) -> None:
+    error = refusal(await http.request(method, "/tools/good__ecoh"), 404, "NOT_FOUND")
+    assert error["details"]["nearest"][0] == "good__echo"
+    assert len(error["details"]["nearest"]) <= 3
+    assert "good__ecoh" in error["message"]
+    assert "did you mean good__echo" in error["message"]
+
+
+@pytest.mark.req("G-05", "D-11", "X-03")
+@pytest.mark.parametrize("wanted", ["…", "x" * 3000, "good__", "__", "%00", "%F0%9F%A6%84", " "])
+async def test_an_id_that_is_no_id_is_a_404_like_any_other(http: httpx.AsyncClient, wanted: str) -> None:
+    refusal(await http.get(f"/tools/{wanted}"), 404, "NOT_FOUND")
+    refusal(await http.post(f"/tools/{wanted}", json={}), 404, "NOT_FOUND")
+
+
+# --- calls ---
+
+
+@pytest.mark.req("G-05")
+async def test_a_structured_answer_is_the_body(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/tools/good__echo", json={"text": "Grüße 🦄", "times": 2})
+    assert answer.status_code == 200
+    assert answer.json() == {"text": "Grüße 🦄", "times": 2}
+
+
+@pytest.mark.req("G-05")
+async def test_without_a_structured_answer_the_content_is_the_body(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/tools/good__slow", json={"seconds": 0})
+    assert answer.json() == {"content": [{"type": "text", "text": "It took 0 s."}]}
+
+
+@pytest.mark.req("G-03", "G-05")
+async def test_prompts_answer_their_messages_and_resources_their_contents(http: httpx.AsyncClient) -> None:
+    prompt = (await http.post("/tools/good__prompt:summarise", json={"text": "long", "words": "5"})).json()
+    assert '"words": "5"' in prompt["messages"][0]["content"]["text"]
+    resource = (await http.post("/tools/good__resource:memos", json={"year": "2026", "month": "1"})).json()
+    assert resource["contents"][0]["uri"] == "memo://2026/1"
+
+
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("body", [b"", b"  \n", b"{}"])
+async def test_an_empty_body_means_no_arguments(http: httpx.AsyncClient, body: bytes) -> None:
+    answer = await http.post("/tools/good__pid", content=body)
+    assert answer.json()["pid"] > 0
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"text=x",
+        b'{"text": "x"',
+        b"{'text': 'x'}",
+        b'{"text": "x"} extra',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"text": NaN}',
+        b'{"text": "x", "times": Infinity}',
+    ],
+)
+async def test_a_body_that_is_no_json_is_refused(http: httpx.AsyncClient, body: bytes) -> None:
+    error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
+    assert "JSON" in error["message"]
+    assert "field" in error["details"]
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize("body", ["[]", '"text"', "7", "null", "true", '[{"text": "x"}]'])
+async def test_a_body_that_is_no_object_is_refused(http: httpx.AsyncClient, body: str) -> None:
+    error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
+    assert "good__echo must be a JSON object" in error["message"]
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [({}, "text"), ({"text": 7}, "text"), ({"text": "x", "times": 0}, "times"), ({"text": "x", "times": []}, "times")],
+)
+async def test_arguments_that_do_not_fit_are_a_422_that_names_the_field(
+    http: httpx.AsyncClient, arguments: dict[str, Any], field: str
+) -> None:
+    error = refusal(await http.post("/tools/good__echo", json=arguments), 422, "VALIDATION_ERROR")
+    assert error["details"]["field"] == field
+    assert error["details"]["tool"] == "good__echo"
+    assert error["message"].startswith(f"{field}: ")
+
+
+@pytest.mark.req("X-03")
+async def test_a_body_that_is_too_large_is_refused_and_the_next_call_works(http: httpx.AsyncClient) -> None:
+    body = b'{"text": "' + b"x" * LARGEST_BODY + b'"}'
+    error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
+    assert "16 MiB" in error["message"]
+    assert (await http.post("/tools/good__echo", json={"text": "x"})).status_code == 200
+
+
+@pytest.mark.req("X-03")
+async def test_a_body_without_an_end_is_refused_before_all_of_it_has_come(http: httpx.AsyncClient) -> None:
+    megabytes = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal megabytes
+        for megabytes in range(1, 101):  # noqa: B007
+            yield b" " * 2**20
+
+    refusal(await http.post("/tools/good__echo", content=endless()), 422, "VALIDATION_ERROR")
+    assert megabytes <= LARGEST_BODY // 2**20 + 2
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize(
+    ("body", "sent"), [(rb'{"t": "\ud800"}', {"t": "\ud800"}), (b'{"t": 1e999}', {"t": float("inf")})]
+)
+async def test_arguments_at_the_edge_of_json_are_passed_on_or_refused_but_never_changed_nor_fatal(
+    http: httpx.AsyncClient, body: bytes, sent: dict[str, Any]
+) -> None:
+    answer = await http.post("/tools/odd__a b", content=body)
+    if answer.status_code != 422:
+        assert answer.status_code == 200, answer.text
+        assert json.loads(answer.json()["content"][0]["text"])["arguments"] == sent
+    else:
+        refusal(answer, 422, "VALIDATION_ERROR")
+    attempts = {s["name"]: s["attempts"] for s in (await http.get("/servers")).json()["servers"]}
+    assert attempts["odd"] == 1  # the connection outlived it
+
+
+@pytest.mark.req("G-05", "D-11")
+async def test_an_answer_that_says_it_failed_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/tools/good__fail", json={"message": "out of ink"})
+    error = refusal(answer, 502, "UPSTREAM_ERROR")
+    assert "good__fail failed: out of ink" in error["message"]
+    assert error["details"]["server"] == "good"
+
+
+@pytest.mark.req("G-05", "D-11")
+async def test_an_error_of_the_protocol_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/tools/good__error", json={"message": "out of paper", "code": -32099})
+    error = refusal(answer, 502, "UPSTREAM_ERROR")
+    assert "out of paper" in error["message"]
+    assert error["details"] == {"server": "good", "upstream_code": -32099}
+
+
+@pytest.mark.req("G-05", "D-11")
+async def test_a_server_that_dies_in_a_call_is_a_502_that_says_so_and_is_back_for_the_next(
+    http: httpx.AsyncClient,
+) -> None:
+    pids = [(await http.post("/tools/good__pid")).json()["pid"]]
+    for _ in range(3):
+        error = refusal(await http.post("/tools/good__die"), 502, "UPSTREAM_ERROR")
+        assert "it exited with code 7: It died in the middle of a call, as told." in error["message"]
+        assert error["details"] == {"server": "good"}
+        again = await http.post("/tools/good__pid")
+        assert again.status_code == 200, again.text
+        pids.append(again.json()["pid"])
+    assert len(set(pids)) == 4
+
+
+@pytest.mark.req("G-05", "D-11")
+async def test_a_call_that_takes_too_long_is_a_504_and_holds_up_no_other(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    settings = settings_in(tmp_path_factory.mktemp("slow"), call_timeout=1)
+    async with open_app(settings) as app, asking(Serving(settings, app)) as http:
+        await app.gateway.apply([spec("good")])
+        await app.gateway.settle(PATIENCE)
+        slow = asyncio.create_task(http.post("/tools/good__slow", json={"seconds": 60}))
+        quick = await http.post("/tools/good__pid")
+        assert not slow.done()
+        error = refusal(await slow, 504, "TIMED_OUT")
+        assert error["message"] == "good__slow did not answer within 1 s"
+        assert error["details"] == {"seconds": 1.0}
+        assert (await http.post("/tools/good__pid")).json() == quick.json()
+
+
+@pytest.mark.req("G-05")
+async def test_many_calls_at_once_get_each_its_own_answer(http: httpx.AsyncClient) -> None:
+    texts = [f"text {n}" for n in range(50)]
+    answers = await asyncio.gather(*(http.post("/tools/good__echo", json={"text": t}) for t in texts))
+    assert [a.json()["text"] for a in answers] == texts
+
+
+# --- clients ---
+
+
+@pytest.mark.req("G-06", "G-07")
+@pytest.mark.parametrize(
+    ("wanted", "calls"),
+    [
+        ("other", {"other__echo", "other__pid"}),
+        ("good__echo", {"good__echo"}),
+        ("other,good__echo,good__slow", {"other__echo", "other__pid", "good__echo", "good__slow"}),
+        ("good__echo,nobody,good__nothing", {"good__echo"}),
+    ],
+)
+async def test_a_client_has_exactly_what_the_filter_names(
+    http: httpx.AsyncClient, wanted: str, calls: set[str]
+) -> None:
+    for language, kind in (("ts", "application/typescript"), ("py", "text/x-python")):
+        answer = await http.get(f"/runtime/tools.{language}", params={"filter": wanted})
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith(kind)
+        mentioned = {each for each in ids(await http.get("/tools")) if f'"{each}"' in answer.text}
+        assert mentioned == calls, language
+
+
+@pytest.mark.req("G-06")
+async def test_the_typescript_client_begins_with_its_two_lines_and_names_types_after_server_and_tool(
+    http: httpx.AsyncClient,
+) -> None:
+    source = (await http.get("/runtime/tools.ts", params={"filter": "good__echo"})).text
+    assert source.splitlines()[:2] == [
+        "// Auto-generated TypeScript client for MCP tools",
+        "// DO NOT EDIT - generated by toolscript gateway",
+    ]
+    for part in (
+        "GoodEchoParams",
+        "GoodEchoResult",
+        "export const tools = {",
+        "good: {",
+        "async echo(params: GoodEchoParams)",
+    ):
+        assert part in source
+
+
+@pytest.mark.req("G-06", "G-07")
+async def test_what_nothing_is_called_gives_an_empty_module(http: httpx.AsyncClient) -> None:
+    script = (await http.get("/runtime/tools.ts", params={"filter": "nobody,good__nothing"})).text
+    assert script.splitlines()[2:] == ["", "export const tools = {};"]
+    python = (await http.get("/runtime/tools.py", params={"filter": "nobody"})).text
+    compile(python, "tools.py", "exec")
+    assert "good" not in python
+
+
+@pytest.mark.req("G-07")
+async def test_the_python_client_of_everything_compiles(http: httpx.AsyncClient) -> None:
+    source = (await http.get("/runtime/tools.py")).text
+    compile(source, "tools.py", "exec")
+    assert "class GoodEchoParams(TypedDict)" in source
+
+
+# --- not yet ---
+
+ROUTES = [
+    "/search?q=x",
+    "/search/stats",
+    "/ready",
+    "/servers",
+    "/tools",
+    "/tools/good__echo",
+    "/runtime/tools.ts",
+    "/runtime/tools.py",
+]
+
+
+@pytest.mark.req("S-04", "D-11")
+@pytest.mark.parametrize("path", ROUTES)
+async def test_before_the_engine_is_open_everything_says_so(small: Settings, path: str) -> None:
+    async with asking(Serving(small)) as http:
+        error = refusal(await http.get(path), 503, "UNAVAILABLE")
+        assert "search engine is not ready" in error["message"]
+
+
+@pytest.mark.req("S-04", "G-04")
+async def test_before_the_engine_is_open_no_tool_is_called_and_the_process_is_alive(small: Settings) -> None:
+    async with asking(Serving(small)) as http:
+        refusal(await http.post("/tools/good__echo", json={"text": "x"}), 503, "UNAVAILABLE")
+        assert (await http.get("/health")).json() == {"status": "ok"}
+
+
+@pytest.mark.req("G-02", "G-04", "S-04")
+async def test_while_servers_are_being_connected_readiness_names_them_and_search_works(app: App) -> None:
+    serving = Serving(app.settings, app, ready=False)
+    async with asking(serving) as http:
+        await app.gateway.apply([spec("good"), spec("hang", hang=True)])
+        await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
+        error = refusal(await http.get("/ready"), 503, "UNAVAILABLE")
+        assert "hang" in error["message"]
+        assert error["details"] == {"servers": ["hang"]}
+        found = (await http.get("/search", params={"q": "echo"})).json()
+        assert found["results"][0]["toolId"] == "good__echo"
+        serving.be_ready()
+        answer = await http.get("/ready")
+        assert (answer.status_code, answer.json()["servers"]) == (200, {"ready": 1, "connecting": 1})
+
+
+@pytest.mark.req("G-02", "H-04")
+async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_there_may_be_more(app: App) -> None:
+    async with asking(Serving(app.settings, app, ready=False)) as http:
+        await app.gateway.apply([spec("good"), spec("hang", hang=True)])
+        await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
+        found = (await http.get("/search", params={"q": "echo"})).json()
+        assert (found["results"][0]["toolId"], found["degraded"]) == ("good__echo", ["catalogue"])
+        asked = {"query": "echo", "skill_threshold": 0, "tool_threshold": 0}
+        for _ in range(2):  # one that is found, one that is kept
+            answer = (await http.post("/api/v1/search", json=asked)).json()
+            assert answer["tools"]
+            assert answer["metadata"]["degraded"] == ["catalogue"]
+        nothing = await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})
+        error = refusal(nothing, 503, "UNAVAILABLE")
+        assert "not every tool is indexed yet: try again" in error["message"]
+        for strategy in ("standard", "direct"):
+            told = await search_tools(app, {"query": "echo", "strategy": strategy})
+            assert "Not every tool is indexed yet: in a moment there may be more." in told.splitlines()
+
+        await app.gateway.apply([spec("good")])
+        assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()
+        assert (await http.post("/api/v1/search", json=asked)).json()["metadata"]["degraded"] == []
+        assert (await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})).json() == []
+
+
+@pytest.mark.req("G-02", "H-04")
+async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_it(app: App) -> None:
+    async with asking(Serving(app.settings, app)) as http:
+        await app.gateway.apply([spec("good")])
+        await until(lambda: states(app) == {"good": "ready"})
+        await app.gateway.apply([spec("good", hang=True)])
+        assert states(app) == {"good": "connecting"}
+        found = (await http.get("/search", params={"q": "echo"})).json()
+        assert found["results"][0]["toolId"] == "good__echo"
+        assert "degraded" not in found
+
+
+@pytest.mark.req("G-02", "H-14")
+async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts_as_incomplete(app: App) -> None:
+    await app.gateway.apply([spec("good")])
+    await until(lambda: states(app) == {"good": "ready"})
+    again = Gateway(Servers(), app.sync)
+    told = [again.is_incomplete]
+    opening = asyncio.create_task(again.apply([spec("good")]))
+    await asyncio.sleep(0)
+    told.append(again.is_incomplete)
+    await opening
+    told.append(again.is_incomplete)
+    await again.close()
+    assert told == [False, True, False]
+
+
+# --- the description ---
+
+
+@pytest.mark.req("G-04")
+async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/openapi.json")).json()
+    routes = {(path, method) for path, methods in told["paths"].items() for method in methods}
+    assert {r for r in routes if not r[0].startswith("/api/")} == {
+        ("/health", "get"),
+        ("/ready", "get"),
+        ("/servers", "get"),
+        ("/search", "get"),
+        ("/search/stats", "get"),
+        ("/search", "post"),
+        ("/search/health", "get"),
+        ("/search_knowledge", "post"),
+        ("/documents", "get"),
+        ("/documents", "post"),
+        ("/documents/{doc_id}", "get"),
+        ("/documents/{doc_id}", "put"),
+        ("/documents/{doc_id}", "delete"),
+        ("/metrics", "get"),
+        ("/tools", "get"),
+        ("/tools/{tool_id}", "get"),
+        ("/tools/{tool_id}", "post"),
+        ("/runtime/tools.ts", "get"),
+        ("/runtime/tools.py", "get"),
+    }
+    for path, methods in told["paths"].items():
+        for method, route in methods.items():
+            assert len(route["summary"]) > 15, (path, method)
+            for parameter in route.get("parameters", ()):
+                assert parameter.get("description"), (path, parameter["name"])
+
+
+@pytest.mark.req("G-05")
+async def test_the_description_says_that_a_call_takes_a_body(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/openapi.json")).json()["paths"]["/tools/{tool_id}"]["post"]
+    assert "application/json" in told["requestBody"]["content"]

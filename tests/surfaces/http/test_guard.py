@@ -1,0 +1,429 @@
+"""Who may call the gateway: names of this machine, pages of this machine, and whoever has the key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Scope
+
+from tests.servers import scripted_spec, serving_http
+from toolscript.app.app import App
+from toolscript.settings import Settings
+from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.guard import Guard, is_loopback
+from toolscript.surfaces.http.serve import HttpServer
+from toolscript.surfaces.http.serving import Serving
+
+KEY = "a-key-of-the-tests"
+LOOPBACK = ["127.0.0.1", "127.0.0.1:3780", "127.9.9.9", "localhost", "localhost:80", "LocalHost", "[::1]", "[::1]:3780"]
+STRANGE = [
+    "evil.example",
+    "evil.example:3780",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "evil.example#localhost",
+    "evil.example/localhost",
+    "localhosts",
+    "2130706433",
+    "",
+    ":3780",
+]
+ADDRESSES = ["192.168.1.7", "192.168.1.7:3780", "8.8.8.8", "[2001:db8::1]:3780", "[fe80::1]"]
+MALFORMED = ["[::1", "[", "::1]", "[evil]", "\u2100", "a b", "\xff\xfe"]
+
+
+async def answer(
+    guard: Guard, headers: Mapping[str, str], path: str = "/search", method: str = "GET"
+) -> tuple[int, dict[str, Any]]:
+    """What a request gets: the status, and the details of the refusal where it is one."""
+    raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    scope: Scope = {"type": "http", "method": method, "path": path, "headers": raw, "query_string": b""}
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await guard(scope, receive, send)
+    body = b"".join(m.get("body", b"") for m in sent[1:])
+    told = {} if body == b"let in" else json.loads(body)["error"]
+    return sent[0]["status"], told
+
+
+def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) -> Guard:
+    return Guard(PlainTextResponse("let in"), bound_to=bound_to, allowed=allowed, key=key)
+
+
+# --- the name that is called ---
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("bound_to", ["127.0.0.1", "localhost", "::1", "0.0.0.0", "192.168.1.7"])
+@pytest.mark.parametrize("host", LOOPBACK)
+async def test_a_name_of_this_machine_is_answered_with_any_port(bound_to: str, host: str) -> None:
+    assert await answer(guard(bound_to), {"Host": host}) == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("bound_to", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("host", STRANGE)
+async def test_any_other_name_is_refused_however_it_is_dressed_up(bound_to: str, host: str) -> None:
+    status, error = await answer(guard(bound_to), {"Host": host})
+    assert (status, error["code"], error["details"]) == (403, "FORBIDDEN", {"field": "Host"})
+    assert "TOOLSCRIPT_ALLOWED_HOSTS" in error["message"]
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("bound_to", ["127.0.0.1", "0.0.0.0"])
+async def test_a_request_without_a_name_is_refused(bound_to: str) -> None:
+    status, error = await answer(guard(bound_to), {})
+    assert (status, error["details"]) == (403, {"field": "Host"})
+
+
+@pytest.mark.req("X-04", "X-03")
+@pytest.mark.parametrize("host", MALFORMED)
+async def test_a_name_that_cannot_be_read_is_refused_and_breaks_nothing(host: str) -> None:
+    status, error = await answer(guard(), {"Host": host})
+    assert (status, error["details"]) == (403, {"field": "Host"})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("host", ADDRESSES)
+async def test_on_loopback_no_other_address_is_answered(host: str) -> None:
+    assert (await answer(guard("127.0.0.1"), {"Host": host}))[0] == 403
+    assert (await answer(guard("::1"), {"Host": host}))[0] == 403
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("host", ADDRESSES)
+async def test_off_loopback_any_address_is_answered_for_no_name_server_can_rebind_it(host: str) -> None:
+    assert await answer(guard("0.0.0.0"), {"Host": host}) == (200, {})
+    assert await answer(guard("::"), {"Host": host}) == (200, {})
+
+
+@pytest.mark.req("X-04")
+async def test_further_names_can_be_allowed_and_their_case_does_not_matter() -> None:
+    for bound_to in ("127.0.0.1", "0.0.0.0"):
+        allowing = guard(bound_to, "Gateway.example", "other.example")
+        for host in ("gateway.example", "gateway.example:8443", "GATEWAY.EXAMPLE", "other.example"):
+            assert await answer(allowing, {"Host": host}) == (200, {}), host
+        for host in ("example", "x.gateway.example", "gateway.example.evil"):
+            assert (await answer(allowing, {"Host": host}))[0] == 403, host
+
+
+@pytest.mark.req("X-04")
+def test_what_is_loopback_and_what_is_not() -> None:
+    assert all(map(is_loopback, ["127.0.0.1", "127.1.2.3", "::1", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "10.0.0.1", "example.org", "", "localhost.example"]))
+
+
+# --- the page that calls ---
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize(
+    "origin",
+    ["http://localhost", "http://localhost:5173", "http://127.0.0.1:3780", "https://[::1]:80", "http://LOCALHOST"],
+)
+async def test_a_page_of_this_machine_may_call(origin: str) -> None:
+    assert await answer(guard(), {"Host": "127.0.0.1", "Origin": origin}) == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "https://evil.example",
+        "http://localhost.evil.example",
+        "http://localhost@evil.example",
+        "http://192.168.1.7",
+        "file://",
+        "chrome-extension://abcdef",
+        "localhost",
+    ],
+)
+async def test_a_page_of_anywhere_else_may_not(origin: str) -> None:
+    status, error = await answer(guard(), {"Host": "127.0.0.1", "Origin": origin})
+    assert (status, error["code"], error["details"]) == (403, "FORBIDDEN", {"field": "Origin"})
+
+
+@pytest.mark.req("X-04", "X-03")
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://\u2100", "\xff"])
+async def test_an_origin_that_cannot_be_read_is_refused_and_breaks_nothing(origin: str) -> None:
+    status, error = await answer(guard(), {"Host": "127.0.0.1", "Origin": origin})
+    assert (status, error["details"]) == (403, {"field": "Origin"})
+
+
+@pytest.mark.req("X-04")
+async def test_a_page_of_an_allowed_name_may_call() -> None:
+    allowing = guard("127.0.0.1", "app.example")
+    assert await answer(allowing, {"Host": "127.0.0.1", "Origin": "https://app.example:8443"}) == (200, {})
+    assert (await answer(allowing, {"Host": "127.0.0.1", "Origin": "https://app.example.evil"}))[0] == 403
+
+
+# --- the key ---
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY} "])
+async def test_whoever_brings_the_key_is_let_in(sent: str) -> None:
+    assert await answer(guard(key=KEY), {"Host": "localhost", "Authorization": sent}) == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        KEY,
+        f"Basic {KEY}",
+        f"Bearer {KEY}x",
+        f"Bearer {KEY[:-1]}",
+        f"Bearer {KEY.upper()}",
+        "Bearer \xe9",
+    ],
+)
+async def test_whoever_does_not_bring_it_is_told_how(sent: str | None) -> None:
+    headers = {"Host": "localhost"} | ({} if sent is None else {"Authorization": sent})
+    status, error = await answer(guard(key=KEY), headers)
+    assert (status, error["code"], error["details"]) == (401, "UNAUTHORIZED", {"field": "Authorization"})
+    assert "Authorization: Bearer KEY" in error["message"]
+    assert KEY not in json.dumps(error)
+
+
+@pytest.mark.req("X-04")
+async def test_a_key_opens_no_door_to_a_strange_name_or_page() -> None:
+    headers = {"Host": "localhost", "Authorization": f"Bearer {KEY}"}
+    assert (await answer(guard(key=KEY), headers | {"Host": "evil.example"}))[0] == 403
+    assert (await answer(guard(key=KEY), headers | {"Origin": "https://evil.example"}))[0] == 403
+
+
+@pytest.mark.req("X-04", "G-04", "D-06")
+async def test_only_the_states_that_machines_watch_need_no_key() -> None:
+    for path in ("/health", "/search/health"):
+        assert await answer(guard(key=KEY), {"Host": "localhost"}, path) == (200, {})
+        assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path))[0] == 403
+    closed = ("/", "/ready", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
+    for path in (*closed, "/health/", "/health/x", "//health", "/HEALTH", "/search/health/", "//documents"):
+        assert (await answer(guard(key=KEY), {"Host": "localhost"}, path))[0] == 401, path
+
+
+@pytest.mark.req("X-04", "D-05")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/search"),
+        ("GET", "/documents"),
+        ("POST", "/documents"),
+        ("PUT", "/documents/x"),
+        ("GET", "/documents/"),
+    ],
+)
+async def test_documents_are_shown_for_a_token_so_the_key_is_not_asked_for(method: str, path: str) -> None:
+    assert await answer(guard(key=KEY), {"Host": "localhost"}, path, method) == (200, {})
+    assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path, method))[0] == 403
+    strange = {"Host": "localhost", "Origin": "https://evil.example"}
+    assert (await answer(guard(key=KEY), strange, path, method))[0] == 403
+
+
+@pytest.mark.req("X-04", "D-05")
+@pytest.mark.parametrize("authorization", [None, "Bearer a.token.of-a-tenant", f"Bearer {KEY}"])
+async def test_the_key_may_come_beside_a_token(authorization: str | None) -> None:
+    headers = {"Host": "localhost", "X-API-Key": KEY}
+    headers |= {} if authorization is None else {"Authorization": authorization}
+    assert await answer(guard(key=KEY), headers, "/mcp", "POST") == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("sent", ["", KEY[:-1], f"{KEY}x", f"Bearer {KEY}", KEY.upper(), "\xe9"])
+async def test_a_wrong_key_beside_a_token_lets_nobody_in(sent: str) -> None:
+    headers = {"Host": "localhost", "X-API-Key": sent, "Authorization": "Bearer a.token.of-a-tenant"}
+    status, error = await answer(guard(key=KEY), headers, "/mcp", "POST")
+    assert (status, error["code"]) == (401, "UNAUTHORIZED")
+    assert "X-API-Key: KEY" in error["message"]
+
+
+# --- all of it on the real application ---
+
+
+@asynccontextmanager
+async def asking(settings: Settings, app: App, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_http(Serving(settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+        yield client
+
+
+PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/runtime/tools.ts", "/ready", "/mcp", "/no"]
+
+
+@pytest.mark.req("X-04", "D-11")
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_route_is_behind_the_guard(app: App, path: str) -> None:
+    settings = replace(app.settings, api_key=KEY)
+    async with asking(settings, app) as http:
+        for method in ("GET", "POST"):
+            refused = await http.request(method, path)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+            strange = await http.request(method, path, headers={"Host": "evil.example"})
+            assert (strange.status_code, strange.json()["error"]["code"]) == (403, "FORBIDDEN")
+        assert (await http.get("/health")).status_code == 200
+
+
+@pytest.mark.req("X-04", "D-11")
+@pytest.mark.parametrize("header", ["Host", "Origin"])
+async def test_a_malformed_header_is_a_403_with_the_envelope(app: App, header: str) -> None:
+    async with asking(app.settings, app, **{header: "http://[::1" if header == "Origin" else "[::1"}) as http:
+        refused = await http.get("/search?q=x")
+        assert (refused.status_code, refused.json()["error"]["details"]) == (403, {"field": header})
+
+
+@pytest.mark.req("X-04")
+async def test_a_refusal_for_want_of_a_key_names_the_scheme_as_http_asks(app: App) -> None:
+    async with asking(replace(app.settings, api_key=KEY), app) as http:
+        assert (await http.get("/servers")).headers["WWW-Authenticate"].startswith("Bearer")
+
+
+@pytest.mark.req("X-04")
+async def test_the_settings_name_who_else_may_be_called(app: App) -> None:
+    async with asking(replace(app.settings, allowed_hosts=("gateway.example",)), app) as http:
+        assert (await http.get("/health", headers={"Host": "gateway.example:3780"})).status_code == 200
+        assert (await http.get("/health", headers={"Origin": "https://gateway.example"})).status_code == 200
+        assert (await http.get("/health", headers={"Host": "other.example"})).status_code == 403
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.mark.req("X-04", "G-08")
+async def test_mcp_on_a_real_port_wants_the_key_and_no_stranger(app: App) -> None:
+    server = HttpServer(replace(app.settings, api_key=KEY, port=0))
+    server.serving.opened = app
+    serving = asyncio.create_task(server.run())
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers) as http:
+        right = {"Authorization": f"Bearer {KEY}"}
+        assert (await http.post("/mcp", json=PING)).status_code == 401
+        assert (await http.post("/mcp", json=PING, headers={"Authorization": "Bearer wrong"})).status_code == 401
+        assert (await http.post("/mcp", json=PING, headers=right)).json()["result"] == {}
+        for stranger in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            assert (await http.post("/mcp", json=PING, headers=right | stranger)).status_code == 403
+    server.stop()
+    await serving
+
+
+# --- the command ---
+
+
+@pytest.mark.req("X-04", "X-03")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "gateway.example"])
+def test_an_address_that_strangers_reach_is_refused_without_a_key(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["toolscript"])
+    result = CliRunner().invoke(run, ["gateway", "start", "--host", host, "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 2
+    assert f"--host {host}" in result.stderr
+    assert "TOOLSCRIPT_API_KEY" in result.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway that runs: where it is reached here, and where it says what."""
+
+    url: str
+    data: Path
+    log: Path
+
+
+@contextmanager
+def running(folder: Path, servers: Mapping[str, Any], *arguments: str, **variables: str) -> Iterator[Running]:
+    """`toolscript gateway start` as a process of its own, until the block ends."""
+    configuration, log, data = folder / "servers.json", folder / "log", folder / "data"
+    configuration.write_text(json.dumps({"mcpServers": servers}))
+    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--config", str(configuration)]
+    environment = os.environ | variables | {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "PYTHONUNBUFFERED": "1"}
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*command, "--data-dir", str(data), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+            cwd=folder,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if found := re.search(r"Serving (http://\S+)", line):
+                break
+        else:
+            pytest.fail(said + log.read_text())
+        try:
+            yield Running(found[1], data, log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            said += process.stdout.read()
+            log.write_text(log.read_text() + said)
+            assert process.wait(timeout=30) == 0
+
+
+def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "toolscript", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
+
+
+@pytest.mark.req("X-04", "X-05")
+def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_path: Path) -> None:
+    with serving_http() as web:
+        servers = {"good": scripted_spec(), "web": {"type": "http", "url": web.http}}
+        everywhere = ("--host", "0.0.0.0")
+        with (
+            running(tmp_path, servers, *everywhere, TOOLSCRIPT_API_KEY=KEY, TOOLSCRIPT_LOG_LEVEL="debug") as gateway,
+            httpx.Client(base_url=gateway.url, timeout=30) as http,
+        ):
+            assert gateway.url.startswith("http://127.0.0.1:")
+            assert http.get("/health").status_code == 200
+            assert http.get("/servers").status_code == 401
+            assert http.get("/servers", headers={"Authorization": "Bearer wrong"}).status_code == 401
+            http.headers["Authorization"] = f"bearer {KEY}"
+            assert {s["state"] for s in http.get("/servers").json()["servers"]} == {"ready"}
+            # What the caller and the gateway keep secret reaches no server behind it.
+            seen = http.post("/tools/good__env", json={"name": "TOOLSCRIPT_API_KEY"})
+            assert seen.json() == {"value": None}
+            assert http.post("/tools/web__authorization").json() == {"value": None}
+            # Commands on the same folder bring the key when they have it, and say so when not.
+            asked = ("list-tools", "good__echo", "--data-dir", str(gateway.data))
+            assert "echo(text: string" in toolscript(*asked, TOOLSCRIPT_API_KEY=KEY).stdout
+            refused = toolscript(*asked)
+            assert (refused.returncode, refused.stdout) == (6, "")
+            assert "set TOOLSCRIPT_API_KEY" in refused.stderr
+        assert KEY not in gateway.log.read_text()
+        assert KEY not in "".join(f.read_text(errors="replace") for f in gateway.data.glob("*.json"))

@@ -1,0 +1,474 @@
+"""Hierarchical search over HTTP: the shape of every answer, every refusal, and what it costs in tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from toolscript.app.app import App, open_app
+from toolscript.domain.catalog import Item, ItemType, Skill
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = pytest.mark.req("H-01")
+
+SEARCH = "/api/v1/search"
+ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
+TIMES = {
+    "query_embedding_time_ms",
+    "skill_search_time_ms",
+    "tool_search_time_ms",
+    "schema_load_time_ms",
+    "total_time_ms",
+}
+PROMPT = Item("wiki", "file_summary", "Read a file and sum it up", type=ItemType.PROMPT)
+PAGE = Item("wiki", "file:///notes", "Read a file about bees", type=ItemType.RESOURCE)
+ITEMS = (*demo_items(), PROMPT, PAGE)
+
+
+@pytest.fixture(scope="module")
+async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    """An application that no test here changes."""
+    folder = tmp_path_factory.mktemp("filled")
+    async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
+        await app.sync.run(ITEMS)
+        await app.sync.index_catalogue()
+        yield app
+
+
+@pytest.fixture
+async def http(filled: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with asking(Serving(filled.settings, filled)) as client:
+        yield client
+
+
+@pytest.fixture
+async def changing(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    """The same over an application of its own."""
+    await app.sync.run(ITEMS)
+    await app.sync.index_catalogue()
+    async with asking(Serving(app.settings, app)) as client:
+        yield client
+
+
+def asking(serving: Serving) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_http(serving)), base_url="http://127.0.0.1")
+
+
+async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    answer = await http.post(SEARCH, json={**ASKED, **asked})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+async def described(http: httpx.AsyncClient) -> dict[str, Any]:
+    """What the API says of a search's body."""
+    body = (await http.get("/openapi.json")).json()["paths"][SEARCH]["post"]["requestBody"]
+    schema: dict[str, Any] = body["content"]["application/json"]["schema"]
+    return schema
+
+
+def refused(answer: httpx.Response, status: int, field: str | None = None) -> str:
+    """The message of an envelope with that status, about that field."""
+    assert answer.status_code == status, answer.text
+    (envelope,) = answer.json().values()
+    assert envelope.keys() == {"code", "message", "details"}
+    assert envelope["code"] == "VALIDATION_ERROR"
+    if field is not None:
+        assert envelope["details"]["field"] == field
+    return str(envelope["message"])
+
+
+@pytest.mark.req("H-06")
+async def test_an_answer_has_exactly_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+    told = await found(http)
+    assert told.keys() == {"query", "tools", "matched_skills", "metadata"}
+    assert told["query"] == "read a file"
+    assert len(told["tools"]) == 5
+    for tool in told["tools"]:
+        assert tool.keys() == {
+            *("id", "db_id", "type", "name", "description", "score", "skill_ids", "primary_skill_id"),
+            *("input_schema", "output_schema", "annotations"),
+        }
+        assert isinstance(tool["db_id"], int)
+        assert tool["primary_skill_id"] in tool["skill_ids"]
+    assert any(tool["input_schema"] for tool in told["tools"])
+    assert 1 <= len(told["matched_skills"]) <= 3
+    for skill in told["matched_skills"]:
+        assert skill.keys() == {"id", "name", "description", "score", "tool_count"}
+    metadata = told["metadata"]
+    assert metadata.keys() == TIMES | {
+        *("strategy_used", "skill_ids_used", "stage1_skill_count", "stage2_candidate_count", "final_count", "degraded"),
+    }
+    assert all(metadata[name] >= 0 for name in TIMES)
+    assert (metadata["strategy_used"], metadata["final_count"], metadata["degraded"]) == ("hierarchical", 5, [])
+    assert metadata["stage1_skill_count"] == len(told["matched_skills"])
+    assert metadata["stage2_candidate_count"] >= 5
+    assert set(metadata["skill_ids_used"]) <= {skill["id"] for skill in told["matched_skills"]}
+
+
+async def test_what_is_not_said_is_as_documented(http: httpx.AsyncClient) -> None:
+    said = {
+        "query": "read a file",
+        "item_type": None,
+        "limit": 5,
+        "skill_limit": 3,
+        "skill_threshold": 0.4,
+        "tool_threshold": 0.3,
+        "include_schemas": True,
+        "strategy": "hierarchical",
+        "count_tokens": False,
+    }
+    silent, explicit = await http.post(SEARCH, json={"query": "read a file"}), await http.post(SEARCH, json=said)
+    assert silent.status_code == explicit.status_code == 200
+    for part in ("tools", "matched_skills"):
+        assert silent.json()[part] == explicit.json()[part]
+    schema = (await described(http))["properties"]
+    assert {name: told.get("default") for name, told in schema.items() if name != "query"} == {
+        name: value for name, value in said.items() if name != "query"
+    }
+
+
+@pytest.mark.req("H-05")
+async def test_without_schemas_an_answer_does_not_speak_of_them(http: httpx.AsyncClient) -> None:
+    told = await found(http, include_schemas=False)
+    assert not {"input_schema", "output_schema", "annotations"} & told["tools"][0].keys()
+    assert told["metadata"]["schema_load_time_ms"] == 0
+
+
+@pytest.mark.req("H-03")
+@pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
+@pytest.mark.parametrize("item_type", ["tool", "prompt", "resource"])
+async def test_every_strategy_finds_one_type_alone(http: httpx.AsyncClient, strategy: str, item_type: str) -> None:
+    told = await found(http, strategy=strategy, item_type=item_type, skill_limit=10)
+    assert told["metadata"]["strategy_used"] == strategy
+    assert {tool["type"] for tool in told["tools"]} <= {item_type}
+    if strategy != "hierarchical":
+        assert told["tools"]
+    if strategy == "direct":
+        assert (told["matched_skills"], told["metadata"]["skill_ids_used"]) == ([], None)
+
+
+@pytest.mark.req("H-02", "X-03", "D-11")
+@pytest.mark.parametrize("query", ["", " ", "\n\t "])
+async def test_a_blank_query_is_a_400(http: httpx.AsyncClient, query: str) -> None:
+    assert "blank" in refused(await http.post(SEARCH, json={"query": query}), 400, "query")
+    for path in ("skills", "tools"):
+        refused(await http.get(f"{SEARCH}/{path}", params={"query": query}), 400, "query")
+
+
+@pytest.mark.req("H-02", "X-03", "D-11")
+async def test_a_query_that_is_too_long_is_a_422(http: httpx.AsyncClient) -> None:
+    assert (await http.post(SEARCH, json={"query": "é" * 1000})).status_code == 200
+    message = refused(await http.post(SEARCH, json={"query": "é" * 1001}), 422, "query")
+    assert "1001 characters, at most 1000" in message
+    for path in ("skills", "tools"):
+        refused(await http.get(f"{SEARCH}/{path}", params={"query": "x" * 1001}), 422, "query")
+
+
+@pytest.mark.req("H-02", "X-03", "D-11")
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ('{"limit": 0}', "limit"),
+        ('{"limit": 51}', "limit"),
+        ('{"limit": -1}', "limit"),
+        ('{"limit": 1' + "0" * 400 + "}", "limit"),
+        ('{"limit": 2.5}', "limit"),
+        ('{"limit": "5"}', "limit"),
+        ('{"limit": true}', "limit"),
+        ('{"limit": null}', "limit"),
+        ('{"limit": Infinity}', "limit"),
+        ('{"skill_limit": 0}', "skill_limit"),
+        ('{"skill_limit": 11}', "skill_limit"),
+        ('{"skill_limit": [3]}', "skill_limit"),
+        ('{"skill_threshold": -0.01}', "skill_threshold"),
+        ('{"skill_threshold": 1.01}', "skill_threshold"),
+        ('{"skill_threshold": NaN}', "skill_threshold"),
+        ('{"skill_threshold": "high"}', "skill_threshold"),
+        ('{"tool_threshold": -1e-9}', "tool_threshold"),
+        ('{"tool_threshold": 1e9}', "tool_threshold"),
+        ('{"tool_threshold": NaN}', "tool_threshold"),
+        ('{"tool_threshold": -Infinity}', "tool_threshold"),
+        ('{"tool_threshold": null}', "tool_threshold"),
+        ('{"strategy": "fast"}', "strategy"),
+        ('{"strategy": null}', "strategy"),
+        ('{"item_type": "tools"}', "item_type"),
+        ('{"item_type": ""}', "item_type"),
+        ('{"include_schemas": "perhaps"}', "include_schemas"),
+        ('{"count_tokens": 2}', "count_tokens"),
+        ('{"query": 5}', "query"),
+        ('{"query": null}', "query"),
+        ('{"query": ["read"]}', "query"),
+        ('{"threshold": 0.5}', "threshold"),
+        ('{"__proto__": {}}', "__proto__"),
+    ],
+)
+async def test_what_cannot_be_asked_is_a_422_that_names_the_field(
+    http: httpx.AsyncClient, wrong: str, field: str
+) -> None:
+    body = '{"query": "read a file", ' + wrong.removeprefix("{")
+    answer = await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"})
+    assert refused(answer, 422, field)
+
+
+@pytest.mark.req("H-02", "X-03", "D-11")
+@pytest.mark.parametrize("body", ["", "null", "[]", '"read"', "{", "read a file", "{}", '{"query": "x"} more', "\0"])
+async def test_a_body_that_is_no_request_is_a_422(http: httpx.AsyncClient, body: str) -> None:
+    assert refused(await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"}), 422)
+
+
+@pytest.mark.req("H-02", "D-11")
+@pytest.mark.parametrize("body", [b'{"query": "\xff\xfe"}', b"[" * 100_000], ids=["not UTF-8", "too deep"])
+async def test_a_body_that_cannot_be_read_is_refused_and_nothing_breaks(http: httpx.AsyncClient, body: bytes) -> None:
+    answer = await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in {400, 422}
+    assert answer.json()["error"]["message"]
+    assert (await http.post(SEARCH, json=ASKED)).status_code == 200
+
+
+@pytest.mark.req("H-02")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "'; DROP TABLE mcp.tools; --",
+        '" OR 1=1 #',
+        "<img src=x onerror=alert(1)>",
+        "../../etc/passwd %00 ${x} {{x}}",
+        "📅 read 👩‍👩‍👧",
+        "اقرأ \u202eالملف\u202c",
+        "nul \0 inside",
+        "\u200b\ufeff a file",
+    ],
+)
+async def test_special_characters_are_searched_for_as_they_are(http: httpx.AsyncClient, query: str) -> None:
+    told = await found(http, query=query)
+    assert told["query"] == query
+    assert len(told["tools"]) == 5
+    assert (await http.get(f"{SEARCH}/skills", params={"query": query, "threshold": 0})).json()
+    assert len((await http.get(f"{SEARCH}/tools", params={"query": query, "threshold": 0})).json()) == 10
+    assert len((await http.get("/tools")).json()["tools"]) == 58
+
+
+@pytest.mark.req("H-02")
+async def test_half_a_character_is_refused_or_replaced_but_breaks_nothing(http: httpx.AsyncClient) -> None:
+    answer = await http.post(SEARCH, content=b'{"query": "half \\ud83d"}', headers={"Content-Type": "application/json"})
+    assert answer.status_code in {200, 422}
+    assert (await http.get(f"{SEARCH}/tools?query=half%ED%A0%BD")).status_code == 200
+
+
+@pytest.mark.req("H-08")
+async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an_end(http: httpx.AsyncClient) -> None:
+    read = 0
+
+    async def pieces(whole: bytes, size: int) -> AsyncIterator[bytes]:
+        nonlocal read
+        for start in range(0, len(whole), size):
+            read += 1
+            yield whole[start : start + size]
+
+    asked = json.dumps(ASKED).encode()
+    at_once = (await http.post(SEARCH, content=asked)).json()
+    assert (await http.post(SEARCH, content=pieces(asked, 7))).json()["tools"] == at_once["tools"]
+    read = 0
+    refused = await http.post(SEARCH, content=pieces(b" " * (LARGEST_BODY + 2 * 2**20), 2**20))
+    assert (refused.status_code, refused.json()["error"]["details"]) == (422, {"field": "body"})
+    assert read == LARGEST_BODY // 2**20 + 1
+
+
+async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
+    answer = await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0})
+    skills = answer.json()
+    assert len(skills) == 5
+    assert all(s.keys() == {"id", "name", "description", "score", "tool_count"} for s in skills)
+    assert [s["score"] for s in skills] == sorted((s["score"] for s in skills), reverse=True)
+    whole = (await found(http, skill_limit=5))["matched_skills"]
+    assert skills == whole
+    two = (await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0, "limit": 2})).json()
+    assert two == skills[:2]
+    nothing = await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 1})
+    assert (nothing.status_code, nothing.json()) == (200, [])
+
+
+@pytest.mark.req("H-08")
+async def test_tools_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
+    tools = (await http.get(f"{SEARCH}/tools", params={"query": "read a file", "threshold": 0})).json()
+    assert len(tools) == 10
+    for tool in tools:
+        assert tool.keys() == {
+            *("id", "db_id", "type", "name", "description", "score", "skill_ids", "primary_skill_id")
+        }
+    assert tools[:5] == [
+        {k: v for k, v in tool.items() if k in tool.keys() & tools[0].keys()}
+        for tool in (await found(http, strategy="direct"))["tools"]
+    ]
+    prompts = (
+        await http.get(f"{SEARCH}/tools", params={"query": "read a file", "threshold": 0, "item_type": "prompt"})
+    ).json()
+    assert [p["id"] for p in prompts] == [PROMPT.id]
+
+
+@pytest.mark.req("H-08", "H-03")
+async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: httpx.AsyncClient, filled: App) -> None:
+    async def within(skill_ids: str) -> list[str]:
+        asked: dict[str, Any] = {"query": "read a file", "threshold": 0, "limit": 50, "skill_ids": skill_ids}
+        answer = await http.get(f"{SEARCH}/tools", params=asked)
+        assert answer.status_code == 200
+        return [tool["id"] for tool in answer.json()]
+
+    members = {skill: {m.item_id for m in each} for skill, each in (await filled.catalog.members()).items()}
+    one, two = sorted(members, key=lambda skill: len(members[skill]))[-2:]
+    for named, wanted in (
+        (one, members[one]),
+        (f"{one},{two}", members[one] | members[two]),
+        (f" {one} ,, {two},", members[one] | members[two]),
+        (f"no_such_skill,{one}", members[one]),
+        ("no_such_skill", set()),
+        ("'; DROP TABLE x", set()),
+    ):
+        found_ids = await within(named)
+        assert (set(found_ids), len(found_ids)) == (wanted, len(wanted)), named
+    assert await within(" , ,") == await within("")
+    assert len(await within("")) == 50
+
+
+@pytest.mark.req("H-08", "X-03", "D-11")
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("skills", "query"),
+        ("tools", "query"),
+        ("skills?query=x&limit=0", "limit"),
+        ("skills?query=x&limit=51", "limit"),
+        ("skills?query=x&limit=many", "limit"),
+        ("skills?query=x&threshold=1.01", "threshold"),
+        ("skills?query=x&threshold=nan", "threshold"),
+        ("tools?query=x&limit=51", "limit"),
+        ("tools?query=x&threshold=-0.1", "threshold"),
+        ("tools?query=x&threshold=inf", "threshold"),
+        ("tools?query=x&item_type=skill", "item_type"),
+    ],
+)
+async def test_a_wrong_request_for_one_stage_is_a_422_that_names_the_field(
+    http: httpx.AsyncClient, path: str, field: str
+) -> None:
+    refused(await http.get(f"{SEARCH}/{path}"), 422, field)
+
+
+@pytest.mark.req("H-17")
+async def test_an_answer_can_say_what_it_costs_and_what_all_tools_would(changing: httpx.AsyncClient, app: App) -> None:
+    assert "tokens" not in (await found(changing))["metadata"]
+    told = await found(changing, count_tokens=True)
+    tokens = told["metadata"].pop("tokens")
+    assert tokens.keys() == {"answer", "all_tools"}
+    assert tokens["answer"] == pytest.approx(len(json.dumps(told, ensure_ascii=False)) / 4, abs=1)
+    assert 0 < tokens["answer"] < tokens["all_tools"]
+    bare = (await found(changing, count_tokens=True, include_schemas=False))["metadata"]["tokens"]
+    assert bare["answer"] < tokens["answer"]
+    assert bare["all_tools"] == tokens["all_tools"]
+
+    long = Item("more", "talkative", "word " * 4000)
+    await app.sync.run([*ITEMS, long])
+    grown = (await found(changing, count_tokens=True))["metadata"]["tokens"]["all_tools"]
+    assert grown == pytest.approx(tokens["all_tools"] + 5000, abs=20)
+
+
+@pytest.mark.req("H-17")
+async def test_an_answer_without_tools_costs_little(http: httpx.AsyncClient) -> None:
+    """A tool that is not returned costs nothing; what is told of skills and of the search does."""
+    told = await found(http, tool_threshold=1.0, strategy="direct", count_tokens=True)
+    assert told["tools"] == []
+    assert told["metadata"]["tokens"]["answer"] < 150
+
+
+async def test_an_answer_follows_the_catalogue_at_once(changing: httpx.AsyncClient, app: App) -> None:
+    first = (await found(changing))["tools"][0]
+    rest = [item for item in ITEMS if item.id != first["id"]]
+    await app.sync.run(rest)
+    assert first["id"] not in [tool["id"] for tool in (await found(changing))["tools"]]
+    item = next(item for item in ITEMS if item.id == first["id"])
+    await app.sync.run([*rest, replace(item, annotations={"title": "Anew"})])
+    again = (await found(changing))["tools"][0]
+    assert (again["id"], again["annotations"]) == (first["id"], {"title": "Anew"})
+
+
+@pytest.mark.req("H-05")
+async def test_a_schema_is_told_as_it_is_also_one_that_few_writers_of_json_can_write(
+    changing: httpx.AsyncClient, app: App
+) -> None:
+    odd = {"maximum": 2**70, "minimum": -(2**63) - 1, "default": "größer 🚀 \u2028", "deep": [[[{}]]]}
+    first = (await found(changing))["tools"][0]
+    await app.sync.run([replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS])
+    again = (await found(changing))["tools"][0]
+    assert (again["id"], again["input_schema"]) == (first["id"], odd)
+
+
+@pytest.mark.req("H-01", "H-14")
+@pytest.mark.parametrize("body", [None, "null", "{}", '{"reclassify": false}'])
+async def test_a_sync_on_request_says_what_it_did(changing: httpx.AsyncClient, app: App, body: str | None) -> None:
+    await app.catalog.save_skills([Skill("new_one", "New one")])
+    sent = {"content": body, "headers": {"Content-Type": "application/json"}} if body else {}
+    answer = await changing.post("/api/v1/sync", **sent)  # type: ignore[arg-type]
+    assert answer.status_code == 200
+    told = answer.json()
+    assert told.keys() >= {"servers", "items", "classified", "refined", "waiting"}
+    assert (told["servers"], told["items"], told["refined"]) == ([], 58, 0)
+    assert "new_one" in [p.payload["skill_id"] for p in await app.index.scroll("mcp_skills")]
+
+
+@pytest.mark.req("H-14")
+async def test_a_sync_sorts_everything_anew_when_told_to(changing: httpx.AsyncClient) -> None:
+    assert (await changing.post("/api/v1/sync")).json()["classified"] == 0
+    assert (await changing.post("/api/v1/sync", json={"reclassify": True})).json()["classified"] == 58
+    assert (await changing.post("/api/v1/sync", json={"force": True})).json()["classified"] == 58
+    assert (await changing.post("/api/v1/sync")).json()["classified"] == 0
+
+
+@pytest.mark.req("H-14", "X-03")
+@pytest.mark.parametrize(
+    ("body", "field"), [({"reclassify": "perhaps"}, "reclassify"), ({"all": True}, "all"), ({"force": None}, "force")]
+)
+async def test_a_sync_that_cannot_be_is_refused(http: httpx.AsyncClient, body: dict[str, Any], field: str) -> None:
+    refused(await http.post("/api/v1/sync", json=body), 422, field)
+
+
+async def test_the_api_describes_hierarchical_search(http: httpx.AsyncClient) -> None:
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    assert paths[SEARCH]["post"]["requestBody"]["required"] is True
+    asked = await described(http)
+    assert asked["required"] == ["query"]
+    assert asked["additionalProperties"] is False
+    assert all(told.get("description") for told in asked["properties"].values())
+    assert (asked["properties"]["limit"]["minimum"], asked["properties"]["limit"]["maximum"]) == (1, 50)
+    wanted = {
+        "skills": {"query", "limit", "threshold"},
+        "tools": {"query", "skill_ids", "item_type", "limit", "threshold"},
+    }
+    for name, parameters in wanted.items():
+        told = paths[f"{SEARCH}/{name}"]["get"]["parameters"]
+        assert {p["name"] for p in told} == parameters
+        assert all(p["description"] for p in told)
+    assert "requestBody" in paths["/api/v1/sync"]["post"]
+
+
+@pytest.mark.req("D-11")
+async def test_while_the_application_is_being_opened_every_route_is_a_503(small: Settings) -> None:
+    async with asking(Serving(small, None, ready=False)) as http:
+        for answer in (
+            await http.post(SEARCH, json={"query": "x"}),
+            await http.get(f"{SEARCH}/skills?query=x"),
+            await http.get(f"{SEARCH}/tools?query=x"),
+            await http.post("/api/v1/sync"),
+        ):
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "UNAVAILABLE"
+            assert "try again" in answer.json()["error"]["message"]

@@ -1,0 +1,274 @@
+"""What hierarchical search answers when a part of it fails, as the table of fallbacks says: real adapters, one call of
+which is made to fail, to hang or to answer nonsense, and HTTP around them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.fixtures.faults import FAULTS, Fault, Troubled, hang, saying
+from toolscript.app.app import App, open_app
+from toolscript.domain.search import Candidate, Similarity
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.tools.hierarchical_search import HierarchicalSearch, Patience
+from toolscript.services.tools.schema_cache import KnownSchemas
+from toolscript.services.tools.skill_finder import SkillFinder
+from toolscript.settings import load_settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
+
+SEARCH = "/api/v1/search"
+ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
+# Short enough for a test, long enough for every part that works.
+SHORT = Patience(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
+LONGEST_SECONDS = 5.0
+
+PLACES: Mapping[str, tuple[str, str, str | None]] = {
+    "embedder": ("embedder", "embed_query", None),
+    "skills": ("index", "scroll", SKILLS),
+    "vectors of skills": ("index", "vectors", SKILLS),
+    "tools": ("index", "nearest", TOOLS),
+    "store": ("catalog", "schemas", None),
+}
+
+# What is named in `degraded`, and what is returned.
+EXPECTED = {
+    "embedder": ("embedding", "nothing"),
+    "skills": ("skill_search", "unfiltered"),
+    "vectors of skills": ("skill_search", "unfiltered"),
+    "tools": ("tool_search", "no tools"),
+    "store": ("schema_load", "no schemas"),
+}
+
+
+def without_payload(found: Sequence[Candidate]) -> list[Candidate]:
+    return [c._replace(payload={}) for c in found]
+
+
+def changed(**payload: Any) -> Callable[[Sequence[Candidate]], list[Candidate]]:
+    return lambda found: [c._replace(payload={**c.payload, **payload}) for c in found]
+
+
+def vectors(make: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    return lambda held: {i: make(v) for i, v in held.items()}
+
+
+def uneven(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {i: v if n else v[:3] for n, (i, v) in enumerate(held.items())}
+
+
+NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "a query vector of no numbers": ("embedder", lambda v: v * np.float32("nan")),
+    "an endless query vector": ("embedder", lambda v: np.full_like(v, np.inf)),
+    "a query vector of words": ("embedder", lambda v: ["a", "b"]),
+    "a text for a query vector": ("embedder", lambda v: "0.1, 0.2"),
+    "skills without anything told": ("skills", without_payload),
+    "skills that tell None": ("skills", lambda found: [c._replace(payload=None) for c in found]),
+    "skills with countless tools": ("skills", changed(tool_count="many")),
+    "skills without tightness": ("skills", changed(tightness=None)),
+    "no list of skills": ("skills", lambda found: 42),
+    "skill vectors of no numbers": ("vectors of skills", vectors(lambda v: v * np.float32("nan"))),
+    "skill vectors of another size": ("vectors of skills", vectors(lambda v: v[:3])),
+    "skill vectors of several sizes": ("vectors of skills", uneven),
+    "skill vectors that are None": ("vectors of skills", vectors(lambda v: None)),
+    "tools without a count": ("tools", lambda answer: answer[0]),
+    "tools with no count": ("tools", lambda answer: (answer[0], None)),
+    "tools without anything told": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
+    "tools that tell None": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
+    "tools without a name": ("tools", lambda answer: (changed(name=None)(answer[0]), answer[1])),
+    "tools with scores that are none": (
+        "tools",
+        lambda answer: ([c._replace(score=float("nan")) for c in answer[0]], answer[1]),
+    ),
+    "tools with endless scores": (
+        "tools",
+        lambda answer: ([c._replace(score=float("inf")) for c in answer[0]], answer[1]),
+    ),
+    "schemas that are None": ("store", dict.fromkeys),
+    "schemas that are one": ("store", lambda held: {i: told[:1] for i, told in held.items()}),
+    "no schemas by id": ("store", list),
+    "a number for schemas": ("store", lambda held: 42),
+}
+
+
+@pytest.fixture
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+
+@pytest.fixture(scope="module")
+async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    folder = tmp_path_factory.mktemp("filled")
+    async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
+        await app.sync.run(demo_items())
+        await app.sync.index_catalogue()
+        yield app
+
+
+@asynccontextmanager
+async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClient]:
+    """The application with these of its parts in trouble, over HTTP."""
+    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "catalog": app.catalog}
+    for trouble in troubles:
+        (name,) = [name for name, part in parts.items() if part is trouble.real]
+        parts[name] = trouble
+    search = HierarchicalSearch(
+        Retriever(parts["embedder"], parts["index"]),
+        SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills / 2),
+        AnswerCache(),
+        KnownSchemas(parts["catalog"]),
+        SHORT,
+    )
+    serving = Serving(app.settings, replace(app, hierarchical_search=search))
+    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def trouble_at(app: App, place: str, fault: Fault) -> Troubled:
+    part, method, collection = PLACES[place]
+    real = app.model.embedder if part == "embedder" else getattr(app, part)
+    return Troubled(real, method, fault, (collection,) if collection else ())
+
+
+async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    started = time.monotonic()
+    answer = await http.post(SEARCH, json={**ASKED, **asked})
+    assert answer.status_code == 200, answer.text
+    assert time.monotonic() - started < LONGEST_SECONDS
+    told: dict[str, Any] = answer.json()
+    assert told["metadata"]["total_time_ms"] < LONGEST_SECONDS * 1000
+    return told
+
+
+def without_times(told: dict[str, Any]) -> dict[str, Any]:
+    metadata = {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}
+    return {**told, "metadata": metadata}
+
+
+async def hold_to_the_table(app: App, place: str, fault: Fault) -> None:
+    trouble = trouble_at(app, place, fault)
+    async with asking(app) as healthy, asking(app, trouble) as http:
+        well, direct = await found(healthy), await found(healthy, strategy="direct")
+        told = await found(http)
+        stage, returned = EXPECTED[place]
+        assert told["metadata"]["degraded"] == [stage]
+        match returned:
+            case "nothing":
+                assert (told["tools"], told["matched_skills"], told["metadata"]["skill_ids_used"]) == ([], [], None)
+            case "unfiltered":
+                assert (told["tools"], told["matched_skills"]) == (direct["tools"], [])
+                assert told["metadata"]["skill_ids_used"] is None
+            case "no tools":
+                assert (told["tools"], told["matched_skills"]) == ([], well["matched_skills"])
+                assert told["metadata"]["stage2_candidate_count"] == 0
+            case "no schemas":
+                assert [t["id"] for t in told["tools"]] == [t["id"] for t in well["tools"]]
+                for name in ("input_schema", "output_schema", "annotations"):
+                    assert {t[name] for t in told["tools"]} == {None}
+        assert told["metadata"]["final_count"] == len(told["tools"])
+        trouble.is_on = False
+        assert without_times(await found(http)) == without_times(well)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_part_that_fails_degrades_as_the_table_says_and_no_longer_than_it_fails(
+    filled: App, place: str, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await hold_to_the_table(filled, place, FAULTS[fault])
+    assert {"stage_failed", "query_not_embedded"} & {record.message for record in caplog.records} or (
+        (place, fault) == ("embedder", "none")
+    )
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_a_part_that_answers_nonsense_degrades_like_one_that_fails(filled: App, nonsense: str) -> None:
+    place, make = NONSENSE[nonsense]
+    await hold_to_the_table(filled, place, saying(make))
+
+
+async def test_a_query_vector_of_another_size_finds_nothing_and_says_so(filled: App) -> None:
+    async with asking(filled, trouble_at(filled, "embedder", saying(lambda v: v[:3]))) as http:
+        for strategy in ("hierarchical", "direct", "hybrid"):
+            told = await found(http, strategy=strategy)
+            assert told["tools"] == []
+            assert told["metadata"]["degraded"]
+
+
+async def test_schemas_that_nobody_asked_for_change_nothing(filled: App) -> None:
+    others = await filled.catalog.schemas([stored.item.id for stored in await filled.catalog.items()])
+    async with asking(filled) as healthy, asking(filled, trouble_at(filled, "store", saying(lambda _: others))) as http:
+        assert without_times(await found(http)) == without_times(await found(healthy))
+
+
+async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled: App) -> None:
+    """The index answers for half of the points once: the next search knows them all."""
+    trouble = trouble_at(filled, "vectors of skills", saying(lambda held: dict(list(held.items())[::2])))
+    async with asking(filled) as healthy, asking(filled, trouble) as http:
+        assert (await found(http))["metadata"]["degraded"] == []
+        trouble.is_on = False
+        assert (await found(http, limit=6))["matched_skills"] == (await found(healthy, limit=6))["matched_skills"]
+
+
+async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
+    troubles = [
+        Troubled(filled.index, "scroll", hang, (SKILLS,)),
+        Troubled(filled.catalog, "schemas", hang),
+    ]
+    async with asking(filled, *troubles) as http:
+        told = await found(http)
+    assert told["metadata"]["degraded"] == ["skill_search", "schema_load"]
+    assert len(told["tools"]) == 5
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_direct_search_does_not_mind_skills_that_fail(filled: App, fault: str) -> None:
+    async with asking(filled, trouble_at(filled, "skills", FAULTS[fault])) as http:
+        told = await found(http, strategy="direct")
+    assert (len(told["tools"]), told["metadata"]["degraded"]) == (5, [])
+
+
+async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_hang(filled: App) -> None:
+    async with asking(filled, trouble_at(filled, "skills", hang)) as http:
+        started = time.monotonic()
+        answers = await asyncio.gather(*(found(http, limit=1 + n % 50) for n in range(20)))
+    assert time.monotonic() - started < LONGEST_SECONDS
+    assert all(told["metadata"]["degraded"] == ["skill_search"] for told in answers)
+
+
+@pytest.mark.req("H-08", "D-11")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("place", "stage"), [("skills", "skills"), ("tools", "tools")])
+async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, stage: str, fault: str) -> None:
+    async with asking(filled, trouble_at(filled, place, FAULTS[fault])) as http:
+        answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
+    assert answer.status_code == 503, answer.text
+    error = answer.json()["error"]
+    assert error["code"] == "UNAVAILABLE"
+    assert f"{stage} cannot be searched right now" in error["message"]
+
+
+@pytest.mark.req("H-08")
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_stage_alone_without_a_vector_is_a_clear_503(filled: App, fault: str) -> None:
+    async with asking(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
+        for stage in ("skills", "tools"):
+            answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
+            assert answer.status_code == 503
+            assert "the model does not answer" in answer.json()["error"]["message"]

@@ -1,0 +1,481 @@
+"""Knowledge over HTTP: the answer to the letter, what is asked in the address or the body, and how often."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stocked
+from tests.fixtures.serving import serving
+from toolscript.app.app import App, local_token, open_app
+from toolscript.services.access.rates import Rates
+from toolscript.settings import Settings
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.routers.knowledge import LARGEST_SEARCH
+from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.logs import JsonLines
+
+pytestmark = pytest.mark.req("K-01")
+
+SEARCH = "/search_knowledge"
+CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def asking(app: App, address: str = "192.0.2.7", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+    serving = Serving(replace(app.settings, **settings), app)
+    transport = httpx.ASGITransport(create_http(serving), client=(address, 40_000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with asking(app) as client:
+        yield client
+
+
+async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    answer = await http.post(SEARCH, json=asked)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def ids(told: dict[str, Any]) -> list[str]:
+    return [result["id"] for result in told["results"]]
+
+
+def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """What is wrong, in the one format of errors, and nothing of what only programmers understand."""
+    assert answer.status_code == status, answer.text
+    told = answer.json()
+    assert told.keys() == {"error"}
+    error: dict[str, Any] = told["error"]
+    assert error.keys() == {"code", "message", "details"}
+    assert error["code"] == code
+    assert error["code"] in CODES
+    assert error["message"]
+    assert isinstance(error["details"], dict)
+    assert "Traceback" not in answer.text
+    return error
+
+
+# --- the answer ---
+
+
+@pytest.mark.req("K-01", "K-02")
+async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
+    answer = await http.post(SEARCH, params={"query": "never enter the harbour at low water", "limit": 3})
+    assert answer.headers["content-type"] == "application/json"
+    told = answer.json()
+    scores = [result.pop("score") for result in told["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(isinstance(score, float) and 0 <= score <= 1 for score in scores)
+    third = told["results"].pop()
+    assert third["type"] in {"chunk", "extraction"}
+    assert told == {
+        "results": [
+            {
+                "id": WARNING.id,
+                "type": "extraction",
+                "content": "warning (ships, safety)\nwarning: never enter the harbour at low water",
+                "source": {
+                    "source_id": TIDES.id,
+                    "chunk_id": HARBOUR.id,
+                    "title": "Of Tides",
+                    "authors": ["A. Moon", "B. Sea"],
+                    "position": {"chapter": "2 Harbours", "section": None, "page": 40},
+                },
+            },
+            {
+                "id": HARBOUR.id,
+                "type": "chunk",
+                "content": HARBOUR.content,
+                "source": {
+                    "source_id": TIDES.id,
+                    "chunk_id": HARBOUR.id,
+                    "title": "Of Tides",
+                    "authors": ["A. Moon", "B. Sea"],
+                    "position": {"chapter": "2 Harbours", "section": None, "page": 40},
+                },
+            },
+        ],
+        "metadata": {
+            "query": "never enter the harbour at low water",
+            "sources_cited": sorted({"Of Tides", third["source"]["title"]}),
+            "result_count": 3,
+            "search_type": "semantic",
+        },
+    }
+
+
+async def test_keys_come_in_the_order_of_the_format(http: httpx.AsyncClient) -> None:
+    told = await found(http, query="moon")
+    assert list(told) == ["results", "metadata"]
+    assert list(told["results"][0]) == ["id", "score", "type", "content", "source"]
+    assert list(told["results"][0]["source"]) == ["source_id", "chunk_id", "title", "authors", "position"]
+    assert list(told["results"][0]["source"]["position"]) == ["chapter", "section", "page"]
+    assert list(told["metadata"]) == ["query", "sources_cited", "result_count", "search_type"]
+
+
+@pytest.mark.req("K-02")
+async def test_what_is_not_known_of_a_position_is_null(http: httpx.AsyncClient) -> None:
+    told = await found(http, query=ROSES.content, limit=1)
+    assert told["results"][0]["source"]["position"] == {"chapter": "Roses", "section": "Cutting", "page": None}
+
+
+async def test_ten_results_unless_told_otherwise(app: App, http: httpx.AsyncClient) -> None:
+    asked: list[int] = []
+
+    async def search(ask: Any) -> Any:
+        asked.append(ask.limit)
+        return await app.knowledge_search.search(ask)
+
+    watched = replace(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
+    async with asking(watched) as client:
+        await found(client, query="moon")
+        await found(client, query="moon", limit=None)
+        await client.post(SEARCH, params={"query": "moon", "limit": 100})
+    assert asked == [10, 10, 100]
+
+
+async def test_before_anything_is_ingested_the_answer_is_empty(small: Settings) -> None:
+    async with open_app(small, serving=True) as app, asking(app) as http:
+        told = await found(http, query="moon")
+        held = [await app.index.describe(name) for name in ("chunks", "extractions")]
+    metadata = {"query": "moon", "sources_cited": [], "result_count": 0, "search_type": "semantic"}
+    assert told == {"results": [], "metadata": metadata}
+    assert held == [None, None]
+
+
+# --- the address and the body ---
+
+SAME: dict[str, Callable[[], dict[str, Any]]] = {
+    "in the address": lambda: {"params": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"}},
+    "in the body": lambda: {"json": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"}},
+    "lists in the body": lambda: {"json": {"query": "spring", "limit": 2, "type": ["chunk"], "topics": ["roses"]}},
+    "in both": lambda: {
+        "params": {"query": "spring", "limit": 2, "type": "chunk"},
+        "json": {"query": "spring", "limit": 2, "type": ["chunk"], "topics": "Roses"},
+    },
+    "some here and some there": lambda: {
+        "params": {"query": "spring", "type": "chunk"},
+        "json": {"limit": 2, "topics": ["roses"]},
+    },
+    "an empty object beside the address": lambda: {
+        "params": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"},
+        "json": {},
+    },
+    "nulls in the body": lambda: {
+        "params": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"},
+        "json": {"query": None, "limit": None, "type": None, "topics": None},
+    },
+    "blanks for a body": lambda: {
+        "params": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"},
+        "content": b" \n",
+    },
+    "a body that does not say what it is": lambda: {
+        "content": json.dumps({"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"}).encode(),
+    },
+}
+
+
+@pytest.mark.parametrize("way", SAME)
+async def test_it_does_not_matter_where_what_is_asked_stands(http: httpx.AsyncClient, way: str) -> None:
+    answer = await http.post(SEARCH, **SAME[way]())
+    assert answer.status_code == 200, answer.text
+    assert ids(answer.json()) == [ROSES.id]
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [("type", "warning"), ("type", "decision")],
+        [("type", "warning,decision")],
+        [("type", " warning , ,decision, ")],
+        [("type", "warning"), ("type", "decision,decision")],
+    ],
+)
+async def test_several_types_in_the_address(http: httpx.AsyncClient, asked: list[tuple[str, str]]) -> None:
+    answer = await http.post(SEARCH, params=[("query", "spring"), *asked])
+    assert set(ids(answer.json())) == {WARNING.id, DECISION.id}
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"type": "extraction"}, {WARNING.id, DECISION.id}),
+        ({"type": ["chunk", "decision"]}, {MOON.id, HARBOUR.id, ROSES.id, DECISION.id}),
+        ({"topics": ["Ships"]}, {HARBOUR.id, WARNING.id}),
+        ({"topics": "ships, roses", "type": "chunk"}, {HARBOUR.id, ROSES.id}),
+        ({"type": "", "topics": ""}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
+        ({"type": [], "topics": []}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
+        ({"topics": "no such topic"}, set()),
+    ],
+)
+async def test_filters(http: httpx.AsyncClient, asked: dict[str, Any], expected: set[str]) -> None:
+    told = await found(http, query="spring at sea", **asked)
+    assert set(ids(told)) == expected
+    assert told["metadata"]["result_count"] == len(expected)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing at all": ({}, "query"),
+    "an empty query": ({"params": {"query": ""}}, "query"),
+    "a blank query": ({"json": {"query": " \n "}}, "query"),
+    "a long query in the address": ({"params": {"query": "x" * 1001}}, "query"),
+    "a long query in the body": ({"json": {"query": "x" * 1001}}, "query"),
+    "a query that is no text": ({"json": {"query": 7}}, "query"),
+    "a query that is a list": ({"json": {"query": ["moon"]}}, "query"),
+    "a limit of none": ({"params": {"query": "moon", "limit": 0}}, "limit"),
+    "a limit that is too large": ({"params": {"query": "moon", "limit": 101}}, "limit"),
+    "a limit in words": ({"params": {"query": "moon", "limit": "ten"}}, "limit"),
+    "a limit in words in the body": ({"json": {"query": "moon", "limit": "10"}}, "limit"),
+    "half a limit": ({"json": {"query": "moon", "limit": 1.5}}, "limit"),
+    "a limit of true": ({"json": {"query": "moon", "limit": True}}, "limit"),
+    "a limit below": ({"json": {"query": "moon", "limit": -1}}, "limit"),
+    "a type that is no text": ({"json": {"query": "moon", "type": 3}}, "type"),
+    "types that are no texts": ({"json": {"query": "moon", "type": ["chunk", 3]}}, "type"),
+    "an empty topic": ({"json": {"query": "moon", "topics": ["roses", " "]}}, "topics"),
+    "topics that are an object": ({"json": {"query": "moon", "topics": {"a": 1}}}, "topics"),
+    "too many topics": ({"json": {"query": "moon", "topics": [str(n) for n in range(51)]}}, "topics"),
+    "a long topic": ({"params": {"query": "moon", "topics": "x" * 201}}, "topics"),
+    "a query of nothing to be seen": ({"json": {"query": "\x00\x01\x1b \u200b\u2060\ufeff"}}, "query"),
+    "a query of half a character": ({"content": b'{"query": "\\ud800"}'}, "body"),
+    "a type with a NUL": ({"json": {"query": "moon", "type": "war\x00ning"}}, "type"),
+    "a type with a NUL in the address": ({"params": {"query": "moon", "type": "war\x00ning"}}, "type"),
+    "a topic with a NUL": ({"json": {"query": "moon", "topics": ["roses", "a\x00"]}}, "topics"),
+    "a topic with a command to terminals": ({"json": {"query": "moon", "topics": ["\x1b[2J"]}}, "topics"),
+    "a topic with a line end": ({"json": {"query": "moon", "topics": ["a\nb"]}}, "topics"),
+    "a topic with half a character": ({"content": b'{"query": "moon", "topics": ["a\\ud800"]}'}, "body"),
+    "a field that nobody knows": ({"json": {"query": "moon", "top_k": 3}}, "top_k"),
+    "two queries": ({"params": {"query": "moon"}, "json": {"query": "sea"}}, "query"),
+    "two limits": ({"params": {"query": "moon", "limit": 3}, "json": {"limit": 4}}, "limit"),
+    "two types": ({"params": {"query": "moon", "type": "chunk"}, "json": {"type": "warning"}}, "type"),
+    "topics in another order": (
+        {"params": {"query": "moon", "topics": "a,b"}, "json": {"topics": ["b", "a", "c"]}},
+        "topics",
+    ),
+    "a parameter that nobody knows": ({"params": {"query": "moon", "topic": "roses"}}, "topic"),
+    "a parameter that nobody knows beside a body": ({"params": {"q": "moon"}, "json": {"query": "moon"}}, "q"),
+    "an empty parameter that nobody knows": ({"params": "query=moon&top_k"}, "top_k"),
+    "two queries in the address": ({"params": [("query", "moon"), ("query", "sea")]}, "query"),
+    "a query twice": ({"params": [("query", "moon"), ("query", "moon")]}, "query"),
+    "two limits in the address": ({"params": [("query", "moon"), ("limit", 3), ("limit", "")]}, "limit"),
+    "no JSON": ({"params": {"query": "moon"}, "content": b"{"}, "body"),
+    "a list for a body": ({"params": {"query": "moon"}, "json": []}, "body"),
+    "half a character": ({"content": b'{"query": "\xff"}'}, "body"),
+    "a large body": ({"content": b" " * (LARGEST_SEARCH + 1)}, "body"),
+    "a huge body": ({"content": b" " * (LARGEST_BODY + 1)}, "Content-Length"),
+}
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_what_is_wrong_is_refused_by_name(http: httpx.AsyncClient, wrong: str) -> None:
+    given, field = WRONG[wrong]
+    error = refusal(await http.post(SEARCH, **given), 422, "VALIDATION_ERROR")
+    assert error["details"]["field"] == field
+
+
+@pytest.mark.req("K-03")
+async def test_what_differs_between_address_and_body_is_said(http: httpx.AsyncClient) -> None:
+    error = refusal(await http.post(SEARCH, params={"query": "moon"}, json={"query": "sea"}), 422, "VALIDATION_ERROR")
+    assert error["message"] == (
+        "query: the address and the body say different things: give it in one of them, or the same in both"
+    )
+
+
+@pytest.mark.req("K-03")
+async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClient) -> None:
+    error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
+    assert error["message"] == (
+        "the address has parameters that are not known: 'topic', 'top k'; known are query, limit, type, topics"
+    )
+    assert error["details"] == {"field": "topic", "allowed": ["query", "limit", "type", "topics"]}
+    error = refusal(await http.post(f"{SEARCH}?query=a&limit=1&query=b&limit=2"), 422, "VALIDATION_ERROR")
+    assert error["message"] == "query, limit: given more than once in the address: give one of each"
+
+
+# --- who, and how often ---
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}, {"X-API-Key": "wrong"}])
+async def test_no_key_is_asked_for_where_everything_else_has_one(app: App, headers: dict[str, str]) -> None:
+    async with asking(app, api_key="a key") as http:
+        assert (await http.post(SEARCH, params={"query": "moon"}, headers=headers)).status_code == 200
+        assert (await http.get("/tools", headers=headers)).status_code == 401
+        assert (await http.get(SEARCH, headers=headers)).status_code == 405
+
+
+@pytest.mark.req("K-03")
+async def test_over_the_rate_is_refused_with_when_to_come_again(app: App) -> None:
+    async with asking(replace(app, knowledge_rates=Rates(2))) as http:
+        for _ in range(2):
+            await found(http, query="moon")
+        for given in ({"params": {"query": "moon"}}, {"json": {"limit": 1000}}, {"content": b"{"}):
+            answer = await http.post(SEARCH, **given)
+            error = refusal(answer, 429, "RATE_LIMITED")
+            assert 29 <= int(answer.headers["retry-after"]) <= 30
+            assert error["details"]["requests_per_minute"] == 2
+
+
+@pytest.mark.req("K-03")
+async def test_requests_that_are_wrong_count_as_well(app: App) -> None:
+    async with asking(replace(app, knowledge_rates=Rates(2))) as http:
+        statuses = [(await http.post(SEARCH, params={"query": ""})).status_code for _ in range(4)]
+    assert statuses == [422, 422, 429, 429]
+
+
+@pytest.mark.req("K-03")
+async def test_a_refused_request_is_not_read_and_asks_nobody(app: App) -> None:
+    read: list[bytes] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        read.append(b"{")
+        yield b"{"
+
+    async with asking(replace(app, knowledge_rates=Rates(1), knowledge_search=None)) as http:  # type: ignore[arg-type]
+        assert (await http.post(SEARCH, content=b"{")).status_code == 422
+        refusal(await http.post(SEARCH, content=body()), 429, "RATE_LIMITED")
+    assert read == []
+
+
+@pytest.mark.req("K-03")
+async def test_each_address_has_its_own_rate(app: App) -> None:
+    limited = replace(app, knowledge_rates=Rates(1))
+    told = []
+    for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"):
+        async with asking(limited, address) as http:
+            told.append((await http.post(SEARCH, params={"query": "moon"})).status_code)
+    assert told == [200, 200, 429, 200, 429, 200]
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID"])
+async def test_no_header_makes_another_client(app: App, header: str) -> None:
+    async with asking(replace(app, knowledge_rates=Rates(1))) as http:
+        told = [
+            (await http.post(SEARCH, params={"query": "moon"}, headers={header: f"198.51.100.{n}"})).status_code
+            for n in range(3)
+        ]
+    assert told == [200, 429, 429]
+
+
+@pytest.mark.req("K-03")
+async def test_a_server_on_a_port_believes_no_header_either(app: App) -> None:
+    async with (
+        serving(replace(app, knowledge_rates=Rates(1))) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        told = [
+            (
+                await http.post(SEARCH, params={"query": "moon"}, headers={"X-Forwarded-For": f"198.51.100.{n}"})
+            ).status_code
+            for n in range(3)
+        ]
+    assert told == [200, 429, 429]
+
+
+@pytest.mark.req("K-03")
+async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
+    limited = replace(app, knowledge_rates=Rates(1))
+    own = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+    others = {"Authorization": f"Bearer {local_token('another key that is long enough, too', 'acme')}"}
+    async with asking(limited, "127.0.0.1") as http:
+        for _ in range(4):
+            assert (await http.post(SEARCH, params={"query": "moon"}, headers=own)).status_code == 200
+        assert (await http.post(SEARCH, params={"query": "moon"}, headers=others)).status_code == 200
+        assert (await http.post(SEARCH, params={"query": "moon"}, headers=others)).status_code == 429
+
+
+# --- while it is not there ---
+
+
+@pytest.mark.req("K-03")
+async def test_while_the_application_is_opened_everyone_is_told_to_wait(small: Settings) -> None:
+    transport = httpx.ASGITransport(create_http(Serving(small)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        error = refusal(await http.post(SEARCH, params={"query": "moon"}), 503, "INTERNAL_ERROR")
+    assert "being opened" in error["message"]
+
+
+@pytest.mark.req("K-03")
+async def test_a_fault_of_our_own_is_told_without_its_trace(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    serving = Serving(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        error = refusal(await http.post(SEARCH, params={"query": "moon"}), 500, "INTERNAL_ERROR")
+    assert error["message"] == "something went wrong on our side"
+
+
+# --- what is said of it ---
+
+
+async def test_it_is_described_as_it_is(app: App) -> None:
+    described = create_http(Serving(app.settings, app)).openapi()["paths"][SEARCH]
+    assert described.keys() == {"post"}
+    post = described["post"]
+    assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])
+    assert post["responses"].keys() == {"200", "403", "422", "429", "500", "503"}
+    assert [parameter["name"] for parameter in post["parameters"]] == ["query", "limit", "type", "topics"]
+    assert not any(parameter["required"] for parameter in post["parameters"])
+    assert post["requestBody"]["required"] is False
+    schema = post["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["properties"].keys() == {"query", "limit", "type", "topics"}
+
+
+async def searches(http: httpx.AsyncClient) -> dict[str, float]:
+    """How many searches in knowledge ended which way."""
+    told = (await http.get("/metrics")).text
+    counted = re.findall(r'toolscript_searches_total{outcome="(.*)",type="knowledge"} (.*)', told)
+    return {outcome: float(number) for outcome, number in counted}
+
+
+@pytest.mark.req("K-07")
+async def test_searches_are_counted_and_their_stages_timed(app: App, http: httpx.AsyncClient) -> None:
+    before = await searches(http)
+    await found(http, query="moon")
+    await http.post(SEARCH, params={"query": " "})
+    after = await searches(http)
+    assert all(after[outcome] == before.get(outcome, 0) + 1 for outcome in ("ok", "VALIDATION_ERROR"))
+    told = (await http.get("/metrics")).text
+    for stage in ("embed", "rank", "read", "total"):
+        assert f'toolscript_stage_seconds_count{{search="knowledge",stage="{stage}"}}' in told
+    assert 'route="/search_knowledge",status="422"' in told
+
+
+@pytest.mark.req("K-07")
+async def test_the_log_names_the_request(
+    http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = StringIO()
+    monkeypatch.setattr(caplog.handler, "stream", written)
+    monkeypatch.setattr(caplog.handler, "formatter", JsonLines())
+    with caplog.at_level(logging.INFO, logger="toolscript.services.knowledge.search"):
+        await http.post(SEARCH, params={"query": "moon", "limit": 2}, headers={"X-Request-ID": "mine"})
+    (line,) = [each for each in map(json.loads, written.getvalue().splitlines()) if each["event"] == "search_knowledge"]
+    assert (line["event"], line["query"], line["result_count"]) == ("search_knowledge", "moon", 2)
+    assert (line["request_id"], line["level"]) == ("mine", "info")
+    assert 0 < line["latency_ms"] < 2000

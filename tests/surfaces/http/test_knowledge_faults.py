@@ -1,0 +1,295 @@
+"""What a search in knowledge answers when a part of it fails, hangs or answers nonsense: real adapters with one call in
+trouble, and HTTP around them. Whatever happens, the answer comes in time, in one of two formats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from pymongo import MongoClient
+
+from tests.fixtures.faults import FAULTS as COMMON_FAULTS
+from tests.fixtures.faults import Fault, Troubled, hang, saying
+from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock_mongo, stocked
+from tests.servers.mongo import serving_mongo
+from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
+from toolscript.app.app import App
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.knowledge import Shelf
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge import search as module
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
+from toolscript.services.knowledge.search import KnowledgeSearch
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet", "_swept")]
+
+SEARCH = "/search_knowledge"
+# The bound, and a little for a machine that has other things to do.
+LONGEST_SECONDS = module.READ_BY + 1.0
+CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
+
+FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)}
+
+# The part in trouble, its method, and who is named.
+PLACES: Mapping[str, tuple[str, str, str]] = {
+    "embedder": ("embedder", "embed_query", "embedder"),
+    "index": ("index", "dense", "index"),
+    "reader": ("reader", "shelf", "store"),
+}
+
+
+@pytest.fixture
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def asking(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
+    """The application with these of its parts in trouble, over HTTP."""
+    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
+    for part, method, fault, collections in troubles:
+        parts[part] = Troubled(parts[part], method, fault, collections)
+    retriever = Retriever(parts["embedder"], parts["index"])
+    search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.events)
+    serving = Serving(app.settings, replace(app, knowledge_search=search))
+    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+async def asked(http: httpx.AsyncClient, **more: Any) -> httpx.Response:
+    began = time.monotonic()
+    answer = await http.post(SEARCH, json={"query": "enter the harbour", **more})
+    assert time.monotonic() - began < LONGEST_SECONDS
+    assert "Traceback" not in answer.text
+    return answer
+
+
+def hold_to_503(answer: httpx.Response, adapter: str) -> None:
+    """Whoever asks learns which part does not answer, and not where that is."""
+    assert answer.status_code == 503, answer.text
+    told = answer.json()
+    assert told.keys() == {"error"}
+    assert told["error"].keys() == {"code", "message", "details"}
+    assert (told["error"]["code"], told["error"]["details"]) == ("INTERNAL_ERROR", {"adapter": adapter})
+    assert told["error"]["message"] == (
+        f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
+    )
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Why searches have failed, as the log tells it."""
+    return [getattr(each, "reason", "") for each in caplog.records if each.getMessage() == "knowledge_not_searched"]
+
+
+async def found(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
+    answer = await asked(http, **more)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_nothing_can_be_found_without_is_a_clear_503_in_time(app: App, place: str, fault: str) -> None:
+    part, method, adapter = PLACES[place]
+    async with asking(app, (part, method, FAULTS[fault], ())) as http:
+        hold_to_503(await asked(http), adapter)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("failing", "left"), [(CHUNKS, "extraction"), (EXTRACTIONS, "chunk")])
+async def test_one_collection_that_fails_is_done_without(app: App, failing: str, left: str, fault: str) -> None:
+    async with asking(app) as healthy, asking(app, ("index", "dense", FAULTS[fault], (failing,))) as http:
+        well, told = await found(healthy), await found(http)
+        both = {*well["results"][0].keys()}
+    assert told["metadata"]["degraded"] == [failing]
+    assert told["results"] == [result for result in well["results"] if result["type"] == left]
+    assert told["metadata"]["result_count"] == len(told["results"]) > 0
+    assert both == {"id", "score", "type", "content", "source"}
+    assert "degraded" not in well["metadata"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_collection_that_is_not_asked_for_may_fail(app: App, fault: str) -> None:
+    async with asking(app, ("index", "dense", FAULTS[fault], (CHUNKS,))) as http:
+        told = await found(http, type="extraction")
+        hold_to_503(await asked(http, type="chunk"), "index")
+    assert {result["type"] for result in told["results"]} == {"extraction"}
+    assert "degraded" not in told["metadata"]
+
+
+@pytest.mark.parametrize("method", ["describe", "open"])
+@pytest.mark.parametrize("fault", [name for name in FAULTS if name not in {"none", "a number"}])
+async def test_an_index_that_cannot_be_opened_is_a_503(app: App, method: str, fault: str) -> None:
+    async with asking(app, ("index", method, FAULTS[fault], ())) as http:
+        hold_to_503(await asked(http), "index")
+
+
+NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "a query vector of no numbers": ("embedder", lambda v: v * np.float32("nan")),
+    "an endless query vector": ("embedder", lambda v: np.full_like(v, np.inf)),
+    "a query vector of words": ("embedder", lambda _: ["a", "b"]),
+    "a text for a query vector": ("embedder", lambda _: "0.1, 0.2"),
+    "candidates that are None": ("index", lambda c: [None for _ in c]),
+    "candidates that tell None": ("index", lambda c: [each._replace(payload=None) for each in c]),
+    "scores that are no numbers": ("index", lambda c: [each._replace(score=float("nan")) for each in c]),
+    "scores without end": ("index", lambda c: [each._replace(score=float("inf")) for each in c]),
+    "scores in words": ("index", lambda c: [each._replace(score="high") for each in c]),
+    "a shelf of None": ("reader", lambda _: Shelf(None, None, None)),  # type: ignore[arg-type]
+    "chunks that are texts": ("reader", lambda s: replace(s, chunks=dict.fromkeys(s.chunks, "text"))),
+    "extractions that are texts": ("reader", lambda s: replace(s, extractions=dict.fromkeys(s.extractions, "text"))),
+    "sources that are texts": ("reader", lambda s: replace(s, sources=dict.fromkeys(s.sources, "text"))),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_nonsense_is_taken_for_a_fault(app: App, nonsense: str) -> None:
+    place, make = NONSENSE[nonsense]
+    part, method, adapter = PLACES[place]
+    async with asking(app, (part, method, saying(make), ())) as http:
+        hold_to_503(await asked(http), adapter)
+
+
+async def test_a_query_vector_of_another_size_is_told_with_what_to_do_in_the_log(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asking(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
+        hold_to_503(await asked(http), "index")
+    (reason,) = reasons(caplog)
+    assert "toolscript index rebuild" in reason
+
+
+UNTOLD: Mapping[str, Callable[[Any], Any]] = {
+    "nothing told of candidates": lambda c: [each._replace(payload={}) for each in c],
+    "sources that are numbers": lambda c: [each._replace(payload={"source_id": 7, "chunk_id": 7}) for each in c],
+    "sources that are null": lambda c: [each._replace(payload={"source_id": None, "chunk_id": None}) for each in c],
+}
+
+
+@pytest.mark.req("K-02")
+@pytest.mark.parametrize("untold", UNTOLD)
+async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untold: str) -> None:
+    async with asking(app, ("index", "dense", saying(UNTOLD[untold]), ())) as http:
+        told = await found(http)
+    by_id = {result["id"]: result["source"] for result in told["results"]}
+    assert {source["title"] for source in by_id.values()} == {"Unknown Source"}
+    assert by_id[HARBOUR.id]["position"] == {"chapter": "2 Harbours", "section": None, "page": 40}
+    assert (by_id[WARNING.id]["chunk_id"], by_id[WARNING.id]["authors"]) == (HARBOUR.id, [])
+    assert told["metadata"]["sources_cited"] == ["Unknown Source"]
+
+
+@pytest.mark.req("K-02")
+async def test_a_store_that_has_nothing_of_it_leaves_nothing(app: App) -> None:
+    async with asking(app, ("reader", "shelf", saying(lambda _: Shelf({}, {}, {})), ())) as http:
+        told = await found(http)
+    assert (told["results"], told["metadata"]["sources_cited"]) == ([], [])
+
+
+async def test_many_at_once_wait_no_longer_than_one(app: App) -> None:
+    async with asking(app, ("reader", "shelf", hang, ())) as http:
+        began = time.monotonic()
+        answers = await asyncio.gather(*(asked(http, limit=1 + n) for n in range(20)))
+    assert time.monotonic() - began < LONGEST_SECONDS
+    assert {answer.status_code for answer in answers} == {503}
+
+
+async def test_everything_may_hang_at_once(app: App) -> None:
+    troubles = [(part, method, hang, ()) for part, method, _ in PLACES.values()]
+    async with asking(app, *troubles) as http:
+        hold_to_503(await asked(http), "embedder")
+
+
+async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
+    broken = True
+
+    async def fault(true: Awaitable[Any]) -> Any:
+        if broken:
+            raise Unavailable("gone for a while")
+        return await true
+
+    async with asking(app, ("index", "describe", fault, ())) as http:
+        hold_to_503(await asked(http), "index")
+        broken = False
+        assert (await found(http))["results"]
+
+
+# --- MongoDB, which knows nothing of what belongs together, and may go away ---
+
+
+@asynccontextmanager
+async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
+    """The application with its knowledge in MongoDB, over HTTP."""
+    reader = MongoKnowledgeReader.at(uri, patience_seconds=1.0)
+    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, replace(app, knowledge_search=search))))
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+    finally:
+        await reader.close()
+
+
+@pytest.mark.req("K-02", "K-05")
+async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_from_it_is_missing(
+    app: App, mongo: str
+) -> None:
+    await stock_mongo(mongo)
+    async with asking(app) as embedded, reading_from(app, mongo) as http:
+        assert await found(http) == await found(embedded)
+        with MongoClient[dict[str, Any]](mongo) as client:
+            database = client.get_default_database()
+            assert database["sources"].delete_one({"title": "Of Tides"}).deleted_count == 1
+            assert database["chunks"].delete_one({"content": HARBOUR.content}).deleted_count == 1
+        told = await found(http)
+    by_id = {result["id"]: result for result in told["results"]}
+    assert HARBOUR.id not in by_id
+    assert by_id[WARNING.id]["source"] == {
+        "source_id": TIDES.id,
+        "chunk_id": HARBOUR.id,
+        "title": "Unknown Source",
+        "authors": [],
+        "position": {"chapter": None, "section": None, "page": None},
+    }
+    assert told["metadata"]["sources_cited"] == ["Gardens", "Unknown Source"]
+
+
+@pytest.mark.req("K-05")
+async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_where_it_was(
+    app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving_mongo(tmp_path) as server:
+        uri = f"{server.rstrip('/')}/gone"
+        await stock_mongo(uri)
+        async with reading_from(app, uri) as http:
+            assert (await found(http))["results"]
+    async with reading_from(app, uri) as http:
+        hold_to_503(await asked(http), "store")
+    (reason,) = reasons(caplog)
+    assert uri in reason
+
+
+@pytest.mark.req("K-05")
+async def test_mongodb_that_takes_connections_and_says_nothing_is_a_503_in_time(app: App) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent") as http:
+            hold_to_503(await asked(http), "store")

@@ -1,0 +1,250 @@
+"""Skills over HTTP: defined, filled, suggested, proposed; and what a wrong request is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from toolscript.app.app import App
+from toolscript.domain.catalog import Item, ItemType, Suggestion
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
+
+pytestmark = pytest.mark.req("H-09")
+
+SKILLS = "/api/v1/skills"
+PAGE = Item("wiki", "file:///notes/a b", "A page about bees", type=ItemType.RESOURCE)
+BEES = {"id": "bee_keeping", "name": "Bee Keeping", "description": "Hives.", "keywords": ["bee"], "examples": ["buzz"]}
+TOOL = "calendar__create_event"
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    await app.sync.run([*demo_items(), PAGE])
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+async def suggested(app: App, name: str, tool: str | None = None) -> int:
+    number = (await app.catalog.suggest(Suggestion(name, "Why not", tool, keywords=("why",)))).number
+    assert number is not None
+    return number
+
+
+async def test_a_skill_lives_from_its_creation_to_its_removal(http: httpx.AsyncClient) -> None:
+    made = await http.post(SKILLS, json=BEES)
+    assert made.status_code == 201
+    told = made.json()
+    assert {k: told[k] for k in BEES} == BEES
+    assert (told["parent_domain"], told["is_active"]) == (None, True)
+    assert isinstance(told["tool_count"], int)
+    assert (await http.get(f"{SKILLS}/bee_keeping")).json() == told
+
+    changed = await http.put(f"{SKILLS}/bee_keeping", json={"name": "Bees", "parent_domain": "nature"})
+    assert changed.status_code == 200
+    assert (changed.json()["name"], changed.json()["parent_domain"], changed.json()["keywords"]) == (
+        "Bees",
+        "nature",
+        [],
+    )
+
+    listed = (await http.get(SKILLS)).json()
+    assert listed["total"] == len(listed["skills"])
+    assert changed.json()["id"] in [s["id"] for s in listed["skills"]]
+
+    gone = await http.delete(f"{SKILLS}/bee_keeping")
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert (await http.get(f"{SKILLS}/bee_keeping")).status_code == 404
+
+
+async def test_inactive_skills_are_left_out_when_asked_so(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json={**BEES, "is_active": False})
+    every = (await http.get(SKILLS)).json()["skills"]
+    active = (await http.get(SKILLS, params={"active_only": True})).json()["skills"]
+    assert [s["id"] for s in every if s not in active] == ["bee_keeping"]
+
+
+async def test_an_id_that_is_taken_is_a_conflict(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json=BEES)
+    again = await http.post(SKILLS, json=BEES)
+    assert again.status_code == 409
+    assert again.json()["error"]["code"] == "CONFLICT"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{SKILLS}/nothing"),
+        ("DELETE", f"{SKILLS}/nothing"),
+        ("GET", f"{SKILLS}/nothing/tools"),
+        ("POST", f"{SKILLS}/suggestions/4711/approve"),
+        ("POST", f"{SKILLS}/suggestions/4711/reject"),
+        ("DELETE", "/api/v1/tools/no__such/skills"),
+    ],
+)
+async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, method: str, path: str) -> None:
+    answer = await http.request(method, path)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "NOT_FOUND"
+    assert "there is no" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"id": "Bees"}, "id"),
+        ({"id": "1bee"}, "id"),
+        ({"id": "bee-keeping"}, "id"),
+        ({"id": "b" * 65}, "id"),
+        ({"id": "bee\n"}, "id"),
+        ({"name": " "}, "name"),
+        ({"name": "x" * 256}, "name"),
+        ({"name": "a\x00b"}, "name"),
+        ({"description": "x" * 4001}, "description"),
+        ({"keywords": "bee"}, "keywords"),
+        ({"keywords": ["x"] * 101}, "keywords"),
+        ({"keywords": ["ok", ""]}, "1"),
+        ({"is_active": "perhaps"}, "is_active"),
+        ({"colour": "yellow"}, "colour"),
+    ],
+)
+async def test_a_skill_that_cannot_be_is_refused_naming_the_field(
+    http: httpx.AsyncClient, change: dict[str, Any], field: str
+) -> None:
+    answer = await http.post(SKILLS, json={**BEES, **change})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["details"]["field"] == field
+
+
+async def test_the_id_of_a_skill_cannot_change(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json=BEES)
+    answer = await http.put(f"{SKILLS}/bee_keeping", json={"id": "wasps", "name": "Wasps"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"]["field"] == "id"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"{SKILLS}/suggestions?status=odd", None),
+        ("POST", f"{SKILLS}/suggestions/0/reject", None),
+        ("POST", f"{SKILLS}/suggestions/99999999999/reject", None),
+        ("POST", f"{SKILLS}/suggestions/1/merge", {}),
+        ("POST", f"{SKILLS}/suggestions/1/reject", {"why": "no"}),
+        ("POST", f"{SKILLS}/propose", {"count": 0}),
+        ("POST", f"{SKILLS}/propose", {"count": 201}),
+        ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": []}),
+        ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": ["a", "b", "c", "d"]}),
+        ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": ["A"]}),
+    ],
+)
+async def test_what_is_out_of_range_is_refused(
+    http: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    answer = await http.request(method, path, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["code"] == "VALIDATION_ERROR"
+
+
+@pytest.mark.req("H-10")
+async def test_a_person_puts_a_tool_into_a_skill_and_gives_it_back(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json=BEES)
+    told = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["bee_keeping"]})
+    assert told.status_code == 200
+    by_person = {"skill_id": "bee_keeping", "confidence": 1.0, "origin": "human", "is_primary": True}
+    assert (told.json()["id"], told.json()["skills"]) == (TOOL, [by_person])
+
+    inside = (await http.get(f"{SKILLS}/bee_keeping/tools")).json()
+    found = next(t for t in inside["tools"] if t["id"] == TOOL)
+    assert inside["total"] == len(inside["tools"])
+    assert (found["server"], found["name"], found["type"]) == ("calendar", "create_event", "tool")
+    assert (found["confidence"], found["origin"], found["is_primary"]) == (1.0, "human", True)
+
+    back = await http.delete(f"/api/v1/tools/{TOOL}/skills")
+    assert back.status_code == 200
+    assert all(s["origin"] != "human" for s in back.json()["skills"])
+
+
+@pytest.mark.req("H-10")
+async def test_an_id_with_slashes_and_spaces_is_one_id(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json=BEES)
+    told = await http.put(f"/api/v1/tools/{PAGE.id}/skills", json={"skill_ids": ["bee_keeping"]})
+    assert (told.status_code, told.json()["id"]) == (200, PAGE.id)
+
+
+@pytest.mark.req("H-10")
+async def test_a_tool_cannot_be_put_into_a_skill_that_is_not_there(http: httpx.AsyncClient) -> None:
+    answer = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["nothing"]})
+    assert answer.status_code == 404
+
+
+@pytest.mark.req("H-11")
+async def test_a_suggestion_is_approved_once_and_becomes_a_skill(http: httpx.AsyncClient, app: App) -> None:
+    number = await suggested(app, "Bee Keeping", TOOL)
+    pending = (await http.get(f"{SKILLS}/suggestions", params={"status": "pending"})).json()
+    told = next(s for s in pending["suggestions"] if s["id"] == number)
+    assert (told["name"], told["description"], told["keywords"]) == ("Bee Keeping", "Why not", ["why"])
+    assert (told["source_tool_id"], told["status"], told["reviewed_by"]) == (TOOL, "pending", None)
+
+    made = await http.post(f"{SKILLS}/suggestions/{number}/approve", json={"name": "Bees", "reviewed_by": "ada"})
+    assert (made.status_code, made.json()["id"], made.json()["name"]) == (201, "bees", "Bees")
+    assert TOOL in [t["id"] for t in (await http.get(f"{SKILLS}/bees/tools")).json()["tools"]]
+    again = await http.post(f"{SKILLS}/suggestions/{number}/approve")
+    assert again.status_code == 409
+    decided = (await http.get(f"{SKILLS}/suggestions", params={"status": "approved"})).json()["suggestions"]
+    assert [(s["id"], s["reviewed_by"]) for s in decided] == [(number, "ada")]
+
+
+@pytest.mark.req("H-11")
+async def test_a_suggestion_is_rejected_or_merged(http: httpx.AsyncClient, app: App) -> None:
+    await http.post(SKILLS, json=BEES)
+    declined, merged = await suggested(app, "Wasps"), await suggested(app, "Honey", TOOL)
+    told = (await http.post(f"{SKILLS}/suggestions/{declined}/reject", json={"reviewed_by": "ada"})).json()
+    assert (told["id"], told["status"], told["reviewed_by"]) == (declined, "rejected", "ada")
+    nowhere = await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "nothing"})
+    assert nowhere.status_code == 404
+    told = (await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "bee_keeping"})).json()
+    assert (told["id"], told["status"]) == (merged, "merged")
+    assert TOOL in [t["id"] for t in (await http.get(f"{SKILLS}/bee_keeping/tools")).json()["tools"]]
+    every = (await http.get(f"{SKILLS}/suggestions", params={"status": "all"})).json()
+    assert {declined, merged} <= {s["id"] for s in every["suggestions"]}
+    pending = (await http.get(f"{SKILLS}/suggestions")).json()
+    assert not {declined, merged} & {s["id"] for s in pending["suggestions"]}
+    assert {s["status"] for s in pending["suggestions"]} <= {"pending"}
+
+
+@pytest.mark.req("H-12")
+async def test_skills_are_proposed_and_queued_when_asked_for(http: httpx.AsyncClient) -> None:
+    before = (await http.get(f"{SKILLS}/suggestions")).json()["total"]
+    told = (await http.post(f"{SKILLS}/propose")).json()
+    assert told["total"] == len(told["proposals"]) > 0
+    first = told["proposals"][0]
+    assert {"id", "name", "description", "keywords", "examples", "tools", "tool_count", "cohesion"} <= first.keys()
+    assert {"nearest_skill", "nearness"} <= first.keys()
+    assert (await http.get(f"{SKILLS}/suggestions")).json()["total"] == before
+
+    queued = (await http.post(f"{SKILLS}/propose", json={"count": 4, "queue": True})).json()["proposals"]
+    pending = (await http.get(f"{SKILLS}/suggestions", params={"status": "pending"})).json()["suggestions"]
+    assert {p["name"] for p in queued} <= {s["name"] for s in pending}
+
+
+async def test_the_routes_are_described(http: httpx.AsyncClient) -> None:
+    described = (await http.get("/openapi.json")).json()
+    ours = {path: set(verbs) for path, verbs in described["paths"].items() if path.startswith(SKILLS)}
+    assert ours == {
+        SKILLS: {"get", "post"},
+        f"{SKILLS}/propose": {"post"},
+        f"{SKILLS}/suggestions": {"get"},
+        f"{SKILLS}/suggestions/{{number}}/approve": {"post"},
+        f"{SKILLS}/suggestions/{{number}}/reject": {"post"},
+        f"{SKILLS}/suggestions/{{number}}/merge": {"post"},
+        f"{SKILLS}/{{skill_id}}": {"get", "put", "delete"},
+        f"{SKILLS}/{{skill_id}}/tools": {"get"},
+    }
+    fields = described["components"]["schemas"]["NewSkill"]["properties"]
+    assert all("description" in told or "anyOf" in told for told in fields.values())

@@ -1,0 +1,134 @@
+"""The HTTP surface over an open application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
+
+import httpx
+import pytest
+
+from toolscript.app.app import App
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    await app.sync.run(demo_items())
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.mark.req("S-04")
+async def test_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+    told = (await http.get("/search", params={"q": "read_file", "limit": 5, "threshold": 0.2})).json()
+    assert (told["query"], told["threshold"]) == ("read_file", 0.2)
+    assert told["totalResults"] == len(told["results"]) <= 5
+    first = told["results"][0]
+    assert first["toolId"] == "filesystem__read_file"
+    assert (first["serverName"], first["toolName"], first["reason"]) == ("filesystem", "read_file", "Exact name")
+    assert (first["confidence"], bool(first["description"])) == (1.0, True)
+
+
+@pytest.mark.req("S-04", "D-11", "X-03")
+@pytest.mark.parametrize(
+    ("path", "status", "field"),
+    [
+        ("/search", 400, "query"),
+        ("/search?q=", 400, "query"),
+        ("/search?q=%20%09", 400, "query"),
+        ("/search?q=" + "x" * 1001, 400, "query"),
+        ("/search?q=x&limit=0", 422, "limit"),
+        ("/search?q=x&limit=many", 422, "limit"),
+        ("/search?q=x&threshold=1.01", 422, "threshold"),
+    ],
+)
+async def test_a_wrong_request_gets_the_envelope_naming_the_field(
+    http: httpx.AsyncClient, path: str, status: int, field: str
+) -> None:
+    answer = await http.get(path)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", field)
+    assert error["message"]
+
+
+async def test_health_and_readiness_answer(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/health")).json() == {"status": "ok"}
+    assert (await http.get("/ready")).json() == {
+        "status": "ready",
+        "model": "hashed-64",
+        "fallback": None,
+        "servers": {},
+    }
+
+
+@pytest.mark.req("D-11")
+async def test_a_store_that_is_gone_is_a_clear_503(http: httpx.AsyncClient, app: App) -> None:
+    await app.catalog.close()
+    answer = await http.get("/ready")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "UNAVAILABLE"
+
+
+async def test_the_api_describes_itself(http: httpx.AsyncClient) -> None:
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    assert {"/search", "/health", "/ready"} <= paths.keys()
+    assert all(told["summary"] for methods in paths.values() for told in methods.values())
+
+
+@pytest.mark.req("D-11")
+async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) -> None:
+    missing, wrong = await http.get("/nothing"), await http.patch("/search")
+    assert (missing.status_code, wrong.status_code) == (404, 405)
+    assert wrong.headers["allow"]
+    for answer in (missing, wrong):
+        assert answer.json()["error"]["code"] == "NOT_FOUND"
+
+
+@pytest.mark.req("S-04", "S-08")
+async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/search/stats")).json() == {
+        "indexedTools": 56,
+        "embeddedSinceStart": 56,
+        "model": "hashed-64",
+        "dimensions": 64,
+        "requestedModel": "hashed-64",
+        "fallback": None,
+        "alpha": 0.7,
+        "limit": 3,
+        "threshold": 0.35,
+    }
+
+
+@pytest.mark.req("D-10")
+async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[dict[str, Any]] = []
+    sent = iter([{"type": "http.request", "body": b'{"q', "more_body": True}])
+
+    async def receive() -> dict[str, Any]:
+        return next(sent, {"type": "http.disconnect"})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        told.append(dict(message))
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/api/v1/search",
+        "raw_path": b"/api/v1/search",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"50")],
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    await create_http(Serving(app.settings, app))(scope, receive, send)
+    assert told[0]["status"] == 499
+    assert "unexpected" not in {record.message for record in caplog.records}

@@ -1,0 +1,240 @@
+"""The search in knowledge as agents see it: the same answer as over HTTP, as text and as an object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client
+from mcp_types import CallToolResult, TextContent
+
+from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, WARNING, stocked
+from tests.fixtures.serving import serving
+from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
+from toolscript.app.app import App, local_token
+from toolscript.domain.access import Principal
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.access.rates import Rates
+from toolscript.services.knowledge.search import KnowledgeSearch
+from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.mcp.server import answer_call, mcp_server
+
+pytestmark = [pytest.mark.req("K-01"), pytest.mark.usefixtures("_swept")]
+
+EVERYTHING = {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def over_stdio(app: App) -> AsyncIterator[Client]:
+    """As `toolscript mcp` answers for whoever has started it."""
+
+    async def caller() -> Principal:
+        return Principal(app.settings.tenant)
+
+    async with Client(mcp_server(lambda params, _: answer_call(app, params, caller))) as client:
+        yield client
+
+
+async def call(client: Client, **arguments: Any) -> CallToolResult:
+    result = await client.call_tool("search_knowledge", arguments)
+    assert isinstance(result, CallToolResult)
+    return result
+
+
+def text_of(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def found(client: Client, **arguments: Any) -> dict[str, Any]:
+    result = await call(client, **arguments)
+    assert not result.is_error, text_of(result)
+    told: dict[str, Any] = json.loads(text_of(result))
+    assert result.structured_content == told
+    return told
+
+
+async def over_plain_http(app: App, **asked: Any) -> dict[str, Any]:
+    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        told: dict[str, Any] = (await http.post("/search_knowledge", json=asked)).json()
+    return told
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "enter the harbour"},
+        {"query": "spring", "limit": 2},
+        {"query": "spring", "type": ["warning", "decision"], "topics": ["ships"]},
+        {"query": "nothing of the kind", "type": "pattern"},
+    ],
+)
+async def test_the_answer_is_the_one_of_http_as_text_and_as_an_object(app: App, asked: dict[str, Any]) -> None:
+    expected = await over_plain_http(app, **asked)
+    async with over_stdio(app) as client:
+        assert await found(client, **asked) == expected
+    async with serving(app) as url, Client(f"{url}/mcp") as client:
+        assert await found(client, **asked) == expected
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"limit": "2"}, None),
+        ({"limit": 2}, None),
+        ({"type": "warning"}, {WARNING.id}),
+        ({"type": "warning, decision"}, {WARNING.id, DECISION.id}),
+        ({"type": '["warning", "decision"]'}, {WARNING.id, DECISION.id}),
+        ({"type": ["warning", "decision"]}, {WARNING.id, DECISION.id}),
+        ({"topics": '["Ships"]'}, {WARNING.id, HARBOUR.id}),
+        ({"topics": "2024"}, set()),
+        ({"type": None, "topics": None, "limit": None}, EVERYTHING),
+        ({"type": [], "topics": ""}, EVERYTHING),
+        ({"type": "[]"}, EVERYTHING),
+    ],
+)
+async def test_arguments_that_models_write_as_texts_are_understood(
+    app: App, arguments: dict[str, Any], expected: set[str] | None
+) -> None:
+    async with over_stdio(app) as client:
+        told = await found(client, query="spring at sea", **arguments)
+    ids = {result["id"] for result in told["results"]}
+    assert len(ids) == 2 if expected is None else ids == expected
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({}, "query"),
+        ({"query": " "}, "query"),
+        ({"query": 7}, "query"),
+        ({"query": "x" * 1001}, "query"),
+        ({"query": "moon", "limit": 0}, "limit"),
+        ({"query": "moon", "limit": 101}, "limit"),
+        ({"query": "moon", "limit": "many"}, "limit"),
+        ({"query": "moon", "limit": True}, "limit"),
+        ({"query": "moon", "limit": "true"}, "limit"),
+        ({"query": "moon", "limit": 1.5}, "limit"),
+        ({"query": "moon", "type": 3}, "type"),
+        ({"query": "moon", "type": ["chunk", 3]}, "type"),
+        ({"query": "moon", "topics": {"a": 1}}, "topics"),
+        ({"query": "moon", "topics": [" "]}, "topics"),
+        ({"query": "\x00\x1b\u200b"}, "query"),
+        ({"query": "moon", "type": "war\x00ning"}, "type"),
+        ({"query": "moon", "topics": ["roses", "\x1b[2J"]}, "topics"),
+    ],
+)
+async def test_what_is_wrong_is_refused_by_name(app: App, arguments: dict[str, Any], word: str) -> None:
+    async with over_stdio(app) as client:
+        result = await call(client, **arguments)
+    assert result.is_error
+    assert word in text_of(result)
+    assert "\n" not in text_of(result)
+
+
+@pytest.mark.parametrize("query", ["\ud800 half a pair", "\x00 none", "日本 👩‍💻"])
+async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
+    asked = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "search_knowledge", "arguments": {"query": query}},
+    }
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    async with serving(app) as url, httpx.AsyncClient(headers=headers, trust_env=False) as http:
+        answer = await http.post(f"{url}/mcp", content=json.dumps(asked).encode())
+    assert answer.status_code < 500
+    told = answer.json()
+    assert "error" in told or len(told["result"]["structuredContent"]["results"]) == len(EVERYTHING)
+
+
+@pytest.mark.req("K-03")
+async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) -> None:
+    limited = replace(app, knowledge_rates=Rates(2))
+    async with serving(limited) as url, Client(f"{url}/mcp") as client:
+        assert not (await call(client, query="moon")).is_error
+        async with httpx.AsyncClient(trust_env=False) as http:
+            assert (await http.post(f"{url}/search_knowledge?query=moon")).status_code == 200
+            assert (await http.post(f"{url}/search_knowledge?query=moon")).status_code == 429
+        refused = await call(client, query="moon")
+        assert refused.is_error
+        assert "each client may ask 2 times a minute: try again in" in text_of(refused)
+        assert not (await client.call_tool("search_tools", {"query": "read a file"})).is_error
+
+
+@pytest.mark.req("K-03", "K-05")
+async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_started_it_is(app: App) -> None:
+    reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", patience_seconds=0.5)
+    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
+    broken = replace(app, knowledge_search=search)
+    try:
+        async with serving(broken) as url, Client(f"{url}/mcp") as client:
+            refused = await call(client, query="moon")
+        async with over_stdio(broken) as client:
+            own = await call(client, query="moon")
+    finally:
+        await reader.close()
+    assert refused.is_error
+    assert text_of(refused) == (
+        "knowledge cannot be searched right now, because of the store: the log tells why. Try again in a moment"
+    )
+    assert own.is_error
+    assert "127.0.0.1:9/hidden" in text_of(own)
+
+
+@pytest.mark.req("K-03")
+async def test_over_stdio_nobody_counts(app: App) -> None:
+    async with over_stdio(replace(app, knowledge_rates=Rates(1))) as client:
+        for _ in range(3):
+            assert not (await call(client, query="moon")).is_error
+
+
+@pytest.mark.req("K-03")
+async def test_what_another_process_of_the_owner_passes_on_is_not_counted(app: App) -> None:
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Authorization": f"Bearer {local_token(app.local_key, 'default')}",
+    }
+    asked = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "search_knowledge", "arguments": {"query": "moon"}},
+    }
+    async with serving(replace(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
+        for _ in range(3):
+            told = (await http.post(f"{url}/mcp", json=asked, headers=headers)).json()
+            assert not told["result"].get("isError")
+
+
+async def test_the_tool_says_what_it_is_for_and_that_it_only_reads(app: App) -> None:
+    async with over_stdio(app) as client:
+        (tool,) = [each for each in (await client.list_tools()).tools if each.name == "search_knowledge"]
+    assert tool.annotations is not None
+    assert (tool.annotations.read_only_hint, tool.annotations.open_world_hint) == (True, False)
+    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics"]
+    assert tool.input_schema["required"] == ["query"]
+    assert tool.input_schema["properties"]["limit"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 100,
+        "default": 10,
+        "description": "Most results.",
+    }
+    assert "Cite what you use" in (tool.description or "")

@@ -1,0 +1,918 @@
+"""The one MCP server that an agent adds, spoken to by the official client over both of its transports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import jwt
+import psutil
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolResult, TextContent
+from tokenizers import Tokenizer
+
+from tests.fixtures.serving import serving
+from tests.servers import scripted_spec
+from toolscript.adapters.mcp.reading import read_items
+from toolscript.app.app import App, open_app
+from toolscript.configuration.files import load_configuration
+from toolscript.domain.access import Principal
+from toolscript.domain.catalog import Item
+from toolscript.domain.documents import Document
+from toolscript.evaluation.datasets import demo_folder
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.settings import load_settings
+from toolscript.surfaces.mcp.server import answer_call, mcp_server
+
+PATIENCE = 40.0
+MODEL = "all-MiniLM-L6-v2"
+MOST_TOKENS = 600
+NAMES = ["search_tools", "search_skills", "describe_tool", "call_tool", "search_documents", "search_knowledge"]
+
+# A server with blocks of every kind in its answers, some of which no protocol knows, and numbers that no JSON knows.
+BLOCKS = """
+import json, sys
+SHOWN = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png", "annotations": {"audience": ["user"]}}
+SOUND = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
+LINK = {"type": "resource_link", "uri": "memo://welcome", "name": "welcome"}
+HELD = {"type": "resource", "resource": {"uri": "memo://welcome", "text": "Welcome."}}
+ANSWERS = {
+    "draw": {"content": [{"type": "text", "text": "Here it is:"}, SHOWN, SOUND, LINK, HELD]},
+    "hologram": {"content": [{"type": "text", "text": "Look:"}, {"type": "hologram", "light": 7}]},
+    "silent": {"content": []},
+    "only_structured": {"structuredContent": {"answer": 42}},
+    "not_a_number": {"content": [{"type": "text", "text": "n"}], "structuredContent": {"n": float("nan")}},
+}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    method, params = asked["method"], asked.get("params") or {}
+    if method == "initialize":
+        about = {"name": "blocks", "version": "1"}
+        told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+    elif method == "tools/list":
+        told = {"tools": [{"name": n, "inputSchema": {"type": "object"}, "description": n} for n in ANSWERS]}
+    elif method == "tools/call":
+        told = ANSWERS[params["name"]]
+    else:
+        told = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An official client of the surface under test."""
+
+    client: Client
+
+    async def call(self, tool: str, **arguments: Any) -> CallToolResult:
+        result = await self.client.call_tool(tool, arguments)
+        assert isinstance(result, CallToolResult)
+        return result
+
+    async def text(self, tool: str, **arguments: Any) -> str:
+        """The text of an answer that must be one, and no error."""
+        result = await self.call(tool, **arguments)
+        assert not result.is_error, text_of(result)
+        return text_of(result)
+
+    async def refusal(self, tool: str, **arguments: Any) -> str:
+        result = await self.call(tool, **arguments)
+        assert result.is_error, text_of(result)
+        return text_of(result)
+
+    async def found(self, query: str, **more: Any) -> list[str]:
+        """The ids that a search finds, in order."""
+        told = await self.text("search_tools", query=query, **more)
+        return re.findall(r"^(\S.*?)  [01]\.\d\d  ", told, re.MULTILINE)
+
+
+def text_of(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def configured(folder: Path) -> Path:
+    """A configuration: the demo catalogue as one real server, tools that misbehave, prompts, resources and pictures."""
+    tools = Path(str(resources.files("toolscript").joinpath("data/demo/tools.jsonl")))
+    good = scripted_spec(prompts=True, resources=True) | {"excludeTools": ["die", "e?v"]}
+    blocks = {"command": sys.executable, "args": ["-I", "-S", "-c", BLOCKS]}
+    file = folder / "servers.json"
+    file.write_text(
+        json.dumps({"mcpServers": {"good": good, "all": scripted_spec(catalog=str(tools)), "blocks": blocks}})
+    )
+    return file
+
+
+def stdio(configuration: Path, data: Path, **variables: str) -> StdioServerParameters:
+    """How an agent would start it."""
+    arguments = ["-m", "toolscript", "mcp", "--config", str(configuration), "--data-dir", str(data)]
+    environment = {"TOOLSCRIPT_SEARCH_MODEL": MODEL, "HOME": str(data.parent)} | variables
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+
+
+@asynccontextmanager
+async def over_http(folder: Path) -> AsyncIterator[Agent]:
+    settings = load_settings(variables={}, data_dir=folder / "data", search_model=MODEL, index="memory:", port=0)
+    configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
+    async with open_app(settings) as app:
+        await app.gateway.apply(configuration.servers)
+        await app.gateway.settle(PATIENCE)
+        async with serving(app) as url, Client(f"{url}/mcp") as client:
+            yield Agent(client)
+
+
+@asynccontextmanager
+async def over_stdio(folder: Path) -> AsyncIterator[Agent]:
+    async with Client(stdio(configured(folder), folder / "data")) as client:
+        agent = Agent(client)
+        await until(lambda: everything_is_there(agent))
+        yield agent
+
+
+async def everything_is_there(agent: Agent) -> bool:
+    return all([await agent.found(name) for name in ("good__echo", "all__git_commit", "blocks__draw")])
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await holds():  # noqa: ASYNC110  (what is waited for happens in another process)
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module", params=[over_http, over_stdio], ids=["http", "stdio"])
+async def agent(
+    anyio_backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Agent]:
+    async with request.param(tmp_path_factory.mktemp("agent")) as opened:
+        yield opened
+
+
+# --- what the agent sees ---
+
+
+@pytest.mark.req("G-08")
+async def test_an_agent_sees_exactly_six_tools_that_explain_themselves(agent: Agent) -> None:
+    tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
+    assert list(tools) == NAMES
+    for tool in tools.values():
+        assert len(tool.description or "") > 100
+        assert tool.input_schema["type"] == "object"
+        assert all(each["description"] for each in tool.input_schema["properties"].values())
+        assert set(tool.input_schema["required"]) <= tool.input_schema["properties"].keys()
+    searching = tools["search_tools"].input_schema
+    assert list(searching["properties"]) == ["query", "limit", "type", "skill_ids", "strategy"]
+    assert searching["required"] == ["query"]
+    assert searching["properties"]["strategy"]["enum"] == ["standard", "hierarchical", "direct", "hybrid"]
+    assert searching["properties"]["type"]["enum"] == ["tool", "prompt", "resource"]
+    assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
+    assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
+    assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments"}
+    assert list(tools["search_documents"].input_schema["properties"]) == ["query", "limit", "search_type", "filters"]
+    assert list(tools["search_knowledge"].input_schema["properties"]) == ["query", "limit", "type", "topics"]
+    hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
+    assert hints == {name: None if name == "call_tool" else True for name in NAMES}
+
+
+@pytest.mark.req("G-08")
+async def test_the_six_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
+    tools = (await agent.client.list_tools()).tools
+    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 1700
+    assert all(name in (agent.client.instructions or "") for name in NAMES)
+    assert agent.client.server_info is not None
+    assert agent.client.server_info.name == "toolscript"
+
+
+@pytest.mark.req("G-08")
+@pytest.mark.parametrize(
+    ("wish", "tool_id", "arguments"),
+    [
+        ("put my changes into version control", "all__git_commit", {"repo_path": "/r", "message": "m"}),
+        ("run a program in a terminal", "all__run_command", {"command": "ls"}),
+        ("returns its arguments, structured", "good__echo", {"text": "hello"}),
+        ("good__pid", "good__pid", {}),
+        ("drraw", "blocks__draw", {}),
+    ],
+)
+async def test_any_tool_is_found_described_and_called(
+    agent: Agent, wish: str, tool_id: str, arguments: dict[str, Any]
+) -> None:
+    assert tool_id in (await agent.found(wish))[:3]
+    described = json.loads(await agent.text("describe_tool", tool_id=tool_id))
+    assert described["toolId"] == tool_id
+    assert set(described["inputSchema"].get("required", ())) <= arguments.keys()
+    answered = await agent.call("call_tool", tool_id=tool_id, arguments=arguments)
+    assert not answered.is_error, text_of(answered)
+    assert answered.content
+
+
+@pytest.mark.req("G-08")
+async def test_every_tool_there_is_can_be_found_by_its_id_and_described(agent: Agent) -> None:
+    for item in demo_items():
+        tool_id = f"all__{item.name}"
+        assert (await agent.found(tool_id, limit=1)) == [tool_id]
+        assert json.loads(await agent.text("describe_tool", tool_id=tool_id))["inputSchema"] == item.input_schema
+
+
+@pytest.mark.req("G-08")
+async def test_a_result_has_the_id_the_confidence_the_reason_the_signature_and_a_line_of_description(
+    agent: Agent,
+) -> None:
+    lines = (await agent.text("search_tools", query="good__echo", limit=1)).splitlines()
+    assert lines == [
+        "good__echo  1.00  Exact name",
+        "  echo(text: string, times?: number) -> object",
+        "  Returns its arguments, as text and structured.",
+    ]
+
+
+@pytest.mark.req("G-08")
+async def test_a_call_answers_content_and_structure_as_the_tool_gave_them(agent: Agent) -> None:
+    result = await agent.call("call_tool", tool_id="good__echo", arguments={"text": "Grüße 🦄", "times": 2})
+    assert result.structured_content == {"text": "Grüße 🦄", "times": 2}
+    assert json.loads(text_of(result)) == {"text": "Grüße 🦄", "times": 2}
+    without = await agent.call("call_tool", tool_id="good__pid")
+    assert without.structured_content is not None
+    assert without.structured_content["pid"] > 0
+
+
+# --- skills ---
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_skills_are_told_in_two_short_lines_each_and_then_what_to_do_with_them(agent: Agent) -> None:
+    *lines, last = (await agent.text("search_skills", query="version control", limit=2)).splitlines()
+    assert re.fullmatch(r"source_control  [01]\.\d\d  \d+ tools  Source Control & Code Hosting", lines[0])
+    assert lines[1].startswith("  Git repositories and code hosting: commits")
+    assert all(len(line) < 200 for line in lines)
+    assert len(lines) <= 4
+    assert last == 'Next: search_tools with the ids that fit, as in skill_ids=["source_control"].'
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_what_search_skills_finds_search_tools_looks_inside(agent: Agent) -> None:
+    told = await agent.text("search_skills", query="put my changes into version control", limit=1)
+    skill_id = told.partition("  ")[0]
+    inside = await agent.text("search_tools", query="show me the differences", skill_ids=[skill_id], limit=20)
+    assert "all__git_diff" in inside
+    hits = [line for line in inside.splitlines() if not line.startswith(" ")]
+    assert all(skill_id in line for line in hits)
+    assert any(skill_id not in line for line in await _hit_lines(agent, "show me the differences"))
+
+
+async def _hit_lines(agent: Agent, query: str) -> list[str]:
+    told = await agent.text("search_tools", query=query, strategy="direct", limit=20)
+    return [line for line in told.splitlines() if not line.startswith(" ")]
+
+
+@pytest.mark.req("G-08", "H-08")
+async def test_skills_that_hold_nothing_of_the_kind_or_fit_nothing_are_answers_that_say_so(agent: Agent) -> None:
+    told = await agent.text("search_skills", query="zzyzx qwrtp")
+    assert told == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids looks everywhere."
+    told = await agent.text("search_tools", query="zzyzx qwrtp", skill_ids=["source_control", "databases"])
+    assert told.startswith("Nothing in source_control, databases fits 'zzyzx qwrtp'.")
+
+
+@pytest.mark.req("G-08", "H-01")
+@pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
+async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, strategy: str) -> None:
+    told = await agent.text("search_tools", query="put my changes into version control", strategy=strategy, limit=2)
+    first, *lines = told.splitlines()
+    if strategy == "direct":
+        lines = [first, *lines]
+    else:
+        assert re.match(r"Looked in skills: source_control [01]\.\d\d", first)
+        assert first.endswith("and everywhere.") == (strategy == "hybrid")
+    assert re.fullmatch(r"all__git_commit  [01]\.\d\d  source_control", lines[0])
+    assert lines[1].startswith("  git_commit(repo_path: string, message: string")
+    assert lines[2].startswith("  Record the staged changes")
+    assert len(lines) == 6
+
+
+@pytest.mark.req("G-08", "H-01", "H-04")
+async def test_where_no_skill_fits_everything_was_searched_and_that_is_said(agent: Agent) -> None:
+    told = await agent.text("search_tools", query="zzyzx qwrtp", strategy="hierarchical")
+    assert told.splitlines()[0] == "No skill fits: looked everywhere."
+    assert told.splitlines()[1].startswith("No tools found for 'zzyzx qwrtp'")
+
+
+@pytest.mark.req("G-08", "H-01")
+@pytest.mark.parametrize("strategy", ["standard", "hierarchical", "direct", "hybrid"])
+async def test_one_type_alone_is_found_by_every_strategy(agent: Agent, strategy: str) -> None:
+    found = await agent.found("summarise a text", type="prompt", strategy=strategy, limit=20)
+    assert found[:1] == ["good__prompt:summarise"]
+    assert all("__prompt:" in each for each in found)
+    found = await agent.found("read a file", type="resource", strategy=strategy, limit=20)
+    assert all("__resource:" in each for each in found)
+    found = await agent.found("read a file", type="tool", strategy=strategy)
+    assert "all__read_file" in found
+    assert not any("__prompt:" in each or "__resource:" in each for each in found)
+
+
+@pytest.mark.req("G-08", "H-02", "X-03")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("search_tools", {"strategy": "best"}, "strategy: give one of standard, hierarchical, direct, hybrid"),
+        ("search_tools", {"strategy": ["direct"]}, "strategy: give one of standard, hierarchical, direct, hybrid"),
+        ("search_tools", {"type": "tools"}, "type: give one of tool, prompt, resource"),
+        ("search_tools", {"skill_ids": "databases"}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [7]}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [" "]}, "skill_ids: give a list of at most 10 ids from search_skills"),
+        ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "skill_ids: give a list of at most 10 ids"),
+        ("search_tools", {"skill_ids": ["databases"], "strategy": "direct"}, "strategy: direct looks outside skills"),
+        ("search_tools", {"skill_ids": ["databases", "databses"]}, "no skill 'databses': did you mean databases?"),
+        ("search_tools", {"skill_ids": ["q"]}, "there is no skill 'q': search_skills tells the ids that there are"),
+        ("search_tools", {"query": "x" * 2000, "strategy": "direct"}, "at most 1000"),
+        ("search_skills", {"query": " "}, "query: give a text"),
+        ("search_skills", {"query": "x" * 2000}, "at most 1000"),
+        ("search_skills", {"limit": 0}, "limit: give a whole number from 1 to 20"),
+    ],
+)
+async def test_a_wrong_search_of_skills_says_what_is_wrong(
+    agent: Agent, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    assert told in await agent.refusal(tool, **({"query": "a query"} | arguments))
+
+
+@pytest.mark.req("G-08")
+async def test_arguments_that_are_null_or_an_empty_list_are_as_good_as_none(agent: Agent) -> None:
+    plain = await agent.text("search_tools", query="read a file")
+    assert await agent.text("search_tools", query="read a file", skill_ids=[], type=None, strategy=None) == plain
+
+
+@pytest.mark.req("G-08", "H-04")
+async def test_what_had_to_be_done_without_is_said_in_one_line(tmp_path: Path) -> None:
+    async with app_among(demo_items(), tmp_path) as app, Client(server_of(app)) as client:
+        agent = Agent(client)
+        await app.index.drop(SKILLS)
+        told = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
+        assert told.splitlines()[0] == "Skills could not be searched just now: looked everywhere."
+        assert len(told.splitlines()) == 16  # and five hits, three lines each
+        await app.index.drop(TOOLS)
+        told = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
+        assert told == "Tools could not be searched just now: try again in a moment."
+        assert "skills cannot be searched right now" in await agent.refusal("search_skills", query="git")
+
+
+@pytest.mark.req("G-08", "H-04", "S-08")
+async def test_without_a_model_words_find_and_skills_say_why_they_do_not(tmp_path: Path) -> None:
+    (tmp_path / "models" / MODEL).mkdir(parents=True)  # takes the packaged one's place, and is none
+    (tmp_path / "models" / MODEL / "config.json").write_text("{}")
+    nowhere = {"search_model": None, "hub_url": "http://127.0.0.1:9"}
+    async with app_among(demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
+        assert app.model.embedder is None
+        agent = Agent(client)
+        told = await agent.text("search_tools", query="commit changes")
+        assert told.splitlines()[0] == "The query could not be embedded: found by words and names alone."
+        assert "git__git_commit" in told
+        none = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
+        assert await agent.text("search_skills", query="git") == none
+        assert await agent.text("search_tools", query="git", skill_ids=["databases"]) == none
+        told = await agent.text("search_tools", query="git", strategy="hierarchical")
+        assert told == "The query could not be embedded, so nothing was searched: use strategy standard."
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.req("G-08", "X-03")
+@pytest.mark.parametrize(
+    ("arguments", "field"), [({}, "text"), ({"text": 7}, "text"), ({"text": "x", "times": "two"}, "times")]
+)
+async def test_wrong_arguments_are_told_with_the_field_and_the_signature(
+    agent: Agent, arguments: dict[str, Any], field: str
+) -> None:
+    told = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
+    assert told.startswith(f"{field}: ")
+    assert "echo(text: string, times?: number)" in told
+
+
+@pytest.mark.req("G-08", "X-03")
+@pytest.mark.parametrize("arguments", ["text", 7, ["x"], True])
+async def test_arguments_that_are_no_object_are_refused_with_the_signature(agent: Agent, arguments: Any) -> None:
+    told = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
+    assert "must be a JSON object" in told
+    assert "echo(text: string, times?: number)" in told
+
+
+@pytest.mark.req("G-08", "X-03")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("search_tools", {}, "query: give a text"),
+        ("search_tools", {"query": " "}, "query: give a text"),
+        ("search_tools", {"query": 7}, "query: give a text"),
+        ("search_tools", {"query": "?!"}, "blank"),
+        ("search_tools", {"query": "x" * 2000}, "at most 1000"),
+        ("search_tools", {"query": "x", "limit": 0}, "limit: give a whole number from 1 to 20"),
+        ("search_tools", {"query": "x", "limit": 21}, "limit: give a whole number from 1 to 20"),
+        ("search_tools", {"query": "x", "limit": "3"}, "limit: give a whole number from 1 to 20"),
+        ("describe_tool", {}, "tool_id: give a text"),
+        ("call_tool", {"arguments": {}}, "tool_id: give a text"),
+        ("good__echo", {"text": "x"}, "call_tool"),
+        ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
+    ],
+)
+async def test_a_wrong_call_says_what_is_wrong(agent: Agent, tool: str, arguments: dict[str, Any], told: str) -> None:
+    assert told in await agent.refusal(tool, **arguments)
+
+
+@pytest.mark.req("G-08")
+@pytest.mark.parametrize("tool", ["describe_tool", "call_tool"])
+async def test_an_unknown_tool_is_refused_with_the_nearest_names(agent: Agent, tool: str) -> None:
+    told = await agent.refusal(tool, tool_id="good__ecoh")
+    assert "there is no tool 'good__ecoh': did you mean good__echo" in told
+
+
+@pytest.mark.req("G-08")
+async def test_nothing_found_is_an_answer_that_says_so(agent: Agent) -> None:
+    told = await agent.text("search_tools", query="zzyzx qwrtp")
+    assert told.startswith("No tools found for 'zzyzx qwrtp'")
+
+
+@pytest.mark.req("G-08", "G-05")
+async def test_what_a_tool_says_went_wrong_comes_back_as_it_is(agent: Agent) -> None:
+    assert "out of ink" in await agent.refusal("call_tool", tool_id="good__fail", arguments={"message": "out of ink"})
+    assert "no paper" in await agent.refusal("call_tool", tool_id="good__error", arguments={"message": "no paper"})
+
+
+@pytest.mark.req("G-08", "G-01")
+@pytest.mark.parametrize("name", ["die", "env"])
+async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_called(agent: Agent, name: str) -> None:
+    hidden = f"good__{name}"
+    for query in (hidden, name, "Ends the process", "environment variable"):
+        for strategy in ("standard", "hierarchical", "direct", "hybrid"):
+            assert hidden not in await agent.found(query, limit=20, strategy=strategy)
+    for tool in ("describe_tool", "call_tool"):
+        told = await agent.refusal(tool, tool_id=hidden)
+        assert "there is no tool" in told
+        assert hidden not in told.partition("did you mean")[2]
+
+
+# --- everything but tools ---
+
+
+@pytest.mark.req("G-08", "G-03")
+async def test_a_prompt_is_found_and_answers_its_messages(agent: Agent) -> None:
+    assert "good__prompt:summarise" in await agent.found("summarise a text")
+    told = await agent.call("call_tool", tool_id="good__prompt:summarise", arguments={"text": "long"})
+    assert told.structured_content is not None
+    assert told.structured_content["messages"][0]["role"] == "user"
+    assert "long" in text_of(told)
+    assert "text: " in await agent.refusal("call_tool", tool_id="good__prompt:summarise", arguments={})
+
+
+@pytest.mark.req("G-08", "G-03")
+async def test_resources_and_their_templates_are_found_and_read(agent: Agent) -> None:
+    assert "good__resource:rules" in await agent.found("rules of the house")
+    read = await agent.text("call_tool", tool_id="good__resource:welcome")
+    assert "What memo://welcome holds" in read
+    filled = await agent.text("call_tool", tool_id="good__resource:memos", arguments={"year": "2026", "month": "5"})
+    assert "memo://2026/5" in filled
+
+
+@pytest.mark.req("G-08", "G-05")
+async def test_pictures_sounds_and_resources_in_an_answer_pass_through(agent: Agent) -> None:
+    blocks = (await agent.call("call_tool", tool_id="blocks__draw")).content
+    shown = [block.model_dump(by_alias=True, exclude_none=True) for block in blocks]
+    assert [block["type"] for block in shown] == ["text", "image", "audio", "resource_link", "resource"]
+    assert shown[1] == {
+        "type": "image",
+        "data": "aGVsbG8=",
+        "mimeType": "image/png",
+        "annotations": {"audience": ["user"]},
+    }
+    assert shown[4]["resource"]["text"] == "Welcome."
+
+
+@pytest.mark.req("G-08", "G-05")
+async def test_a_block_that_no_protocol_knows_is_told_as_text_and_an_empty_answer_is_one(agent: Agent) -> None:
+    strange = await agent.text("call_tool", tool_id="blocks__hologram")
+    assert "hologram" in strange
+    assert "Look:" in strange
+    assert not (await agent.call("call_tool", tool_id="blocks__silent")).is_error
+    told = await agent.call("call_tool", tool_id="blocks__only_structured")
+    assert (told.structured_content, text_of(told)) == ({"answer": 42}, '{"answer": 42}')
+
+
+@pytest.mark.req("G-08", "G-05")
+async def test_a_number_that_no_json_knows_does_no_harm(agent: Agent) -> None:
+    answered = await agent.call("call_tool", tool_id="blocks__not_a_number")
+    assert text_of(answered)
+    assert not (await agent.call("call_tool", tool_id="blocks__draw")).is_error
+
+
+@pytest.mark.req("G-08")
+async def test_many_calls_at_once_get_each_its_own_answer(agent: Agent) -> None:
+    texts = [f"text {n}" for n in range(20)]
+    calls = (agent.call("call_tool", tool_id="good__echo", arguments={"text": t}) for t in texts)
+    assert [(r.structured_content or {})["text"] for r in await asyncio.gather(*calls)] == texts
+
+
+# --- HTTP alone ---
+
+
+@pytest.fixture(scope="module")
+async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """A gateway on a port, without a model worth the name."""
+    folder = tmp_path_factory.mktemp("url")
+    settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
+    configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
+    async with open_app(settings) as app:
+        await app.gateway.apply(configuration.servers)
+        await app.gateway.settle(PATIENCE)
+        async with serving(app) as address:
+            yield address
+
+
+@pytest.mark.req("G-08")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode: str) -> None:
+    async with Client(f"{url}/mcp", mode=mode) as client:
+        assert len((await client.list_tools()).tools) == len(NAMES)
+        assert not (await Agent(client).call("call_tool", tool_id="good__pid")).is_error
+
+
+@pytest.mark.req("G-08")
+async def test_a_client_notices_nothing_of_a_session_it_never_had(url: str) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Session-Id": "of-a-gateway-that-was-restarted"}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with httpx.AsyncClient(headers=headers) as http:
+        answer = await http.post(f"{url}/mcp", json=asked)
+    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == NAMES
+
+
+@pytest.mark.req("G-08", "X-03")
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"{}", b'{"jsonrpc": "2.0", "id": 1, "method": "nonsense"}'])
+async def test_what_is_no_message_of_the_protocol_is_a_clear_refusal(url: str, body: bytes) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    async with httpx.AsyncClient(headers=headers) as http:
+        answer = await http.post(f"{url}/mcp", content=body)
+    assert answer.status_code < 500
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.req("G-05")
+async def test_a_number_that_no_json_knows_is_no_fault_of_the_gateway(url: str) -> None:
+    async with httpx.AsyncClient() as http:
+        answer = await http.post(f"{url}/tools/blocks__not_a_number")
+        assert answer.status_code in {200, 502}, answer.text
+        json.loads(answer.content, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
+
+
+# --- what it costs ---
+
+
+def tokens(text: str) -> int:
+    """How many tokens a text is, rather too many than too few: by a real tokenizer or by length, whichever is more."""
+    return max(len(_tokenizer().encode(text).ids), -(-len(text) // 3))
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    place = Path(str(resources.files("toolscript").joinpath("data/models"))) / MODEL / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(place))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+@asynccontextmanager
+async def app_among(items: Sequence[Item], folder: Path, **settings: Any) -> AsyncIterator[App]:
+    given = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:"} | settings
+    async with open_app(load_settings(variables={}, **given)) as app:
+        await app.sync.run(items)
+        yield app
+
+
+def server_of(app: App) -> Server[Any]:
+    async def caller() -> Principal:
+        return Principal(app.settings.tenant)
+
+    return mcp_server(lambda params, _: answer_call(app, params, caller))
+
+
+@asynccontextmanager
+async def agent_among(items: Sequence[Item], folder: Path) -> AsyncIterator[Agent]:
+    async with app_among(items, folder) as app, Client(server_of(app)) as client:
+        yield Agent(client)
+
+
+def demo_queries() -> list[str]:
+    lines = (demo_folder() / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["query"] for line in lines]
+
+
+async def dearest(agent: Agent, queries: Sequence[str]) -> tuple[int, str, str]:
+    answers = [(q, await agent.text("search_tools", query=q)) for q in queries]
+    costs = [(tokens(text), query, text) for query, text in answers]
+    assert max(len(text.splitlines()) for _, _, text in costs) == 15  # five hits, three lines each
+    return max(costs)
+
+
+@pytest.mark.req("G-08")
+async def test_five_hits_of_the_demo_catalogue_cost_less_than_600_tokens(tmp_path: Path) -> None:
+    async with agent_among(demo_items(), tmp_path) as agent:
+        cost, query, text = await dearest(agent, demo_queries())
+    assert cost < MOST_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
+
+
+@pytest.mark.req("G-08")
+async def test_five_hits_among_the_tools_of_80_real_servers_cost_less_than_600_tokens(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    listings = sorted((shared_data / "mcp_servers").glob("*.json"))
+    items = [
+        item
+        for file in listings
+        for item in read_items(file.stem.replace("__", "-"), {"tools/list": [json.loads(file.read_bytes())]}).items
+    ]
+    assert len(items) > 1000
+    async with agent_among(items, tmp_path) as agent:
+        cost, query, text = await dearest(agent, [*demo_queries(), *(item.name for item in items[::25])])
+    assert cost < MOST_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
+
+
+# --- stdio alone ---
+
+
+def holder(data: Path) -> int:
+    """The process that is the gateway of a data folder."""
+    pid: int = json.loads((data / "gateway.json").read_text())["pid"]
+    return pid
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> StdioServerParameters:
+    """What several agents have in their configurations."""
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"good": scripted_spec()}}))
+    return stdio(file, tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
+
+
+@pytest.mark.req("G-08", "G-02")
+async def test_the_first_search_of_a_new_agent_already_finds_the_tools(two: StdioServerParameters) -> None:
+    async with Client(two) as client:
+        assert (await Agent(client).found("good__echo"))[:1] == ["good__echo"]
+
+
+@pytest.mark.req("G-08", "G-05")
+async def test_the_first_call_of_an_agent_that_knows_the_tool_already_works(two: StdioServerParameters) -> None:
+    async with Client(two) as client:
+        await until(partial(_pid_is_told, Agent(client)))
+    async with Client(two) as client:
+        assert await pid_behind(Agent(client)) > 0
+
+
+@pytest.mark.req("G-08", "X-05")
+async def test_of_two_agents_on_one_folder_both_work_and_the_second_goes_on_without_the_first(
+    two: StdioServerParameters, tmp_path: Path
+) -> None:
+    async with Client(two) as second_client:
+        second = Agent(second_client)
+        async with Client(two) as first_client:
+            first = Agent(first_client)
+            await until(lambda: _pid_is_told(first))
+            await until(lambda: _pid_is_told(second))
+            upstream = [await pid_behind(first), await pid_behind(second)]
+            assert upstream[0] == upstream[1]
+            gateway = holder(tmp_path / "data")
+        await until(lambda: _pid_is_told(second))
+        assert await pid_behind(second) > 0
+        if gateway != holder(tmp_path / "data"):
+            assert await pid_behind(second) != upstream[0]
+
+
+@pytest.mark.req("G-08", "X-05")
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGKILL])
+async def test_when_the_process_that_is_the_gateway_ends_another_takes_its_place_at_the_next_call(
+    two: StdioServerParameters, tmp_path: Path, told: signal.Signals
+) -> None:
+    async with Client(two) as one, Client(two) as other:
+        agents = [Agent(one), Agent(other)]
+        for agent in agents:
+            await until(partial(_pid_is_told, agent))
+        before, upstream = holder(tmp_path / "data"), await pid_behind(agents[0])
+        os.kill(before, told)
+        await until(lambda: _are_gone([before]))
+        answers = [await _called(agent) for agent in agents]
+        survivors = [answer for answer in answers if answer is not None]
+        assert len(survivors) == 1
+        assert not survivors[0].is_error, text_of(survivors[0])
+        assert holder(tmp_path / "data") != before
+        assert (survivors[0].structured_content or {})["pid"] != upstream
+        await until(lambda: _are_gone([upstream]))
+
+
+async def _called(agent: Agent) -> CallToolResult | None:
+    """What a call answers; None when the agent's own process is gone."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await agent.call("call_tool", tool_id="good__pid")
+    except TimeoutError:
+        raise
+    except Exception:  # noqa: BLE001  (the client says it in many ways)
+        return None
+
+
+async def pid_behind(agent: Agent) -> int:
+    """The process of the server behind the gateway."""
+    pid: int = json.loads(await agent.text("call_tool", tool_id="good__pid"))["pid"]
+    return pid
+
+
+async def _pid_is_told(agent: Agent) -> bool:
+    return not (await agent.call("call_tool", tool_id="good__pid")).is_error
+
+
+@pytest.mark.req("G-08")
+async def test_when_the_agent_ends_nothing_of_it_is_left(two: StdioServerParameters, tmp_path: Path) -> None:
+    async with Client(two) as client:
+        agent = Agent(client)
+        await until(lambda: _pid_is_told(agent))
+        processes = [holder(tmp_path / "data"), await pid_behind(agent)]
+    await until(lambda: _are_gone(processes))
+    assert not (tmp_path / "data" / "gateway.json").exists()
+
+
+async def _are_gone(processes: Sequence[int]) -> bool:
+    """A process that nobody has collected yet is gone all the same."""
+    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+@pytest.mark.req("G-08", "G-01")
+async def test_a_bad_configuration_is_told_to_the_agent_with_file_key_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text('{"mcpServers": {\n  "good": {"comand": "x"}\n}}')
+    async with Client(stdio(file, tmp_path / "data")) as client:
+        told = await Agent(client).refusal("search_tools", query="anything")
+    assert "servers.json, line 2: mcpServers.good needs a command" in told
+
+
+# --- documents ---
+
+SECRET = "a secret that is long enough for anybody"
+KEYS = Document(
+    "keys.md", "Keys are rotated every ninety days.\n\nBy hand.", "Rotating keys", {"year": 2024, "tags": ["a"]}
+)
+LEASE = Document("lease", "The notice period is three months.", "Lease", {"year": 2019, "team": "legal"})
+
+
+def bearer(tenant: str, **claims: Any) -> dict[str, str]:
+    told = {"tenant_id": tenant, "exp": time.time() + 600} | claims
+    return {"Authorization": f"Bearer {jwt.encode(told, SECRET, algorithm='HS256')}"}
+
+
+@asynccontextmanager
+async def reader(app: App) -> AsyncIterator[Agent]:
+    """An agent in the same process, which reads the documents of the settings' tenant."""
+    async with Client(server_of(app)) as client:
+        yield Agent(client)
+
+
+@pytest.fixture
+async def documents(tmp_path: Path) -> AsyncIterator[App]:
+    """An application in which two tenants have documents."""
+    async with app_among([], tmp_path, jwt_secret=SECRET, port=0) as app:
+        await app.ingest_documents.put("default", [KEYS, LEASE])
+        await app.ingest_documents.put("acme", [Document("plans", "Rotated keys of acme.")])
+        yield app
+
+
+@pytest.mark.req("D-01", "G-08")
+async def test_a_document_is_told_in_two_short_lines(documents: App) -> None:
+    async with reader(documents) as agent:
+        told = await agent.text("search_documents", query="rotated keys", search_type="keyword")
+    first, second = told.splitlines()
+    assert re.fullmatch(r"keys\.md  \d+\.\d\d\d  Rotating keys", first)
+    assert second == "  Keys are rotated every ninety days. By hand."
+
+
+@pytest.mark.req("D-01")
+async def test_every_type_of_search_finds_and_nothing_found_is_an_answer(documents: App) -> None:
+    async with reader(documents) as agent:
+        for search_type in ("semantic", "keyword", "hybrid", None):
+            told = await agent.text("search_documents", query="notice period", search_type=search_type, limit=1)
+            assert told.startswith("lease  ")
+        told = await agent.text("search_documents", query="zzyzx", search_type="keyword")
+    assert told.startswith("No documents found for 'zzyzx'.")
+
+
+@pytest.mark.req("D-03")
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (None, ["keys.md", "lease"]),
+        ({}, ["keys.md", "lease"]),
+        ({"team": "legal"}, ["lease"]),
+        ({"tags": ["a", "b"]}, ["keys.md"]),
+        ({"year": {"gte": 2020}}, ["keys.md"]),
+        ({"year": {"gt": 2000, "lt": 2020}}, ["lease"]),
+        ('{"team": "legal"}', ["lease"]),
+        ({"must_not": [{"field": "team", "op": "exists", "value": True}]}, ["keys.md"]),
+    ],
+    ids=str,
+)
+async def test_filters_name_fields_with_values_lists_or_operators(
+    documents: App, filters: Any, found: list[str]
+) -> None:
+    async with reader(documents) as agent:
+        told = await agent.text("search_documents", query="keys", search_type="semantic", filters=filters)
+    assert sorted(re.findall(r"^(\S+)  -?\d\.\d\d\d", told, re.MULTILINE)) == found
+
+
+@pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "query: give a text"),
+        ({"query": " "}, "query: give a text"),
+        ({"query": "x" * 1001}, "the query has 1001 characters"),
+        ({"query": "x", "limit": 21}, "limit: give a whole number from 1 to 20"),
+        ({"query": "x", "search_type": "psychic"}, "search_type: give one of semantic, keyword, hybrid"),
+        ({"query": "x", "filters": "team"}, "filters: give an object like"),
+        ({"query": "x", "filters": ["team"]}, "filters: give an object like"),
+        ({"query": "x", "filters": "[" * 100_000}, "filters: give an object like"),
+        ({"query": "x", "filters": {"a": json.loads("[" * 200 + "]" * 200)}}, "must be a string, a number"),
+        ({"query": "x", "filters": {"must": "have"}}, "lists of conditions"),
+        ({"query": "x", "filters": {"team": "legal", "must_not": []}}, "with nothing beside them"),
+        ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is none of eq, ne"),
+        ({"query": "x", "filters": {"year": {"lt": "soon"}}}, "the value must be a number or an ISO 8601 date"),
+        ({"query": "x", "filters": {"": 1}}, "is not usable"),
+        ({"query": "x", "filters": {"a": list(range(1001))}}, "more than 1000 values"),
+        ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: give at most 100"),
+    ],
+)
+async def test_a_wrong_search_of_documents_says_what_is_wrong(
+    documents: App, arguments: dict[str, Any], told: str
+) -> None:
+    async with reader(documents) as agent:
+        assert told in await agent.refusal("search_documents", **arguments)
+
+
+@pytest.mark.req("D-04", "D-05")
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_none(documents: App, mode: str) -> None:
+    async def found(url: str, headers: dict[str, str]) -> CallToolResult:
+        async with httpx2.AsyncClient(headers=headers) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(transport, mode=mode) as client:
+                assert len((await client.list_tools()).tools) == len(NAMES)
+                other = await Agent(client).text("search_tools", query="read a file")
+                assert other.startswith("No tools found")
+                return await Agent(client).call("search_documents", query="rotated keys", search_type="keyword")
+
+    async with serving(documents) as url:
+        mine, theirs = await found(url, bearer("default")), await found(url, bearer("acme"))
+        assert text_of(mine).startswith("keys.md  ")
+        assert text_of(theirs).startswith("plans  ")
+        for headers in ({}, bearer("default", exp=1), {"Authorization": "Bearer nonsense"}):
+            refused = await found(url, headers)
+            assert refused.is_error
+            assert "token" in text_of(refused)
+            assert "Traceback" not in text_of(refused)
+
+
+@pytest.mark.req("D-04", "G-08")
+async def test_over_stdio_documents_are_those_of_the_settings_also_through_another_gateway(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
+    settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
+    async with open_app(settings) as app:
+        await app.ingest_documents.put("default", [KEYS])
+        await app.ingest_documents.put("acme", [LEASE])
+    start = partial(stdio, tmp_path / "servers.json", tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
+    async with Client(start()) as first, Client(start(TOOLSCRIPT_TENANT="acme")) as second:
+        for client, doc_id in ((first, "keys.md"), (second, "lease")):
+            told = await Agent(client).text("search_documents", query="the")
+            assert re.findall(r"^(\S+)  ", told, re.MULTILINE) == [doc_id]
+
+
+@pytest.mark.req("G-08", "D-01")
+async def test_twenty_documents_are_the_most_and_cost_less_than_2500_tokens(tmp_path: Path) -> None:
+    long = [Document(f"d{n:02}", "keys and locks " * 500, "A title " * 50) for n in range(30)]
+    async with app_among([], tmp_path) as app, reader(app) as agent:
+        await app.ingest_documents.put("default", long)
+        told = await agent.text("search_documents", query="keys", limit=20)
+    assert len(told.splitlines()) == 40
+    assert tokens(told) < 2500

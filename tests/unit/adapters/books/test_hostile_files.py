@@ -1,0 +1,358 @@
+"""Files that are made to break their reader, or lie about what they are: refused in one line, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import random
+import stat
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import docx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.book_files import EPUB_CONTAINER, Bookmark, Typed, archive, epub, pdf
+from toolscript.adapters.books.archive import open_archive
+from toolscript.adapters.books.kinds import read_draft
+from toolscript.adapters.books.reader import BookLimits, FileBooks
+from toolscript.domain.errors import Invalid
+from toolscript.domain.knowledge import BOOK_ENDINGS, BlockKind, Book
+
+pytestmark = pytest.mark.req("K-06")
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="sees processes by way of /proc")
+PAGE = '<html xmlns="http://www.w3.org/1999/xhtml"><body><h1>T</h1><p>Text.</p></body></html>'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+async def read(folder: Path, name: str, data: bytes, limits: BookLimits | None = None) -> Book:
+    path = folder / name
+    path.write_bytes(data)
+    return await FileBooks(limits or BookLimits()).read(path)
+
+
+async def refusal(folder: Path, name: str, data: bytes, limits: BookLimits | None = None) -> str:
+    """What is said of a file that is not read: one line, no trace, no path."""
+    with pytest.raises(Invalid) as caught:
+        await read(folder, name, data, limits)
+    said = caught.value.message
+    assert "\n" not in said
+    assert "Traceback" not in said
+    assert str(folder) not in said
+    return said
+
+
+async def outcome(folder: Path, name: str, data: bytes, limits: BookLimits | None = None) -> Book | None:
+    """The book, or nothing when it was refused in one line: either will do."""
+    try:
+        return await read(folder, name, data, limits)
+    except Invalid:
+        await refusal(folder, name, data, limits)
+        return None
+
+
+def packed(member: zipfile.ZipInfo, content: bytes = b"x") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made:
+        made.writestr("META-INF/container.xml", EPUB_CONTAINER)
+        made.writestr(member, content)
+    return out.getvalue()
+
+
+async def test_a_file_of_each_kind_is_read_through_the_process(folder: Path) -> None:
+    word = io.BytesIO()
+    document = docx.Document()
+    document.add_paragraph("Text.")
+    document.save(word)
+    files = {
+        "a_small-book.md": b"Text.",
+        "b.html": b"<p>Text.</p>",
+        "c.txt": b"Text.",
+        "d.rst": b"Text.",
+        "e.pdf": pdf([[Typed(72, 700, "Text.")]]),
+        "f.epub": epub({"a.xhtml": PAGE}),
+        "g.docx": word.getvalue(),
+    }
+    books = {name: await read(folder, name, data) for name, data in files.items()}
+    assert {name: [block.text for block in book.blocks] for name, book in books.items()} == {
+        name: ["Text."] for name in files
+    }
+    assert books["a_small-book.md"].title == "a small book"
+
+
+def declaring(size: int, packed: bytes) -> bytes:
+    """An archive whose list of contents says that each file unpacks to that size."""
+    changed, place = bytearray(packed), -1
+    while (place := changed.find(b"PK\x01\x02", place + 1)) >= 0:
+        changed[place + 24 : place + 28] = size.to_bytes(4, "little")
+    return bytes(changed)
+
+
+async def test_archives_that_would_fill_the_memory_are_not_unpacked(folder: Path) -> None:
+    nine = archive({f"OEBPS/{n}.xhtml": PAGE for n in range(9)})
+    assert "would unpack to 540 MB" in await refusal(folder, "many.epub", declaring(60_000_000, nine))
+    zeros = b"\0" * 11_000_000
+    noise = random.Random(1).randbytes(200_000)
+    one = archive({"META-INF/container.xml": EPUB_CONTAINER, "OEBPS/a.xhtml": zeros, "noise": noise})
+    assert "'OEBPS/a.xhtml', which unpacks to more than 200 times" in await refusal(folder, "one.epub", one)
+    crowd = archive({f"{n}": "" for n in range(20_001)})
+    assert "20,001 files" in await refusal(folder, "crowd.epub", crowd)
+    nested = archive({"inner.zip": one})
+    assert "neither an EPUB nor a DOCX" in await refusal(folder, "nested.docx", nested)
+
+
+async def test_many_small_files_are_a_trap_as_well_as_a_large_one(folder: Path) -> None:
+    pages = {f"{n}.xhtml": PAGE.replace("Text.", "Text. " * 400_000) for n in range(5)}
+    assert "more than 150 times" in await refusal(folder, "many.epub", epub(pages))
+
+
+async def test_a_file_of_a_long_table_is_no_trap(folder: Path) -> None:
+    """Eleven megabytes of XML in a hundredth of the space, of which the text is little."""
+    cell = "<w:tc><w:tcPr><w:tcW w:w='2160' w:type='dxa'/></w:tcPr><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>"
+    rows = "".join(f"<w:tr>{cell.format(n % 10) * 6}</w:tr>" for n in range(22_000))
+    data = archive({**word_file("MARK"), "word/document.xml": rows})
+    assert len(rows) > 10_000_000
+    assert len(rows) > 80 * len(data)
+    open_archive(data)
+
+
+async def test_an_archive_whose_sizes_are_a_lie_is_found_out(folder: Path) -> None:
+    true = epub({"a.xhtml": PAGE.replace("Text.", "Text. " * 1000)})
+    size = len(PAGE.replace("Text.", "Text. " * 1000))
+    lie = true.replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    assert lie != true
+    said = await refusal(folder, "lie.epub", lie)
+    assert "broken" in said or "lies" in said
+
+
+@pytest.mark.parametrize("name", ["../evil.xhtml", "/etc/evil.xhtml", "a/../../evil", "..\\evil", "C:\\evil"])
+async def test_archives_with_paths_that_lead_out_are_refused(folder: Path, name: str) -> None:
+    assert "leads out" in await refusal(folder, "out.epub", packed(zipfile.ZipInfo(name)))
+
+
+async def test_archives_with_links_or_passwords_are_refused(folder: Path) -> None:
+    link = zipfile.ZipInfo("OEBPS/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    assert "link" in await refusal(folder, "link.epub", packed(link, b"/etc/passwd"))
+    locked = bytearray(packed(zipfile.ZipInfo("secret")))
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        locked[locked.rindex(mark) + place] |= 1
+    assert "password" in await refusal(folder, "locked.epub", bytes(locked))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        '<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">',
+        '<!ENTITY c SYSTEM "file:///etc/passwd">',
+        '<!ENTITY % p SYSTEM "http://127.0.0.1:9/x">%p;<!ENTITY c "x">',
+    ],
+)
+async def test_entities_are_neither_expanded_nor_fetched(folder: Path, declared: str) -> None:
+    container = f"<!DOCTYPE x [{declared}]>" + EPUB_CONTAINER.replace("<rootfiles>", "<rootfiles>&c;")
+    assert "entities" in await refusal(folder, "laugh.epub", epub({"a.xhtml": PAGE}, container=container))
+
+
+def word_file(text: str) -> dict[str, bytes]:
+    """The files in a Word file of one paragraph."""
+    out = io.BytesIO()
+    document = docx.Document()
+    document.add_paragraph(text)
+    document.save(out)
+    with zipfile.ZipFile(out) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+@pytest.mark.parametrize("member", ["word/document.xml", "word/styles.xml", "_rels/.rels", "docProps/core.xml"])
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
+async def test_a_word_file_that_declares_entities_is_refused(folder: Path, member: str, encoding: str) -> None:
+    members = word_file("Text.")
+    _, _, body = members[member].decode().partition("?>")
+    declared = '<!DOCTYPE x [<!ENTITY s SYSTEM "file:///etc/hostname"><!ENTITY a "haha">]>'
+    whole = archive(members | {member: f'<?xml version="1.0" encoding="{encoding}"?>{body}'.encode(encoding)})
+    assert [block.text for block in (await read(folder, "whole.docx", whole)).blocks] == ["Text."]
+    trap = f'<?xml version="1.0" encoding="{encoding}"?>{declared}{body}'.encode(encoding)
+    said = await refusal(folder, "entity.docx", archive(members | {member: trap}))
+    assert said == f"The file declares XML entities in '{member}', which may be a trap: it is not read."
+
+
+async def test_a_word_file_in_an_encoding_that_hides_its_declarations_is_refused(folder: Path) -> None:
+    members = word_file("Text.")
+    changed = members["word/document.xml"].replace(b"UTF-8", b"GBK")
+    assert changed != members["word/document.xml"]
+    data = archive(members | {"word/document.xml": changed})
+    assert "'word/document.xml' in it is not XML" in await refusal(folder, "gbk.docx", data)
+
+
+async def test_broken_pdfs_are_refused_and_never_hang(folder: Path) -> None:
+    whole = pdf([[Typed(72, 700, "Text.")]] * 3, [Bookmark("One", 0), Bookmark("Two", 1)])
+    assert "broken" in await refusal(folder, "short.pdf", whole[:200])
+    limits = BookLimits(seconds=20)
+    circle = whole.replace(b"/Kids [", b"/Kids [2 0 R ")
+    endless = whole.replace(b"startxref\n", b"startxref\n9").replace(b"trailer\n<<", b"trailer\n<< /Prev 9")
+    ring = whole.replace(b"/Next ", b"/Next 1 0 R /N")
+    for number, data in enumerate((circle, endless, ring)):
+        assert data != whole
+        began = time.monotonic()
+        book = await outcome(folder, f"{number}.pdf", data, limits)
+        assert book is None or {block.text for block in book.blocks} == {"Text."}
+        assert time.monotonic() - began < 15
+
+
+async def test_pdfs_behind_passwords_or_of_pictures_say_so(folder: Path) -> None:
+    whole = pdf([[Typed(72, 700, "Text.")]])
+    locked = whole.replace(
+        b"trailer\n<<",
+        b"trailer\n<< /ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <"
+        + b"11" * 32
+        + b"> /U <"
+        + b"22" * 32
+        + b"> >>",
+    )
+    assert "password" in await refusal(folder, "locked.pdf", locked)
+    assert "scanned" in await refusal(folder, "scan.pdf", pdf([[], []]))
+
+
+async def test_files_that_lie_about_their_ending_are_read_as_what_they_are_or_refused(folder: Path) -> None:
+    book = await read(folder, "really_a_pdf.txt", pdf([[Typed(72, 700, "Text.")]]))
+    assert book.blocks[0].position.page == 1
+    page = await read(folder, "really_html.md", b"<!DOCTYPE html><title>T</title><script>evil()</script><p>Text.</p>")
+    assert [block.text for block in page.blocks] == ["Text."]
+    program = b"\x7fELF" + bytes(range(256)) * 40
+    for name in ("run.html", "run.txt", "run.md"):
+        assert "not text" in await refusal(folder, name, program)
+    assert "does not begin as PDF" in await refusal(folder, "run.pdf", program)
+    assert "does not begin as EPUB" in await refusal(folder, "page.epub", b"<p>Text.</p>")
+    assert "save it as DOCX" in await refusal(folder, "old.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"x" * 100)
+
+
+@pytest.mark.parametrize("ending", sorted(BOOK_ENDINGS))
+async def test_empty_files_are_refused(folder: Path, ending: str) -> None:
+    assert await refusal(folder, f"a{ending}", b"") == "The file is empty."
+    assert "no text" in await refusal(folder, f"b{ending}", b" \n\0")
+
+
+async def test_what_is_no_file_of_a_known_kind_is_refused(folder: Path) -> None:
+    assert "'.exe'" in await refusal(folder, "a.exe", b"x")
+    (folder / "folder.md").mkdir()
+    os.mkfifo(folder / "pipe.md")
+    for name, said in (
+        ("folder.md", "not lead to a file"),
+        ("pipe.md", "not lead to a file"),
+        ("no.md", "no such file"),
+    ):
+        with pytest.raises(Invalid, match=said):
+            await FileBooks().read(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "reader", "data"),
+    [("pypdfium2", "books_pdf", b"%PDF-1.7"), ("docx", "books_docx", archive({"word/document.xml": "<x/>"}))],
+)
+def test_a_missing_library_is_named_with_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, vendor: str, reader: str, data: bytes
+) -> None:
+    monkeypatch.setitem(sys.modules, vendor, None)
+    monkeypatch.delitem(sys.modules, f"toolscript.adapters.{reader}", raising=False)
+    with pytest.raises(Invalid, match=r"pip install 'toolscript\[books\]'"):
+        read_draft(data, ".pdf")
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(min_size=1, max_size=3000), ending=st.sampled_from(sorted(BOOK_ENDINGS)), honest=st.booleans())
+def test_no_bytes_do_harm(folder: Path, data: bytes, ending: str, honest: bool) -> None:
+    starts = {".pdf": b"%PDF-1.7\n", ".docx": b"PK\x03\x04", ".epub": b"PK\x03\x04"}
+    start = starts.get(ending, b"") if honest else b""
+    book = asyncio.run(outcome(folder, f"any{ending}", start + data))
+    assert book is None or book.blocks
+
+
+async def test_nesting_long_lines_and_long_tables_take_no_more_than_their_length(folder: Path) -> None:
+    limits = BookLimits(seconds=20)
+    deep = await read(folder, "deep.html", b"<div>" * 10_000 + b"<p>Text." + b"</div>" * 10_000, limits)
+    assert [block.text for block in deep.blocks] == ["Text."]
+    wall = b"<ul><li><blockquote>" + b"<b>" * 20_000 + b"<li>Text.</li>" * 20_000
+    assert len((await read(folder, "wall.html", wall, limits)).blocks) == 20_000
+    line = await read(folder, "line.txt", b"word " * 1_000_000, limits)
+    assert len(line.blocks[0].text) == 5 * 1_000_000 - 1
+    rows = b"".join(b"<tr><td>%d</td><td>row</td></tr>" % n for n in range(10_000))
+    table = await read(folder, "table.html", b"<table>" + rows + b"</table>", limits)
+    assert [(block.kind, block.text.count("\n")) for block in table.blocks] == [(BlockKind.TABLE, 9_999)]
+    quotes = await read(folder, "quotes.md", b"Above.\n\n" + b">" * 5_000 + b" Text.\n\nBelow.", limits)
+    assert [block.text for block in quotes.blocks] == ["Above.", "Below."]
+
+
+async def test_size_time_memory_and_text_are_bounded(folder: Path) -> None:
+    words = b"word " * 400_000
+    assert "at most 1 MB" in await refusal(folder, "large.txt", words, BookLimits(file_bytes=10**6))
+    said = await refusal(folder, "wordy.txt", words, BookLimits(characters=10**6))
+    assert said == "The file holds 1,999,999 characters of text; at most 1,000,000 are read. Split it."
+    said = await refusal(folder, "many.html", b"<p>a" * 11, BookLimits(blocks=10))
+    assert said == "The file holds 11 paragraphs; at most 10 are read. Split it."
+    began = time.monotonic()
+    assert "longer than 0.01 seconds" in await refusal(folder, "slow.txt", words, BookLimits(seconds=0.01))
+    assert time.monotonic() - began < 10
+    greedy = await refusal(folder, "greedy.html", b"<p>a" * 2_000_000, BookLimits(memory_bytes=150 * 2**20))
+    assert "memory" in greedy or "broke its reader" in greedy
+
+
+async def test_headings_that_stand_over_much_count_as_often_as_they_are_told(folder: Path) -> None:
+    chapter = "<h1>" + "word " * 2_000 + "</h1>"
+    page = chapter + "".join(f"<h2>{n}</h2><p>a" for n in range(200))
+    assert "characters of text" in await refusal(folder, "a.html", page.encode(), BookLimits(characters=10**6))
+    assert len((await read(folder, "a.html", page.encode(), BookLimits(characters=3 * 10**6))).blocks) == 200
+
+
+@needs_proc
+async def test_the_process_ends_when_the_reading_is_cancelled(folder: Path) -> None:
+    path = folder / "long.html"
+    path.write_bytes(b"<p>a" * 3_000_000)
+    reading = asyncio.create_task(FileBooks().read(path))
+    while not (readers := {child for child in _children() if _environment(child)}):
+        assert not reading.done()
+        await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert readers.isdisjoint(_children())
+
+
+def _children() -> set[str]:
+    """The processes that this one has started and that are there, dead or alive."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+@needs_proc
+async def test_the_process_knows_nothing_of_our_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the-key")
+    path = folder / "long.html"
+    path.write_bytes(b"<p>a" * 3_000_000)
+    reading = asyncio.create_task(FileBooks().read(path))
+    environment = b""
+    while b"PYTHONPATH" not in environment:
+        assert not reading.done()
+        await asyncio.sleep(0)
+        environment = b"".join(_environment(child) for child in _children())
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert b"the-key" not in environment
+
+
+def _environment(child: str) -> bytes:
+    """Of a child that reads a book and runs its own program already: before that it is a copy of this process."""
+    try:
+        command = Path(f"/proc/{child}/cmdline").read_bytes()
+        return Path(f"/proc/{child}/environ").read_bytes() if b"books_child" in command else b""
+    except OSError:
+        return b""

@@ -1,0 +1,138 @@
+"""PDFs as books: paragraphs, code and headings made again of lines at places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.fixtures.book_files import BODY, CODE, LARGE, Bookmark, Typed, pdf
+from toolscript.adapters.books.parts import assemble
+from toolscript.adapters.books.pdf import read_pdf
+from toolscript.domain.errors import Invalid
+from toolscript.domain.knowledge import Block, BlockKind, Book, Position
+
+pytestmark = pytest.mark.req("K-06")
+
+LONG = "These are words of a line that goes on to the very end of the column it is set in"
+
+
+def read(data: bytes) -> Book:
+    return assemble(read_pdf(data))
+
+
+def lines(*texts: str, y: float = 700, x: float = 72, font: str = BODY, step: float = 13) -> list[Typed]:
+    return [Typed(x, y - step * number, text, font) for number, text in enumerate(texts)]
+
+
+def numbered(pages: Sequence[Sequence[Typed]]) -> list[list[Typed]]:
+    """Pages with a header that names the book and the page."""
+    return [[Typed(72, 820, f"A Book of Bees {number}"), *page] for number, page in enumerate(pages, 1)]
+
+
+def test_lines_become_paragraphs_and_words_that_were_broken_are_whole() -> None:
+    page = [
+        *lines(LONG, f"{LONG} and is an exam-", "ple of well-known things.", y=700),
+        *lines(LONG, "Second paragraph, with an example.", y=640),
+        *lines(f"{LONG} is well-", "known.", y=580),
+    ]
+    assert [block.text for block in read(pdf([page])).blocks] == [
+        f"{LONG} {LONG} and is an example of well-known things.",
+        f"{LONG} Second paragraph, with an example.",
+        f"{LONG} is well-known.",
+    ]
+
+
+def test_chapters_and_sections_come_from_the_outline_with_the_numbers_of_the_page() -> None:
+    pages = [
+        [Typed(72, 760, "Chapter 1"), Typed(72, 740, "Hives", LARGE), *lines(LONG, "End of it.", y=700)],
+        [
+            Typed(72, 760, "1.1 Wax", LARGE),
+            *lines("Soft.", y=700),
+            Typed(72, 600, "2 Honey", LARGE),
+            *lines("Sweet.", y=560),
+        ],
+    ]
+    outline = [Bookmark("Hives", 0, 790, [Bookmark("Wax", 1, 790)]), Bookmark("Honey", 1, 620)]
+    book = read(pdf(pages, outline, title="Of Bees", author="Ada Hive; Bo Stern"))
+    assert (book.title, book.authors) == ("Of Bees", ("Ada Hive", "Bo Stern"))
+    assert book.blocks == (
+        Block(f"{LONG} End of it.", BlockKind.PROSE, Position("Chapter 1. Hives", "", 1)),
+        Block("Soft.", BlockKind.PROSE, Position("Chapter 1. Hives", "1.1 Wax", 2)),
+        Block("Sweet.", BlockKind.PROSE, Position("2 Honey", "", 2)),
+    )
+
+
+def test_a_bookmark_whose_title_is_not_on_its_page_begins_at_its_height() -> None:
+    page = [*lines("Above.", y=700), *lines("Below.", y=500)]
+    book = read(pdf([page], [Bookmark("One", 0, 800), Bookmark("Two", 0, 520)]))
+    assert [(block.text, block.position.chapter) for block in book.blocks] == [("Above.", "One"), ("Below.", "Two")]
+
+
+def test_without_an_outline_chapters_are_what_stands_in_larger_type() -> None:
+    pages = [[Typed(72, 760, f"Part {name}", LARGE), *lines(LONG, LONG, "It ends.")] for name in ("One", "Two")]
+    assert [block.position for block in read(pdf(pages)).blocks] == [
+        Position("Part One", "", 1),
+        Position("Part Two", "", 2),
+    ]
+
+
+def test_headers_footers_page_numbers_and_tables_of_contents_are_no_text() -> None:
+    pages = numbered(
+        [
+            [*lines("Contents", "Hives . . . . . . . . 2", "Honey . . . . . . . . 3", y=700), Typed(300, 30, "i")],
+            [*lines("Bees build.", y=700), Typed(300, 30, "2")],
+            [*lines("Bees fly.", y=700), Typed(300, 30, "3")],
+        ]
+    )
+    assert [block.text for block in read(pdf(pages)).blocks] == ["Contents", "Bees build.", "Bees fly."]
+
+
+def test_a_paragraph_goes_on_on_the_next_page_and_is_where_it_began() -> None:
+    pages = numbered([lines(LONG, LONG), lines("which goes on here.", "Next."), lines("Other.")])
+    first, second, *_ = read(pdf(pages)).blocks
+    assert (first.text, first.position.page) == (f"{LONG} {LONG} which goes on here.", 1)
+    assert (second.text, second.position.page) == ("Next.", 2)
+
+
+def test_code_keeps_its_lines_and_margins_and_terms_stand_with_what_they_mean() -> None:
+    page = [
+        *lines("Say this:", y=700),
+        *lines("if bee:", y=680, font=CODE),
+        *lines("fly()", y=667, x=72 + 4 * 6, font=CODE),
+        *lines("--honey", y=620, font=CODE),
+        *lines("Fetches the honey.", y=607, x=130),
+    ]
+    assert [(block.kind, block.text) for block in read(pdf([page])).blocks] == [
+        (BlockKind.PROSE, "Say this:"),
+        (BlockKind.CODE, "if bee:\n    fly()"),
+        (BlockKind.PROSE, "--honey Fetches the honey."),
+    ]
+
+
+def test_pages_have_the_numbers_that_are_printed_on_them() -> None:
+    """They are i and ii, 1 to 3, and A-1. The first sheet is not page 1, but no other page is the sixth."""
+    pages = [lines(f"{word}.") for word in ("Preface", "Thanks", "Hives", "Wax", "Honey", "Index")]
+    labels = "0 << /S /r >> 2 << /S /D >> 5 << /S /D /P (A-) >>"
+    outline = [Bookmark("One", 2), Bookmark("Two", 4)]
+    blocks = read(pdf(pages, outline, labels=labels)).blocks
+    assert [(block.text, block.position.chapter, block.position.page) for block in blocks] == [
+        ("Preface.", "", None),
+        ("Thanks.", "", None),
+        ("Hives.", "One", 1),
+        ("Wax.", "One", 2),
+        ("Honey.", "Two", 3),
+        ("Index.", "Two", 6),
+    ]
+
+
+def test_a_title_that_is_only_a_file_name_gives_way_to_what_the_first_page_says() -> None:
+    page = [Typed(72, 700, "The Book of Bees", LARGE), *lines("Text.", y=600)]
+    assert read(pdf([page], title="bees_final.docx")).title == "The Book of Bees"
+
+
+def test_scanned_pages_are_told_from_broken_files() -> None:
+    with pytest.raises(Invalid, match="seems to be scanned"):
+        read_pdf(pdf([[], []]))
+    with pytest.raises(Invalid, match="broken"):
+        read_pdf(b"%PDF-1.7 and nothing that follows")

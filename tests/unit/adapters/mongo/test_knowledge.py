@@ -1,0 +1,494 @@
+"""MongoDB as others leave it: documents of other pipelines, servers that are gone, silent or strict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import bson
+import pytest
+from bson import Binary, Code, DatetimeMS, Decimal128, Int64, MaxKey, ObjectId, Regex, Timestamp
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book
+from tests.servers.mongo import serving_mongo
+from toolscript.adapters.mongo.knowledge import LENIENT, MongoKnowledge, MongoKnowledgeReader
+from toolscript.adapters.mongo.records import chunk_of, source_of
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, Extraction, Position, Shelf, Source, own_id, told
+
+pytestmark = [pytest.mark.req("K-05", "X-02"), pytest.mark.usefixtures("_swept")]
+
+SOURCE, CHUNK, EXTRACTION = IDS = [ObjectId(own_id(name)) for name in ("source", "chunk", "extraction")]
+ODD = [
+    None,
+    True,
+    -1,
+    Int64(2**62),
+    0.5,
+    1e300,
+    float("nan"),
+    float("inf"),
+    "text",
+    " 12 ",
+    "9" * 5000,
+    "",
+    [],
+    [None, 1, ["a"], {"b": 2}],
+    {},
+    {"chapter": {"x": 1}, "section": ["s"], "page": [7]},
+    datetime(2024, 1, 2, tzinfo=UTC),
+    ObjectId("0" * 24),
+    Binary(b"\xff\x00"),
+    Binary.from_uuid(UUID(int=7)),
+    Decimal128("1.50"),
+    Regex("a.*", "i"),
+    Code("return 1"),
+    Timestamp(1, 2),
+    MaxKey(),
+]
+
+
+@pytest.fixture
+def collections(mongo: str) -> Iterator[dict[str, Collection[Any]]]:
+    with MongoClient[dict[str, Any]](mongo) as client:
+        database = client.get_default_database()
+        yield {name: database[name] for name in ("sources", "chunks", "extractions")}
+
+
+@pytest.fixture
+async def reader(mongo: str) -> AsyncIterator[MongoKnowledgeReader]:
+    opened = MongoKnowledgeReader.at(mongo, patience_seconds=30.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def store(mongo: str) -> AsyncIterator[MongoKnowledge]:
+    opened = MongoKnowledge.at(mongo)
+    yield opened
+    await opened.close()
+
+
+async def test_what_is_written_is_the_documents_that_others_read(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    source = Source(str(SOURCE), "book", "T", ("A",), "a.md", "2025-01-01T00:00:00Z", metadata={"digest": "d"})
+    chunk = Chunk(str(CHUNK), source.id, "text", Position("C", "S", 4), 9)
+    drawn = Extraction(str(EXTRACTION), source.id, chunk.id, "decision", {"what": "x"}, ("t",), "2025-01-02T00:00:00Z")
+    await store.replace(source, [chunk], [drawn])
+    assert [*collections["sources"].find()] == [
+        {
+            "_id": SOURCE,
+            "type": "book",
+            "title": "T",
+            "authors": ["A"],
+            "path": "a.md",
+            "ingested_at": "2025-01-01T00:00:00Z",
+            "status": "ready",
+            "metadata": {"digest": "d"},
+            "schema_version": 1,
+        }
+    ]
+    assert [*collections["chunks"].find()] == [
+        {
+            "_id": CHUNK,
+            "source_id": str(SOURCE),
+            "content": "text",
+            "position": {"chapter": "C", "section": "S", "page": 4},
+            "token_count": 9,
+            "schema_version": 1,
+            "number": 0,
+        }
+    ]
+    assert [*collections["extractions"].find()] == [
+        {
+            "_id": EXTRACTION,
+            "source_id": str(SOURCE),
+            "chunk_id": str(CHUNK),
+            "type": "decision",
+            "content": {"what": "x"},
+            "topics": ["t"],
+            "extracted_at": "2025-01-02T00:00:00Z",
+            "schema_version": 1,
+        }
+    ]
+
+
+async def test_documents_of_another_pipeline_are_found_whatever_their_ids_are(
+    reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
+) -> None:
+    collections["sources"].insert_many([{"_id": SOURCE, "title": "By number"}, {"_id": "by-name", "title": "By name"}])
+    collections["chunks"].insert_many(
+        [
+            {"_id": CHUNK, "source_id": str(SOURCE), "content": "one", "embedding": [0.5] * 384},
+            {"_id": "chunk-2", "source_id": SOURCE, "content": "two"},
+            {"_id": "chunk-3", "source_id": "by-name", "content": "three", "number": 1},
+            {"_id": "chunk-4", "source_id": "by-name", "content": "four", "number": 0},
+        ]
+    )
+    found = await reader.shelf([str(SOURCE), "by-name"], [str(CHUNK), "chunk-2"], [])
+    titles = {own: source.title for own, source in found.sources.items()}
+    assert titles == {str(SOURCE): "By number", "by-name": "By name"}
+    assert {i: (c.source_id, c.content) for i, c in found.chunks.items()} == {
+        str(CHUNK): (str(SOURCE), "one"),
+        "chunk-2": (str(SOURCE), "two"),
+    }
+    assert {chunk.content for chunk in (await reader.contents(str(SOURCE)))[0]} == {"one", "two"}
+    assert [chunk.content for chunk in (await reader.contents("by-name"))[0]] == ["four", "three"]
+    assert await reader.counts() == {str(SOURCE): (2, 0), "by-name": (2, 0)}
+
+
+async def test_what_a_document_lacks_is_not_known(
+    reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
+) -> None:
+    for name, own in (("sources", SOURCE), ("chunks", CHUNK), ("extractions", EXTRACTION)):
+        collections[name].insert_one({"_id": own})
+    assert await reader.shelf([str(SOURCE)], [str(CHUNK)], [str(EXTRACTION)]) == Shelf(
+        {str(SOURCE): Source(str(SOURCE), "", UNKNOWN_SOURCE, (), "", "", "ready", {}, 1)},
+        {str(CHUNK): Chunk(str(CHUNK), "", "", Position(), 0, 1)},
+        {str(EXTRACTION): Extraction(str(EXTRACTION), "", "", "", {}, (), "", 1)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ({"page": 12}, Position(page=12)),
+        ({"page": "12"}, Position(page=12)),
+        ({"page": 12.0}, Position(page=12)),
+        ({"page": "xii", "chapter": 3}, Position("3")),
+        ({"page": 1.5, "section": None}, Position()),
+        ({"page": True}, Position()),
+        ({"chapter": "One", "section": "1.1", "page": None, "line": 7}, Position("One", "1.1")),
+        ("page 7", Position()),
+        ([1, 2], Position()),
+        (None, Position()),
+    ],
+)
+async def test_a_position_is_read_however_it_is_written(
+    reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]], position: Any, expected: Position
+) -> None:
+    collections["chunks"].insert_one({"_id": CHUNK, "position": position})
+    assert (await reader.shelf([], [str(CHUNK)], [])).chunks[str(CHUNK)].position == expected
+
+
+async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
+    reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
+) -> None:
+    moment = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
+    collections["sources"].insert_one({"_id": SOURCE, "authors": "Ada", "ingested_at": moment, "metadata": "a note"})
+    content = {"when": moment, "of": CHUNK, "share": Decimal128("0.10"), "n": Int64(3)}
+    collections["extractions"].insert_one({"_id": EXTRACTION, "content": content, "topics": "one", "chunk_id": CHUNK})
+    collections["extractions"].insert_one({"_id": "plain", "content": "Use a cache.", "topics": ["a", None, 1]})
+    found = await reader.shelf([str(SOURCE)], [], [str(EXTRACTION), "plain"])
+    source, drawn = found.sources[str(SOURCE)], found.extractions[str(EXTRACTION)]
+    assert (source.authors, source.ingested_at) == (("Ada",), "2024-01-02T03:04:05+00:00")
+    assert source.metadata == {"text": "a note"}
+    assert drawn.content == {"when": "2024-01-02T03:04:05+00:00", "of": str(CHUNK), "share": "0.10", "n": 3}
+    assert (drawn.topics, drawn.chunk_id) == (("one",), str(CHUNK))
+    assert told(found.extractions["plain"].content) == "text: Use a cache."
+    assert found.extractions["plain"].topics == ("a", "1")
+
+
+async def test_nothing_that_a_document_holds_makes_reading_fail(
+    reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
+) -> None:
+    fields = {
+        "sources": ["type", "title", "authors", "path", "ingested_at", "status", "metadata", "schema_version"],
+        "chunks": ["source_id", "content", "position", "token_count", "schema_version", "number"],
+        "extractions": ["source_id", "chunk_id", "type", "content", "topics", "extracted_at", "schema_version"],
+    }
+    ids = [f"odd-{n}" for n in range(len(ODD))]
+    for name, held in fields.items():
+        odd: list[dict[str, Any]] = [
+            {"_id": own, **dict.fromkeys(held, value)} for own, value in zip(ids, ODD, strict=True)
+        ]
+        collections[name].insert_many(odd)
+        collections[name].insert_many([{**one, "_id": one["_id"] + " too", "source_id": "book"} for one in odd])
+    found = await reader.shelf(ids, ids, ids)
+    assert [len(each) for each in (found.sources, found.chunks, found.extractions)] == [len(ODD)] * 3
+    read: list[Any] = [*found.sources.values(), *found.chunks.values(), *found.extractions.values()]
+    json.dumps([asdict(each) for each in read], allow_nan=False)
+    assert all(isinstance(told(each.content), str) for each in found.extractions.values())
+    chunks, extractions = await reader.contents("book")
+    assert (len(chunks), len(extractions)) == (len(ODD), len(ODD))
+    assert len(await reader.sources()) == 2 * len(ODD)
+    assert len(await reader.counts()) == 2 * len(ODD)
+
+
+def test_bytes_that_are_no_text_and_moments_that_no_calendar_has_are_read_as_far_as_they_go() -> None:
+    # As neither a driver nor a server of today would write it: three bytes of the content are no UTF-8.
+    element = b"\x02_id\x00\x04\x00\x00\x00bad\x00" + b"\x02content\x00\x06\x00\x00\x00a\xff\xfe\xedb\x00"
+    document = (len(element) + 5).to_bytes(4, "little") + element + b"\x00"
+    lenient: Any = LENIENT
+    content = chunk_of(bson.decode(document, lenient)).content
+    assert (content[0], content[-1]) == ("a", "b")
+    source = source_of(bson.decode(bson.encode({"_id": SOURCE, "ingested_at": DatetimeMS(2**60)}), lenient))
+    assert str(2**60) in source.ingested_at
+
+
+async def test_the_side_that_writes_makes_the_indexes_and_the_other_makes_nothing(
+    reader: MongoKnowledgeReader, store: MongoKnowledge, mongo: str, collections: dict[str, Collection[Any]]
+) -> None:
+    def indexes() -> dict[str, list[list[str]]]:
+        return {
+            name: sorted([field for field, _ in index["key"]] for index in each.index_information().values())
+            for name, each in collections.items()
+        }
+
+    await reader.shelf([str(SOURCE)], [], [])
+    await reader.sources()
+    assert collections["sources"].database.list_collection_names() == []
+    # Somebody else's, by a name of their own.
+    collections["extractions"].create_index("type", name="by_kind")
+    source = Source(str(SOURCE), "book", "T", (), "", "")
+    await store.replace(source, [], [])
+    again = MongoKnowledge.at(mongo)
+    await again.replace(source, [], [])
+    await again.close()
+    assert indexes() == {
+        "sources": [["_id"], ["title"]],
+        "chunks": [["_id"], ["source_id", "number"]],
+        "extractions": [["_id"], ["chunk_id"], ["source_id"], ["topics"], ["type"]],
+    }
+
+
+@pytest.mark.req("K-06")
+async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    source = Source(str(SOURCE), "book", "T", (), "", "")
+    old, new = (
+        [Chunk(own_id(name), source.id, name, Position(), 1) for name in names] for names in (("a", "b"), ("b", "c"))
+    )
+    await store.replace(source, old, [])
+    failing = {
+        "configureFailPoint": "failCommand",
+        "mode": {"times": 1},
+        "data": {"failCommands": ["delete"], "errorCode": 8000},
+    }
+    collections["sources"].database.client.admin.command(failing)
+    with pytest.raises(Unavailable):
+        await store.replace(source, new, [])
+    assert [each.status for each in await store.sources()] == ["indexing"]
+    await store.replace(source, new, [])
+    assert [each.status for each in await store.sources()] == ["ready"]
+    assert await store.contents(source.id) == (new, [])
+
+
+async def test_what_another_pipeline_keeps_in_its_documents_stays(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    moment = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
+    documents: dict[str, dict[str, Any]] = {
+        "sources": {"title": "Theirs", "status": "complete", "isbn": "123", "metadata": {"when": moment}},
+        "chunks": {"source_id": SOURCE, "content": "text", "position": {"chapter": "1", "line": 7}, "vector": [0.5]},
+        "extractions": {
+            "source_id": str(SOURCE),
+            "chunk_id": CHUNK,
+            "type": "w",
+            "content": {"n": Int64(3)},
+            "by": "us",
+        },
+    }
+    for (name, document), own in zip(documents.items(), (SOURCE, CHUNK, EXTRACTION), strict=True):
+        collections[name].insert_one({"_id": own, **document})
+    (source,) = await store.sources()
+    chunks, extractions = await store.contents(source.id)
+    more = Chunk(own_id("more"), source.id, "more", Position(), 1)
+    changed = replace(source, title="Ours")
+    await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
+    held = {name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)}
+    assert held["sources"]["title"] == "Ours"
+    assert held["extractions"]["type"] == "warning"
+    documents["sources"]["title"], documents["extractions"]["type"] = "Ours", "warning"
+    for name, document in documents.items():
+        # As the driver reads it here: moments without their zone.
+        read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
+        assert {field: held[name][field] for field in document} == document | read
+    assert await store.sources() == [changed]
+    assert [chunk.content for chunk in (await store.contents(source.id))[0]] == ["text", "more"]
+
+
+@pytest.mark.req("K-06")
+async def test_what_is_imported_for_a_source_of_another_pipeline_leaves_it_as_it_is(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    collections["sources"].insert_one({"_id": SOURCE, "title": "Theirs", "status": "complete", "isbn": "123"})
+    collections["chunks"].insert_one({"_id": CHUNK, "source_id": str(SOURCE), "content": "text", "vector": [0.5]})
+    library = Library(store=store)
+    await library.ingesting.index_all()
+    line = {"extraction": {"source_id": "Theirs", "type": "warning", "content": {"a": "b"}}}
+    taken = await library.importing.take([line])
+    assert (taken.extractions, taken.refused) == (1, [])
+    assert collections["sources"].find_one() == {"_id": SOURCE, "title": "Theirs", "status": "complete", "isbn": "123"}
+    assert collections["chunks"].find_one() == {
+        "_id": CHUNK, "source_id": str(SOURCE), "content": "text", "vector": [0.5],
+    }  # fmt: skip
+    assert collections["extractions"].count_documents({"source_id": str(SOURCE)}) == 1
+
+
+@pytest.mark.req("K-06")
+async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
+    store: MongoKnowledge, collections: dict[str, Collection[Any]]
+) -> None:
+    library = Library(store=store, books={HANDBOOK: book(1, 2, 3)})
+    failing = {
+        "configureFailPoint": "failCommand",
+        "mode": {"times": 1},
+        "data": {"failCommands": ["delete"], "errorCode": 8000},
+    }
+    await library.ingesting.ingest(HANDBOOK)
+    collections["sources"].database.client.admin.command(failing)
+    library.drawer.books[HANDBOOK] = book(4, 5)
+    with pytest.raises(Unavailable):
+        await library.ingesting.ingest(HANDBOOK)
+    line = {"extraction": {"source_id": "The Handbook", "type": "warning", "content": {"a": "b"}}}
+    ((_, said),) = (await library.importing.take([line])).refused
+    assert "is not complete" in said
+    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert (await library.ingesting.ingest(HANDBOOK)).chunks == 2
+    await library.assert_whole()
+
+
+async def test_a_document_that_is_larger_than_mongodb_takes_is_refused(store: MongoKnowledge) -> None:
+    source = Source(str(SOURCE), "book", "T", (), "", "", metadata={"all": "x" * 17_000_000})
+    with pytest.raises(Invalid, match="refuses a value"):
+        await store.replace(source, [], [])
+
+
+@asynccontextmanager
+async def _silent() -> AsyncIterator[int]:
+    """The port of a server that takes connections and never says a word."""
+    held: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        for writer in held:
+            writer.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def _unavailable_within(seconds: float, reader: MongoKnowledgeReader) -> str:
+    said = ""
+    for ask in (reader.ping(), reader.sources(), reader.shelf(["a"], ["b"], ["c"])):
+        start = time.monotonic()
+        with pytest.raises(Unavailable) as raised:
+            await ask
+        assert time.monotonic() - start < seconds
+        said = raised.value.message
+        assert "\n" not in said
+        assert "check TOOLSCRIPT_KNOWLEDGE" in said
+        assert "hunter2" not in said + json.dumps(raised.value.details)
+    await reader.close()
+    return said
+
+
+async def test_a_server_that_is_down_is_unavailable_within_bounds() -> None:
+    reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", patience_seconds=0.3)
+    assert "mongodb://127.0.0.1:9/books does not answer" in await _unavailable_within(1.5, reader)
+
+
+async def test_a_server_that_is_silent_is_unavailable_within_bounds() -> None:
+    async with _silent() as port:
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", patience_seconds=0.3)
+        assert "timed out" in await _unavailable_within(1.5, reader)
+
+
+async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_told_soon() -> None:
+    store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")
+    start = time.monotonic()
+    with pytest.raises(Unavailable, match="Connect call failed"):
+        await store.sources()
+    await store.close()
+    assert time.monotonic() - start < 8.0
+
+
+@pytest.mark.req("K-06")
+async def test_a_server_that_dies_while_it_is_written_to_is_told_soon(tmp_path: Path) -> None:
+    source = Source(str(SOURCE), "book", "T", (), "", "")
+    chunks = [Chunk(own_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
+    with ExitStack() as life:
+        uri = life.enter_context(serving_mongo(tmp_path))
+        store = MongoKnowledge.at(uri)
+        with MongoClient[dict[str, Any]](uri) as client:
+            written = client["toolscript"]["chunks"]
+            writing = asyncio.create_task(store.replace(source, chunks, []))
+            while not await asyncio.to_thread(written.estimated_document_count):
+                assert not writing.done()
+        life.close()
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match="does not answer"):
+            await writing
+        await store.close()
+        assert time.monotonic() - start < 12.0
+
+
+async def test_an_address_cannot_ask_for_more_patience_than_there_is() -> None:
+    options = "timeoutMS=60000&serverSelectionTimeoutMS=60000&connectTimeoutMS=60000&socketTimeoutMS=60000"
+    async with _silent() as port:
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/?{options}", patience_seconds=0.3)
+        await _unavailable_within(1.5, reader)
+
+
+async def test_a_server_that_falls_silent_in_between_is_unavailable_within_bounds(
+    mongo: str, collections: dict[str, Collection[Any]]
+) -> None:
+    collections["chunks"].insert_one({"_id": CHUNK, "content": "text"})
+    reader = MongoKnowledgeReader.at(mongo, patience_seconds=1.0)
+    assert (await reader.shelf([], [str(CHUNK)], [])).chunks
+    blocking = {
+        "configureFailPoint": "failCommand",
+        "mode": {"times": 1},
+        "data": {"failCommands": ["find"], "blockConnection": True, "blockTimeMS": 5_000},
+    }
+    collections["chunks"].database.client.admin.command(blocking)
+    start = time.monotonic()
+    with pytest.raises(Unavailable):
+        await reader.shelf([], [str(CHUNK)], [])
+    assert time.monotonic() - start < 3.0
+    assert (await reader.shelf([], [str(CHUNK)], [])).chunks
+    await reader.close()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mongodb://",
+        "mongodb://me:hunter2@:x/",
+        "mongodb://me:hunter2@host:port/name",
+        "mongodb://me:hun/ter2@host/name",
+        "mongodb://host/na me",
+        "mongodb://host/?datetime_conversion=hunter2",
+        "mongodb://host:99999/",
+        "mongo://me:hunter2@host",
+        "",
+    ],
+)
+async def test_an_address_that_cannot_be_used_is_refused_without_its_password(uri: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_KNOWLEDGE is not a usable MongoDB address") as raised:
+        MongoKnowledgeReader.at(uri)
+    assert "hunter2" not in raised.value.message
+    assert raised.value.__cause__ is None
+
+
+async def test_without_a_name_in_the_address_the_database_is_toolscript(mongo_server: str) -> None:
+    store = MongoKnowledge.at(mongo_server)
+    source = Source(own_id("without a name"), "book", "T", (), "", "")
+    await store.replace(source, [], [])
+    with MongoClient[dict[str, Any]](mongo_server) as client:
+        assert client["toolscript"]["sources"].count_documents({"_id": ObjectId(source.id)}) == 1
+    await store.remove(source.id)
+    await store.close()

@@ -1,0 +1,329 @@
+"""The query log: everything arrives where it should, and nobody notices when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import stat
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.http_services import HttpDouble
+from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks, encoded
+from toolscript.domain.errors import Invalid
+from toolscript.ports.observability import EventSink
+
+pytestmark = pytest.mark.req("D-12", "X-02")
+
+
+class Collector(HttpDouble):
+    """Takes events, unless it is told not to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[dict[str, Any]]] = []
+        self.statuses: list[int] = []
+        self.arrived = threading.Semaphore(0)
+        self.let_go = threading.Event()
+        self.let_go.set()
+
+    def __exit__(self, *raised: object) -> None:
+        self.let_go.set()
+        super().__exit__(*raised)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [event for batch in self.batches for event in batch]
+
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        self.arrived.release()
+        self.let_go.wait(30)
+        status = self.statuses.pop(0) if self.statuses else 204
+        if status == 204:
+            self.batches.append(json.loads(body))
+        try:
+            self.send(request, status, b"", {"Location": "/elsewhere"} if status == 302 else None)
+        except OSError:
+            request.close_connection = True
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as double:
+        yield double
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Unreadable(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("no")
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("no")
+
+    def __len__(self) -> int:
+        return 1
+
+
+ROUND: dict[str, Any] = {"type": "round"}
+ROUND["itself"] = ROUND
+STRANGE: list[Mapping[Any, Any]] = [
+    {"type": "strange", "value": value}
+    for value in [object(), datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, b"bytes", Unshowable(), math.nan, math.inf]
+]
+STRANGE += [{"type": "strange", (1, 2): "key"}, ROUND, {"type": "\ud800 \x00 größer"}, {"type": "long", "n": 10**5000}]
+
+
+@pytest.fixture(params=["file", "http", "both"])
+async def sink(request: pytest.FixtureRequest, tmp_path: Path, collector: Collector) -> AsyncIterator[EventSink]:
+    file, http = JsonlSink(tmp_path / "events.jsonl"), HttpSink(collector.root, every=0.05)
+    made: dict[str, EventSink] = {"file": file, "http": http, "both": Sinks([file, http])}
+    yield made[request.param]
+    await file.close()
+    await http.close()
+
+
+def taken(tmp_path: Path, collector: Collector) -> list[list[dict[str, Any]]]:
+    file = tmp_path / "events.jsonl"
+    return [told for told in (lines(file) if file.exists() else [], collector.events) if told]
+
+
+async def test_every_event_arrives_once_and_in_order(sink: EventSink, tmp_path: Path, collector: Collector) -> None:
+    for number in range(250):
+        sink.record({"type": "search", "number": number, "query": "größer 日本語\n"})
+    await sink.close()
+    for told in taken(tmp_path, collector):
+        assert [event["number"] for event in told] == list(range(250))
+        assert told[0]["query"] == "größer 日本語\n"
+    assert getattr(sink, "dropped") == 0  # noqa: B009
+
+
+async def test_values_that_json_does_not_know_are_told_somehow(
+    sink: EventSink, tmp_path: Path, collector: Collector
+) -> None:
+    for event in STRANGE:
+        sink.record(event)
+    await sink.close()
+    for told in taken(tmp_path, collector):
+        assert len(told) == len(STRANGE)
+        assert told[1]["value"] == "2026-01-01 00:00:00+00:00"
+        assert (told[5]["value"], told[6]["value"]) == (None, None)
+
+
+async def test_an_event_that_cannot_be_read_is_lost_and_nobody_fails(sink: EventSink) -> None:
+    sink.record(Unreadable())
+    sink.record({"type": "fine"})
+    await sink.close()
+    assert getattr(sink, "dropped") in {1, 2}  # noqa: B009
+
+
+async def test_what_comes_after_the_end_is_lost_and_nobody_fails(sink: EventSink) -> None:
+    await sink.close()
+    sink.record({"type": "late"})
+    await sink.close()
+    assert getattr(sink, "dropped") in {1, 2}  # noqa: B009
+
+
+async def test_threads_may_record_at_once(sink: EventSink, tmp_path: Path, collector: Collector) -> None:
+    def talk(speaker: int) -> None:
+        for number in range(200):
+            sink.record({"speaker": speaker, "number": number})
+
+    await asyncio.gather(*(asyncio.to_thread(talk, speaker) for speaker in range(4)))
+    await sink.close()
+    for told in taken(tmp_path, collector):
+        for speaker in range(4):
+            assert [e["number"] for e in told if e["speaker"] == speaker] == list(range(200))
+
+
+async def test_a_file_is_added_to_and_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "events.jsonl"
+    for number in range(2):
+        sink = JsonlSink(path)
+        sink.record({"number": number})
+        await sink.close()
+    assert [event["number"] for event in lines(path)] == [0, 1]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    path, moved = tmp_path / "events.jsonl", tmp_path / "events.1.jsonl"
+    sink = JsonlSink(path)
+    sink.record({"number": 1})
+    await _until(path.exists)
+    path.rename(moved)
+    sink.record({"number": 2})
+    await sink.close()
+    assert (lines(moved), lines(path)) == ([{"number": 1}], [{"number": 2}])
+
+
+async def test_a_disk_that_refuses_is_told_once_and_events_go_on_when_it_takes_them_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "events.jsonl"
+    path.mkdir()
+    sink = JsonlSink(path)
+    for lost in range(1, 4):
+        sink.record({"lost": lost})
+        await _until(lambda lost=lost: sink.dropped == lost)
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == ["events_lost"]
+    path.rmdir()
+    sink.record({"kept": True})
+    await sink.close()
+    assert lines(path) == [{"kept": True}]
+    assert sink.dropped == 3
+
+
+async def test_a_line_that_was_torn_off_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    sink = JsonlSink(path)
+    written = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if b"torn" in data:
+            written(file, data[:5])
+            raise OSError(28, "No space left on device")
+        return written(file, data)
+
+    monkeypatch.setattr(os, "write", full)
+    sink.record({"torn": 1})
+    await _until(lambda: sink.dropped == 1)
+    sink.record({"whole": 2})
+    await sink.close()
+    torn, whole = path.read_text().splitlines()
+    assert (torn, json.loads(whole)) == ('{"tor', {"whole": 2})
+
+
+async def test_batches_have_a_hundred_events_at_most(collector: Collector) -> None:
+    sink = HttpSink(collector.root, every=60)
+    for number in range(230):
+        sink.record({"number": number})
+    await sink.close()
+    assert [len(batch) for batch in collector.batches] == [100, 100, 30]
+
+
+async def test_a_full_batch_goes_at_once_and_a_part_after_a_while(collector: Collector) -> None:
+    sink = HttpSink(collector.root, every=60)
+    for number in range(101):
+        sink.record({"number": number})
+    await _until(lambda: len(collector.events) == 100)
+    await sink.close()
+    prompt = HttpSink(collector.root, every=0.01)
+    prompt.record({"number": 101})
+    await _until(lambda: len(collector.events) == 102)
+    await prompt.close()
+
+
+async def test_a_collector_that_failed_is_asked_once_more(collector: Collector) -> None:
+    collector.statuses = [500]
+    sink = HttpSink(collector.root, every=0.01)
+    sink.record({"number": 1})
+    await sink.close()
+    assert (collector.events, sink.dropped) == ([{"number": 1}], 0)
+
+
+@pytest.mark.parametrize(("status", "tries"), [(500, 2), (503, 2), (429, 2), (400, 1), (404, 1), (302, 1)])
+async def test_what_is_refused_is_lost_and_counted(
+    collector: Collector, status: int, tries: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector.statuses = [status] * 4
+    sink = HttpSink(collector.root.replace("://", "://user:secret@") + "/in?token=secret", every=0.01)
+    sink.record({"number": 1})
+    await _until(lambda: sink.dropped == 1)
+    assert len(collector.requests) == tries
+    await sink.close()
+    told = [(r.getMessage(), r.__dict__["reason"]) for r in caplog.records if r.name.startswith("toolscript")]
+    assert told == [("events_lost", f"{collector.root}/in did not take them: status {status}")]
+
+
+async def test_a_collector_that_is_down_costs_nobody_time(caplog: pytest.LogCaptureFixture) -> None:
+    sink = HttpSink("http://127.0.0.1:9/", every=0.01)
+    for number in range(5):
+        sink.record({"number": number})
+    await _until(lambda: sink.dropped == 5)
+    started = time.monotonic()
+    await sink.close()
+    assert time.monotonic() - started < 2.5
+    assert sum(record.getMessage() == "events_lost" for record in caplog.records) == 1
+
+
+async def test_a_collector_that_hangs_fills_the_memory_and_the_oldest_are_forgotten(collector: Collector) -> None:
+    collector.let_go.clear()
+    sink = HttpSink(collector.root, memory=50, every=0.0)
+    sink.record({"number": -1})
+    await asyncio.to_thread(collector.arrived.acquire)
+    started = time.perf_counter()
+    for number in range(1000):
+        sink.record({"number": number})
+    assert (time.perf_counter() - started) / 1000 < 0.001
+    assert sink.dropped == 950
+    collector.let_go.set()
+    await sink.close()
+    assert [event["number"] for event in collector.events] == [-1, *range(950, 1000)]
+
+
+async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: Collector) -> None:
+    collector.let_go.clear()
+    sink = HttpSink(collector.root, every=0.0)
+    sink.record({"number": 1})
+    await asyncio.to_thread(collector.arrived.acquire)
+    sink.record({"number": 2})
+    started = time.monotonic()
+    await sink.close()
+    assert time.monotonic() - started < 3
+    assert sink.dropped == 1
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "ftp://there", "http://", "http://[::1"])
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_EVENTS is not usable"):
+        HttpSink(url)
+
+
+async def test_a_sink_that_raises_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    class Broken:
+        def record(self, event: Mapping[str, Any]) -> None:
+            raise RuntimeError("no")
+
+        async def close(self) -> None:
+            raise RuntimeError("no")
+
+    file = JsonlSink(tmp_path / "events.jsonl")
+    sinks = Sinks([Broken(), file])
+    sinks.record({"type": "kept"})
+    await sinks.close()
+    assert lines(tmp_path / "events.jsonl") == [{"type": "kept"}]
+
+
+def test_an_event_is_one_line_whatever_is_in_it() -> None:
+    assert (
+        encoded({"a": "line\nbreak", "b": {"c": [1, None, True]}})
+        == b'{"a": "line\\nbreak", "b": {"c": [1, null, true]}}'
+    )
+
+
+async def _until(holds: Any) -> None:
+    """Waits for what another thread does."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (what is waited for happens in another thread)
+            await asyncio.sleep(0.005)

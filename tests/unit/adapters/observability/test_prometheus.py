@@ -1,0 +1,118 @@
+"""What is counted and timed for Prometheus, and that no caller can make the counts grow without end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from toolscript.adapters.observability.prometheus import PrometheusMetrics
+
+pytestmark = pytest.mark.req("D-10")
+
+SEARCH: dict[str, Any] = {
+    "type": "documents.search",
+    "tenant": "acme",
+    "query": "a secret plan",
+    "search_type": "hybrid",
+    "took_ms": 12.0,
+    "timings_ms": {"embed": 4.0, "rank": 2.5},
+    "degraded": [],
+    "doc_ids": ["one"],
+    "error": None,
+}
+
+
+def samples(metrics: PrometheusMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """What is exposed, as Prometheus reads it."""
+    told, _ = metrics.exposition()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(told.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float | None:
+    return samples(metrics).get((name, tuple(sorted(labels.items()))))
+
+
+def test_requests_are_counted_and_timed_by_route() -> None:
+    metrics = PrometheusMetrics()
+    for _ in range(3):
+        metrics.request_done("GET", "/documents/{doc_id}", 200, 0.004)
+    metrics.request_done("GET", "/documents/{doc_id}", 404, 0.2)
+    labels = {"method": "GET", "route": "/documents/{doc_id}"}
+    assert value(metrics, "toolscript_http_requests_total", **labels, status="200") == 3
+    assert value(metrics, "toolscript_http_requests_total", **labels, status="404") == 1
+    assert value(metrics, "toolscript_http_request_seconds_count", **labels) == 4
+    assert value(metrics, "toolscript_http_request_seconds_sum", **labels) == pytest.approx(0.212)
+    assert value(metrics, "toolscript_http_request_seconds_bucket", **labels, le="0.005") == 3
+
+
+def test_a_search_is_counted_by_type_and_outcome_and_its_stages_are_timed() -> None:
+    metrics = PrometheusMetrics()
+    metrics.record(SEARCH)
+    metrics.record({**SEARCH, "degraded": ["embedder", "reranker"]})
+    metrics.record({**SEARCH, "search_type": "keyword", "error": "RATE_LIMITED", "timings_ms": {}})
+    assert value(metrics, "toolscript_searches_total", type="hybrid", outcome="ok") == 1
+    assert value(metrics, "toolscript_searches_total", type="hybrid", outcome="degraded") == 1
+    assert value(metrics, "toolscript_searches_total", type="keyword", outcome="RATE_LIMITED") == 1
+    assert value(metrics, "toolscript_degraded_total", what="reranker") == 1
+    assert value(metrics, "toolscript_stage_seconds_count", search="documents", stage="embed") == 2
+    assert value(metrics, "toolscript_stage_seconds_sum", search="documents", stage="rank") == pytest.approx(0.005)
+
+
+def test_nothing_of_a_tenant_or_a_query_is_told() -> None:
+    metrics = PrometheusMetrics()
+    metrics.record(SEARCH)
+    told, kind = metrics.exposition()
+    assert b"acme" not in told
+    assert b"secret" not in told
+    assert kind.startswith("text/plain; version=")
+
+
+def test_no_caller_can_make_labels_without_end() -> None:
+    metrics = PrometheusMetrics()
+    before = len(samples(metrics))
+    for number in range(1000):
+        metrics.request_done(f"METHOD{number}", "none", 404, 0.001)
+        timings = {f"stage{number}": 1.0}
+        metrics.record({**SEARCH, "search_type": f"type{number}", "error": f"CODE{number}", "timings_ms": timings})
+    assert value(metrics, "toolscript_http_requests_total", method="other", route="none", status="404") == 1000
+    assert len(samples(metrics)) - before < 1500
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"type": "something.else"},
+        {"type": "documents.search"},
+        {**SEARCH, "timings_ms": {"rank": "slow"}},
+        {**SEARCH, "timings_ms": 7, "degraded": 7},
+        {**SEARCH, "search_type": None},
+    ],
+)
+def test_an_event_of_another_shape_fails_nobody(event: dict[str, Any]) -> None:
+    metrics = PrometheusMetrics()
+    metrics.record(event)
+    metrics.exposition()
+
+
+async def test_two_of_them_live_side_by_side() -> None:
+    one, other = PrometheusMetrics(), PrometheusMetrics()
+    one.record(SEARCH)
+    assert value(other, "toolscript_searches_total", type="hybrid", outcome="ok") is None
+    await one.close()
+    await other.close()
+
+
+def test_events_that_were_lost_are_shown() -> None:
+    metrics = PrometheusMetrics()
+    lost = 0
+    metrics.watch_drops(lambda: lost)
+    assert value(metrics, "toolscript_events_dropped_total") == 0
+    lost = 7
+    assert value(metrics, "toolscript_events_dropped_total") == 7

@@ -1,0 +1,230 @@
+"""Spans: their names, who is inside of whom, and that they reach a collector."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from tests.servers.otlp import OtlpCollector
+from toolscript.adapters.observability.telemetry import Telemetry
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.requests import request_id
+from toolscript.domain.search import Report
+from toolscript.retrieval.retriever import Stage
+from toolscript.surfaces.http.requests import FollowedApi
+
+pytestmark = pytest.mark.req("D-10")
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+CALLER = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+
+
+@pytest.fixture
+def collector() -> Iterator[OtlpCollector]:
+    with OtlpCollector() as double:
+        yield double
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Where the spans of a host's own provider go: one that was set for the whole process."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
+    return exporter
+
+
+def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def parent_of(spans: dict[str, ReadableSpan], name: str) -> str | None:
+    """The name of the span that one is inside of."""
+    parent = spans[name].parent
+    return next((n for n, s in spans.items() if parent and s.context and s.context.span_id == parent.span_id), None)
+
+
+async def search(telemetry: Telemetry) -> Report:
+    """What a search does: two stages at once, then a third."""
+    report = Report(span=telemetry.span)
+
+    async def one(name: str) -> None:
+        with Stage(report, name):
+            await asyncio.sleep(0)
+
+    with telemetry.span("execute"):
+        await asyncio.gather(one("embed"), one("weigh"))
+        await one("rank")
+    return report
+
+
+async def test_stages_are_inside_of_the_search_and_named_after_it(hosts: InMemorySpanExporter) -> None:
+    token = request_id.set("one-of-many")
+    await search(Telemetry())
+    request_id.reset(token)
+    spans = by_name(hosts)
+    assert spans.keys() == {"search.execute", "search.embed", "search.weigh", "search.rank"}
+    assert {parent_of(spans, f"search.{name}") for name in ("embed", "weigh", "rank")} == {"search.execute"}
+    assert parent_of(spans, "search.execute") is None
+    assert {(span.attributes or {})["request_id"] for span in spans.values()} == {"one-of-many"}
+
+
+async def test_a_name_that_says_search_already_stays_as_it_is(hosts: InMemorySpanExporter) -> None:
+    with Telemetry().span("search.execute"):
+        pass
+    assert list(by_name(hosts)) == ["search.execute"]
+
+
+async def test_an_error_is_recorded_and_passed_on(hosts: InMemorySpanExporter) -> None:
+    with pytest.raises(Unavailable), Telemetry().span("rank"):
+        raise Unavailable("the index is down")
+    span = by_name(hosts)["search.rank"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert [event.name for event in span.events] == ["exception"]
+
+
+async def test_without_a_provider_a_span_costs_next_to_nothing() -> None:
+    telemetry = Telemetry()
+    report = await search(telemetry)
+    assert report.timings_ms.keys() == {"embed", "weigh", "rank"}
+    started = time.perf_counter()
+    for _ in range(1000):
+        with telemetry.span("rank"):
+            pass
+    assert (time.perf_counter() - started) / 1000 < 0.0005
+    await telemetry.close()
+
+
+def _api(telemetry: Telemetry) -> FollowedApi:
+    """An application with a search, a route that fails in a way nobody expected, and one that streams."""
+    opened = SimpleNamespace(telemetry=telemetry, metrics=None)
+    http = FollowedApi(cast("Any", SimpleNamespace(opened=opened)))
+
+    @http.get("/search/{name}")
+    async def searching(name: str) -> dict[str, str]:
+        await search(telemetry)
+        return {"name": name}
+
+    @http.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("nobody expected this")
+
+    return http
+
+
+def _client(telemetry: Telemetry) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(_api(telemetry), raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+
+async def test_a_hosts_provider_gets_one_span_of_the_server_and_the_search_inside(hosts: InMemorySpanExporter) -> None:
+    async with _client(Telemetry()) as http:
+        await http.get("/search/fish?q=secret", headers={"X-Request-ID": "mine", **CALLER})
+    spans = by_name(hosts)
+    servers = [span for span in spans.values() if span.kind is SpanKind.SERVER]
+    assert [span.name for span in servers] == ["GET /search/{name}"]
+    server = servers[0]
+    assert (server.attributes or {})["request_id"] == "mine"
+    assert f"{server.context and server.context.trace_id:032x}" == TRACE
+    outer = parent_of(spans, "search.execute")
+    while outer and outer != server.name:
+        outer = parent_of(spans, outer)
+    assert outer == server.name
+
+
+@pytest.fixture
+async def exported(collector: OtlpCollector) -> AsyncIterator[tuple[OtlpCollector, Telemetry]]:
+    telemetry = Telemetry(collector.root)
+    yield collector, telemetry
+    await telemetry.close()
+
+
+async def test_a_collector_gets_the_whole_of_a_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
+    collector, telemetry = exported
+    async with _client(telemetry) as http:
+        await http.get("/search/fish?q=secret", headers={"X-Request-ID": "mine", **CALLER})
+    await telemetry.close()
+    assert set(collector.requests) == {"POST /v1/traces"}
+    assert {resource["service.name"] for resource in collector.resources} == {"toolscript"}
+    spans = {span.name: span for span in collector.spans}
+    assert spans.keys() == {"GET /search/{name}", "search.execute", "search.embed", "search.weigh", "search.rank"}
+    server = spans["GET /search/{name}"]
+    assert (server.trace_id.hex(), server.parent_span_id.hex()) == (TRACE, "b7ad6b7169203331")
+    assert spans["search.execute"].parent_span_id == server.span_id
+    assert {spans[f"search.{n}"].parent_span_id for n in ("embed", "weigh", "rank")} == {
+        spans["search.execute"].span_id
+    }
+    told = {a.key: a.value.string_value or a.value.int_value for a in server.attributes}
+    assert told == {
+        "http.request.method": "GET",
+        "http.route": "/search/{name}",
+        "http.response.status_code": 200,
+        "request_id": "mine",
+    }
+
+
+async def test_a_fault_marks_the_span_of_its_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
+    collector, telemetry = exported
+    async with _client(telemetry) as http:
+        assert (await http.get("/broken")).status_code == 500
+        assert (await http.get("/nowhere")).status_code == 404
+    await telemetry.close()
+    spans = {span.name: span for span in collector.spans}
+    assert spans.keys() == {"GET /broken", "GET none"}
+    assert (spans["GET /broken"].status.code, spans["GET none"].status.code) == (2, 0)
+    assert [event.name for event in spans["GET /broken"].events] == ["exception"]
+
+
+@pytest.mark.parametrize("sent", ["", "nonsense", "00-0-0-01", f"00-{'0' * 32}-{'0' * 16}-01", "\xff"])
+async def test_a_caller_that_names_no_span_begins_a_new_trace(
+    exported: tuple[OtlpCollector, Telemetry], sent: str
+) -> None:
+    collector, telemetry = exported
+    with telemetry.request("GET", [(b"traceparent", sent.encode("latin-1"))]) as tell:
+        tell("/search", 200)
+    await telemetry.close()
+    (span,) = collector.spans
+    assert (span.name, span.parent_span_id) == ("GET /search", b"")
+
+
+async def test_a_collector_that_hangs_holds_up_nobody_for_long(collector: OtlpCollector) -> None:
+    collector.let_go.clear()
+    telemetry = Telemetry(collector.root)
+    await search(telemetry)
+    started = time.monotonic()
+    await telemetry.close()
+    assert time.monotonic() - started < 3.5
+
+
+async def test_a_collector_that_is_not_there_fails_nobody() -> None:
+    telemetry = Telemetry("http://127.0.0.1:9")
+    await search(telemetry)
+    started = time.monotonic()
+    await telemetry.close()
+    assert time.monotonic() - started < 3.5
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1/traces", "/v1/traces/"])
+async def test_the_base_url_and_that_of_spans_both_do(collector: OtlpCollector, ending: str) -> None:
+    telemetry = Telemetry(collector.root + ending)
+    with telemetry.span("execute"):
+        pass
+    await telemetry.close()
+    assert collector.requests == ["POST /v1/traces"]
+
+
+@pytest.mark.parametrize("endpoint", ["nowhere", "ftp://there", "http://", "grpc://there:4317"])
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_OTLP_ENDPOINT is not usable"):
+        Telemetry(endpoint)

@@ -1,0 +1,149 @@
+"""The shipped model gives what the original gives, and a model is loaded the way its card says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fixtures.http_services import SHIPPED
+from tests.fixtures.reference_bert import ReferenceBert
+from toolscript.adapters.onnx.embedder import OnnxEmbedder, _providers
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally, known
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.retrieval.text.item_text import item_text
+from toolscript.services.catalogue.demo import demo_items, demo_pairs
+
+
+@pytest.mark.req("S-07")
+async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm: OnnxEmbedder) -> None:
+    told = [item_text(item) for item in demo_items()]
+    texts = [
+        *(query for query, _ in demo_pairs()),
+        *(t[:120] for t in told),
+        *(t[60:200] for t in told),
+        *(t[-80:] for t in told),
+    ]
+    texts = texts[:200]
+    assert len(texts) == 200
+    ours = np.stack(await minilm.embed_documents(texts))
+    reference = ReferenceBert().embed(texts)
+    cosines = (ours * reference).sum(axis=1)
+    assert cosines.mean() >= 0.985
+    assert cosines.min() >= 0.95
+
+
+@pytest.mark.req("S-07")
+async def test_queries_and_documents_are_embedded_alike_where_the_model_has_no_prefix(minilm: OnnxEmbedder) -> None:
+    (document,) = await minilm.embed_documents(["read a file"])
+    assert np.allclose(await minilm.embed_query("read a file"), document, atol=1e-5)
+
+
+@pytest.fixture
+def as_bge(tmp_path: Path) -> Path:
+    """The shipped weights under a name whose card asks for CLS pooling and a query prefix."""
+    folder = tmp_path / "bge-small-en-v1.5"
+    shutil.copytree(SHIPPED, folder)
+    return folder
+
+
+@pytest.mark.req("S-07")
+async def test_a_bge_model_gets_its_prefix_on_queries_only_and_pools_the_first_token(as_bge: Path) -> None:
+    folder = find_locally(str(as_bge), as_bge.parent)
+    assert folder is not None
+    embedder = OnnxEmbedder(folder, device="cpu")
+    prefix = "Represent this sentence for searching relevant passages: "
+    plain, prefixed = await embedder.embed_documents(["read a file", prefix + "read a file"])
+    query = await embedder.embed_query("read a file")
+    both = await embedder.embed_queries(["read a file", "write a file"])
+    assert np.allclose(query, prefixed, atol=1e-5)
+    assert np.allclose(both[0], prefixed, atol=1e-5)
+    assert float(query @ plain) < 0.999
+    first_token = ReferenceBert().embed(["read a file"], pooling="cls")[0]
+    assert float(plain @ first_token) >= 0.95
+    await embedder.close()
+
+
+async def test_a_text_longer_than_the_window_is_cut_not_refused(minilm: OnnxEmbedder) -> None:
+    start = "alpha beta gamma " * 200
+    long, longer = await minilm.embed_documents([start, start + "delta " * 500])
+    assert np.allclose(long, longer)
+
+
+@pytest.mark.req("S-09")
+def test_auto_prefers_a_gpu_and_keeps_the_cpu_as_the_last_resort() -> None:
+    assert _providers("auto", ["CUDAExecutionProvider", "CPUExecutionProvider"]) == [
+        "CUDAExecutionProvider",
+        "CPUExecutionProvider",
+    ]
+    assert _providers("auto", ["CPUExecutionProvider"]) == ["CPUExecutionProvider"]
+    assert _providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"]) == ["CPUExecutionProvider"]
+
+
+@pytest.mark.req("S-09")
+def test_gpu_where_there_is_none_fails_and_says_what_to_do() -> None:
+    folder = find_locally(PACKAGED, Path("nowhere"))
+    assert folder is not None
+    with pytest.raises(Unavailable, match=r"no GPU here.*toolscript\[gpu\]"):
+        OnnxEmbedder(folder, device="gpu")
+
+
+def _without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _with_config(**values: Any) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
+
+    return damage
+
+
+def _loaded(own: Path) -> OnnxEmbedder:
+    folder = find_locally(str(own), own.parent)
+    assert folder is not None
+    return OnnxEmbedder(folder)
+
+
+@pytest.mark.req("S-07", "X-03")
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (_without("tokenizer.json"), "tokenizer.json"),
+        (_without("model_quantized.onnx"), "model.onnx"),
+        (_without("config.json"), "config.json"),
+        (_with_config(hidden_size="many"), "hidden_size"),
+        (_with_config(hidden_size=768), "384 dimensions where 768"),
+    ],
+)
+def test_a_folder_that_holds_no_usable_model_is_refused_saying_what_is_missing(
+    tmp_path: Path, damage: Callable[[Path], None], told: str
+) -> None:
+    own = tmp_path / "my-model"
+    shutil.copytree(SHIPPED, own)
+    damage(own)
+    with pytest.raises(Invalid, match=told):
+        _loaded(own)
+
+
+@pytest.mark.req("S-07")
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    own = tmp_path / "my-model"
+    shutil.copytree(SHIPPED, own)
+    (own / "model_quantized.onnx").write_bytes(b"not a model")
+    with pytest.raises(Unavailable, match="could not be loaded"):
+        _loaded(own)
+
+
+@pytest.mark.req("S-07")
+def test_models_go_by_all_their_names() -> None:
+    for name in ("Xenova/bge-small-en-v1.5", "BAAI/bge-small-en-v1.5", "baai/BGE-small-en-v1.5"):
+        card = known(name)
+        assert card is not None
+        assert (card.name, card.pooling, card.dimensions) == ("bge-small-en-v1.5", "cls", 384)
+    assert known("someone/else") is None

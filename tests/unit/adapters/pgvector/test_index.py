@@ -1,0 +1,324 @@
+"""The index in PostgreSQL beyond what every index promises: its server, its rights, its neighbours and its graph."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import product
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import psycopg
+import pytest
+
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.pgvector import connections as pgvector_connections
+from toolscript.adapters.pgvector.filters import translated
+from toolscript.adapters.pgvector.index import PgVectorIndex
+from toolscript.app.app import open_app
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.filters import Condition, Filter, Op, matches
+from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.settings import Settings
+
+pytestmark = pytest.mark.req("X-02", "H-16")
+
+NAME = "things"
+DIMENSIONS = 16
+THINGS = Collection(NAME, "model-a", DIMENSIONS, {"color": FieldType.KEYWORD, "100% 'odd'": FieldType.KEYWORD})
+SECRET = "ge%23heim"
+
+
+def run(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@pytest.fixture
+def database(postgres_server: str) -> Iterator[str]:
+    """The URL of a database that nothing was ever done to."""
+    name = f"index_{uuid.uuid4().hex}"
+    run(postgres_server, f"CREATE DATABASE {name}")
+    yield urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
+    run(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@asynccontextmanager
+async def opened(url: str, collection: Collection = THINGS, **options: Any) -> AsyncIterator[PgVectorIndex]:
+    index = PgVectorIndex(url, **options)
+    try:
+        await index.open(collection)
+        yield index
+    finally:
+        await index.close()
+
+
+def vector(seed: int, dimensions: int = DIMENSIONS) -> Vector:
+    made = np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
+    return np.asarray(made / np.linalg.norm(made), np.float32)
+
+
+def points(count: int, **payload: Any) -> list[Point]:
+    return [Point(f"p{n:04d}", vector(n), Terms((n % 7,), (1.0,)), {"n": n, **payload}) for n in range(count)]
+
+
+@pytest.mark.req("X-03")
+async def test_a_server_without_pgvector_is_told_what_it_needs(database: str) -> None:
+    name = urlsplit(database).path.removeprefix("/")
+    run(database, f"ALTER DATABASE {name} SET extension_control_path = '/nowhere'")
+    with pytest.raises(Unavailable, match=r"TOOLSCRIPT_INDEX.*CREATE EXTENSION vector needs pgvector"):
+        async with opened(database):
+            pass
+
+
+@pytest.mark.req("X-03")
+async def test_a_user_who_may_not_add_the_extension_is_sent_to_an_administrator(database: str) -> None:
+    guest = f"guest_{uuid.uuid4().hex}"
+    run(database, f"CREATE ROLE {guest} LOGIN PASSWORD 'guest'")
+    try:
+        parts = urlsplit(database)
+        netloc = f"{guest}:guest@{parts.netloc.rpartition('@')[2]}"
+        with pytest.raises(Unavailable, match=r"administrator .* run CREATE EXTENSION vector"):
+            async with opened(parts._replace(netloc=netloc).geturl()):
+                pass
+    finally:
+        run(database, f"DROP ROLE {guest}")
+
+
+@pytest.mark.req("X-03", "X-04")
+async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    index = PgVectorIndex(f"postgresql://anna:{SECRET}@127.0.0.1:9/tools")
+    with pytest.raises(
+        Unavailable, match=r"postgresql://127\.0\.0\.1/tools cannot be opened.*TOOLSCRIPT_INDEX"
+    ) as told:
+        await index.describe(NAME)
+    await index.close()
+    assert told.value.details["field"] == "TOOLSCRIPT_INDEX"
+    assert told.value.__cause__ is None
+    assert not any(secret in str(told.value.envelope()) for secret in (SECRET, "ge#heim", "heim"))
+
+
+@pytest.mark.req("X-03", "X-04")
+@pytest.mark.parametrize("url", [f"postgresql://anna:{SECRET}%zz@host/x", f"postgresql://anna:{SECRET}@[host/x"])
+def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_INDEX is not a usable PostgreSQL address") as told:
+        PgVectorIndex(url)
+    assert "heim" not in str(told.value.envelope())
+
+
+@pytest.mark.req("X-04")
+def test_settings_do_not_show_the_address() -> None:
+    assert "heim" not in repr(Settings(index=f"postgresql://anna:{SECRET}@host/x"))
+
+
+async def test_processes_that_open_a_new_database_at_once_all_succeed(database: str) -> None:
+    several = [PgVectorIndex(database) for _ in range(4)]
+    await asyncio.gather(*(index.open(THINGS) for index in several))
+    await asyncio.gather(*(index.upsert(NAME, points(50)) for index in several))
+    assert [await index.count(NAME) for index in several] == [50] * 4
+    for index in several:
+        await index.close()
+
+
+async def test_connections_that_were_cut_are_replaced(database: str) -> None:
+    async with opened(database) as index:
+        await index.upsert(NAME, points(5))
+        for work in (lambda: index.count(NAME), lambda: index.upsert(NAME, points(5))):
+            run(
+                database,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid()",
+            )
+            await work()
+        assert await index.count(NAME) == 5
+
+
+async def test_a_closed_index_says_so(database: str) -> None:
+    async with opened(database) as index:
+        pass
+    with pytest.raises(Unavailable, match="closed"):
+        await index.count(NAME)
+
+
+async def test_a_statement_that_takes_too_long_is_given_up(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pgvector_connections, "STATEMENT_SECONDS", 0.2)
+    async with opened(database) as index:
+        with psycopg.connect(database) as other:
+            other.execute("LOCK TABLE toolscript_index.collections, toolscript_index.points_1")
+            with pytest.raises(Unavailable, match=r"within 0\.2 seconds"):
+                await index.count(NAME)
+        assert await index.count(NAME) == 0
+
+
+async def test_an_index_that_another_process_made_anew_is_found_again(database: str) -> None:
+    async with opened(database) as ours, opened(database) as other:
+        await ours.upsert(NAME, points(5))
+        await other.drop(NAME)
+        await other.open(THINGS)
+        await other.upsert(NAME, points(3))
+        assert await ours.count(NAME) == 3
+        await other.drop(NAME)
+        await other.open(replace(THINGS, model="model-b"))
+        with pytest.raises(Invalid, match="model-b"):
+            await ours.upsert(NAME, points(1))
+
+
+async def test_a_collection_may_gain_fields(database: str) -> None:
+    async with opened(database) as index:
+        await index.open(replace(THINGS, fields={**THINGS.fields, "shape": FieldType.KEYWORD}))
+        held = await index.describe(NAME)
+        assert held is not None
+        assert set(held.fields) == {*THINGS.fields, "shape"}
+
+
+async def test_readers_see_all_of_a_batch_or_nothing(database: str) -> None:
+    async with opened(database) as index, opened(database) as reader:
+        writing = asyncio.create_task(index.upsert(NAME, points(6_000)))
+        seen = {await reader.count(NAME)}
+        while not writing.done():
+            seen.add(await reader.count(NAME))
+        await writing
+        assert seen <= {0, 6_000}
+        assert await reader.count(NAME) == 6_000
+
+
+@pytest.mark.req("X-03")
+async def test_what_a_table_cannot_hold_is_refused_and_nothing_is_written(database: str) -> None:
+    async with opened(database) as index:
+        for wrong in (
+            Point("nul", vector(1), Terms(), {"text": "a\0b"}),
+            Point("short", vector(1, 4), Terms(), {}),
+        ):
+            with pytest.raises(Invalid, match=r"refuses a value|dimensions"):
+                await index.upsert(NAME, [*points(3), wrong])
+        with pytest.raises(Invalid, match="4 dimensions does not fit a collection of 16"):
+            await index.dense(NAME, vector(1, 4), limit=1)
+        assert await index.count(NAME) == 0
+
+
+async def test_long_ids_and_texts_of_many_words_are_held(database: str) -> None:
+    many = Terms(tuple(range(20_000)), tuple(1.0 + n / 1000 for n in range(20_000)))
+    long_id = "".join(chr(0x4E00 + n * 7 % 20_000) for n in range(5_000))
+    async with opened(database) as index:
+        await index.upsert(NAME, [Point(long_id, vector(1), many, {"text": "x" * 20_000}), *points(3)])
+        (found,) = await index.lexical(NAME, Terms((19_999,), (1.0,)), limit=5)
+        assert found.id == long_id
+        assert found.score == pytest.approx(20.999)
+        assert len(found.payload["text"]) == 20_000
+        assert (await index.vectors(NAME, [long_id]))[long_id] == pytest.approx(vector(1))
+        await index.delete(NAME, [long_id])
+        assert await index.count(NAME) == 3
+
+
+ODD_VALUES: list[Any] = [
+    None,
+    [],
+    [None],
+    {},
+    {"red": 1},
+    [["red"], [3]],
+    [{"red": 1}, "blue"],
+    "red",
+    "Red",
+    "",
+    "3",
+    3,
+    3.0,
+    -0.0,
+    1e30,
+    True,
+    [False, "true"],
+    "2024-01-01",
+    "2024-W01-1",
+    "20240101T000000",
+    ["2024-01-01T00:00:00+14:00", "0001-01-01"],
+    "2024-13-01",
+]
+ASKED: list[tuple[Op, Any]] = [
+    *product([Op.EQ, Op.NE, Op.CONTAINS], ["red", "", "3", "true", 3, 3.0, 0, True, False, "2024-01-01"]),
+    *product([Op.LT, Op.LTE, Op.GT, Op.GTE], [3, 0.5, "2024-01-01", "2024-01-01T00:00:00+14:00", "9999-12-31"]),
+    *product([Op.IN, Op.NIN], [[], ["red", "3"], ["red", 3, False], [True]]),
+    *product([Op.EXISTS], [True, False]),
+]
+
+
+@pytest.mark.req("D-03")
+async def test_filters_mean_the_same_for_the_oddest_payloads(database: str) -> None:
+    for field in ("color", "100% 'odd'", "meta.free text"):
+        payloads = {f"p{n:02d}": {field: value} for n, value in enumerate(ODD_VALUES)} | {"p99": {}}
+        async with opened(database) as index:
+            await index.drop(NAME)
+            await index.open(THINGS)
+            await index.upsert(NAME, [Point(i, None, Terms(), told) for i, told in payloads.items()])
+            for op, value in ASKED:
+                condition = Condition(field, op, value)
+                for where in (Filter(must=(condition,)), Filter(must_not=(condition,)), Filter(should=(condition,))):
+                    expected = [i for i, told in sorted(payloads.items()) if matches(where, told)]
+                    assert [c.id for c in await index.scroll(NAME, where=where)] == expected, where
+
+
+@pytest.mark.req("X-04")
+def test_what_a_caller_gives_is_never_part_of_the_statement() -> None:
+    value = "'; DROP TABLE x; --"
+    conditions = [Condition(value, op, value) for op in (Op.EQ, Op.NE, Op.CONTAINS)]
+    conditions += [Condition(value, op, [value]) for op in (Op.IN, Op.NIN)]
+    conditions += [Condition(value, Op.GT, 3), Condition(value, Op.EXISTS, True)]
+    for condition in conditions:
+        sql, parameters = translated(Filter((condition,), (condition,), (condition,)))
+        assert "DROP" not in sql
+        assert sql.count("%s") == len(parameters)
+
+
+async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: str) -> None:
+    many = [replace(p, payload={"n": i, "color": "red" if i % 50 == 0 else "blue"}) for i, p in enumerate(points(400))]
+    oracle = MemoryIndex()
+    await oracle.open(THINGS)
+    await oracle.upsert(NAME, many)
+    async with opened(database, worth_a_graph=300, exact_up_to=50) as index:
+        await index.upsert(NAME, many)
+        await index.settled()
+        with psycopg.connect(database) as connection:
+            valid = connection.execute(
+                "SELECT indisvalid FROM pg_index WHERE indexrelid::regclass::text LIKE '%graph%'"
+            )
+            assert valid.fetchall() == [(True,)]
+        for color, seed in product((None, "red", "blue"), range(5)):
+            where = Filter(must=(Condition("color", Op.EQ, color),)) if color else Filter()
+            found = await index.dense(NAME, vector(1000 + seed), where=where, limit=10, fields=["n"])
+            expected = await oracle.dense(NAME, vector(1000 + seed), where=where, limit=10, fields=["n"])
+            assert len({c.id for c in found} & {c.id for c in expected}) >= len(expected) - 1
+            assert found[0].score == pytest.approx(expected[0].score, abs=1e-5)
+            assert found[0].payload == expected[0].payload
+        await index.upsert(NAME, many)
+        await index.settled()
+
+
+async def test_a_graph_under_way_does_not_hold_up_the_end(database: str) -> None:
+    async with opened(database, worth_a_graph=1_000) as index:
+        await index.upsert(NAME, points(3_000))
+    async with opened(database, worth_a_graph=1_000) as index:
+        await index.upsert(NAME, points(1_000))
+        await index.drop(NAME)
+        assert await index.describe(NAME) is None
+
+
+@pytest.mark.req("H-15")
+async def test_one_database_carries_store_and_index(small: Settings, database: str) -> None:
+    settings = replace(small, store=database, index=database)
+    async with open_app(settings) as app:
+        await app.sync.run(demo_items())
+        await app.ready()
+        found = await app.tool_search.search("git commit")
+        assert found.hits[0].id == "git__git_commit"
+    async with open_app(settings) as app:
+        assert await app.indexed_tools() == len(demo_items())
+        assert [h.id for h in (await app.tool_search.search("git commit")).hits] == [h.id for h in found.hits]
+    with pytest.raises(Invalid, match="hashed-64"):
+        async with open_app(replace(settings, search_model="hashed-32")):
+            pass

@@ -1,0 +1,243 @@
+"""What happens to transactions and connections when things go wrong, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from toolscript.adapters.sql import database as sql_database
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database, migrations
+from toolscript.adapters.sql.session import Session
+from toolscript.domain.catalog import Skill, Suggestion
+from toolscript.domain.errors import Forbidden, Invalid, Unavailable
+
+pytestmark = pytest.mark.req("H-15")
+
+COUNT = "SELECT count(*) AS n FROM skill_categories"
+INSERT = "INSERT INTO skill_categories (id, name, description, keywords, examples) VALUES (:id, 'n', '', :w, :w)"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'a' / 'b' / 'store.db'}"
+    return str(request.getfixturevalue("postgres"))
+
+
+def count(session: Session) -> int:
+    return int(session.rows(COUNT)[0]["n"])
+
+
+async def test_a_transaction_that_fails_leaves_nothing(url: str) -> None:
+    database = Database(url)
+
+    def work(session: Session) -> None:
+        session.run(INSERT, id="half", w=[])
+        raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="changed my mind"):
+        await database.write(work)
+    assert await database.read(count) == 0
+    await database.close()
+
+
+async def test_opening_twice_migrates_once_and_keeps_what_is_there(url: str) -> None:
+    first = Database(url)
+    await first.write(lambda session: session.run(INSERT, id="a", w=["x"]))
+    second = Database(url)
+    assert await second.read(count) == 1
+    versions = await second.read(lambda session: session.rows("SELECT version FROM toolscript_migrations"))
+    assert [v["version"] for v in versions] == [number for number, _ in migrations()]
+    await first.close()
+    await second.close()
+
+
+async def test_processes_that_start_together_take_turns(url: str) -> None:
+    opened = await asyncio.gather(*(asyncio.to_thread(Database, url) for _ in range(4)))
+    assert [await database.read(count) for database in opened] == [0, 0, 0, 0]
+    for database in opened:
+        await database.close()
+
+
+async def test_a_closed_store_says_so(url: str) -> None:
+    database = Database(url)
+    await database.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await database.read(count)
+
+
+async def test_a_catalogue_of_an_earlier_version_is_brought_along(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = "INSERT INTO tools (item_id, server, type, name, description, terms) VALUES ('a', 's', 'tool', 'n', '', :b)"
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda: migrations()[:2])
+        earlier = Database(url)
+        await earlier.write(lambda session: (session.run(INSERT, id="a", w=["x"]), session.run(item, b=b"")))
+        await earlier.close()
+    database = Database(url)
+    catalog = SqlCatalog(database)
+    (mark,) = await catalog.marks()
+    assert (mark.id, mark.classified) == ("a", "")
+    assert await catalog.skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
+    assert await catalog.seed_skills("later", [])
+    assert len(await catalog.skills()) == 1
+    assert (await catalog.suggest(Suggestion("New", source_item_id="a"))).number == 1
+    await database.close()
+
+
+def test_migrations_are_numbered_in_order() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_connection_that_died_meanwhile_is_replaced(postgres: str) -> None:
+    database, other = Database(postgres), Database(postgres)
+    await asyncio.gather(*(database.read(count) for _ in range(20)))
+    await other.write(
+        lambda session: session.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+        )
+    )
+    assert await asyncio.gather(*(database.read(count) for _ in range(20))) == [0] * 20
+    await database.close()
+    await other.close()
+
+
+async def test_a_connection_that_dies_in_the_middle_is_a_clear_error_and_the_next_call_works(postgres: str) -> None:
+    database = Database(postgres)
+
+    def work(session: Session) -> None:
+        session.run(INSERT, id="half", w=[])
+        session.rows("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        await database.write(work)
+    assert await database.read(count) == 0
+    await database.close()
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, only some notes that someone keeps here" * 20, encoding="utf-8")
+    with pytest.raises(Unavailable, match=r"notes\.txt cannot be opened"):
+        Database(f"sqlite:///{file}")
+    assert file.read_text(encoding="utf-8").startswith("not a database")
+
+
+@pytest.mark.req("K-05")
+async def test_what_is_open_for_reading_only_reads_and_cannot_write(url: str) -> None:
+    database = Database(url)
+    await database.write(lambda session: session.run(INSERT, id="a", w=["x"]))
+    reading = Database(url, read_only=True)
+    assert await reading.read(count) == 1
+    with pytest.raises(Forbidden, match="reading only"):
+        await reading.write(count)
+    for statement in ("DELETE FROM skill_categories", "CREATE TABLE mine (id INTEGER)", "DROP TABLE tools"):
+        with pytest.raises(Unavailable, match=r"read-?only"):
+            await reading.read(lambda session, statement=statement: session.run(statement))  # type: ignore[misc]
+    await database.write(lambda session: session.run(INSERT, id="b", w=[]))
+    assert await reading.read(count) == 2
+    await reading.close()
+    await database.close()
+
+
+@pytest.mark.req("K-05")
+async def test_tables_of_an_earlier_version_are_not_read_and_stay_as_they_are(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = migrations()[-1][0]
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda: migrations()[:2])
+        await Database(url).close()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=rf"of version 2, and version {newest} is needed .* run a command"):
+            Database(url, read_only=True)
+    await Database(url).close()
+    await Database(url, read_only=True).close()
+
+
+@pytest.mark.req("K-05")
+async def test_a_postgresql_database_without_tables_is_not_given_any_by_reading(postgres: str) -> None:
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="tables are not there yet"):
+            Database(postgres, read_only=True)
+
+
+@pytest.mark.req("K-05")
+def test_reading_makes_no_file_and_no_folder(tmp_path: Path) -> None:
+    missing = tmp_path / "a folder" / "store.db"
+    with pytest.raises(Unavailable, match=r"store\.db is not there: nothing has been stored yet"):
+        Database(f"sqlite:///{missing}", read_only=True)
+    assert not missing.parent.exists()
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    with pytest.raises(Unavailable, match="tables are not there yet"):
+        Database(f"sqlite:///{empty}", read_only=True)
+    assert empty.stat().st_size == 0
+    notes = tmp_path / "notes.txt"
+    notes.write_text("not a database, only some notes that someone keeps here" * 20, encoding="utf-8")
+    with pytest.raises(Unavailable, match=r"notes\.txt cannot be opened"):
+        Database(f"sqlite:///{notes}", read_only=True)
+
+
+@pytest.mark.req("K-05")
+def test_what_is_in_memory_cannot_be_open_for_reading_only() -> None:
+    with pytest.raises(Invalid, match="cannot be opened for reading only"):
+        Database("sqlite://", read_only=True)
+
+
+# Holds a change back, says so, and completes it when its input ends.
+WRITER = """
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute("BEGIN IMMEDIATE")
+store.execute("DELETE FROM skill_categories")
+print("begun", flush=True)
+sys.stdin.read()
+store.execute("COMMIT")
+"""
+
+
+@pytest.mark.req("K-05")
+async def test_a_file_can_be_read_while_another_process_writes_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "a b#c%20ü.db"
+    database = Database(f"sqlite:///{file}")
+    await database.write(lambda session: session.run(INSERT, id="a", w=[]))
+    await database.close()
+    reading = Database(f"sqlite:///{file}", read_only=True)
+    command = [sys.executable, "-I", "-c", WRITER, str(file)]
+    writer = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    assert writer.stdout is not None
+    assert await writer.stdout.readline() == b"begun\n"
+    assert await asyncio.gather(*(reading.read(count) for _ in range(20))) == [1] * 20
+    later = Database(f"sqlite:///{file}", read_only=True)
+    assert await later.read(count) == 1
+    await writer.communicate(b"")
+    assert writer.returncode == 0
+    assert (await reading.read(count), await later.read(count)) == (0, 0)
+    await reading.close()
+    await later.close()
+
+
+@pytest.mark.req("K-05")
+async def test_a_user_that_may_only_read_is_enough_for_reading(postgres: str) -> None:
+    database = Database(postgres)
+    await database.write(lambda session: session.run(INSERT, id="a", w=[]))
+
+    def let_in(session: Session) -> None:
+        session.run("CREATE ROLE only_reads LOGIN PASSWORD 'x'")
+        for schema in ("mcp", "documents", "knowledge"):
+            session.run(f"GRANT USAGE ON SCHEMA {schema} TO only_reads")
+            session.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO only_reads")
+
+    await database.write(let_in)
+    reading = Database(f"{postgres}{'&' if '?' in postgres else '?'}user=only_reads&password=x", read_only=True)
+    assert await reading.read(lambda session: session.rows("SELECT user AS me")) == [{"me": "only_reads"}]
+    assert await reading.read(count) == 1
+    await reading.close()
+    await database.write(lambda session: (session.run("DROP OWNED BY only_reads"), session.run("DROP ROLE only_reads")))
+    await database.close()

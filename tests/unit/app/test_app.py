@@ -1,0 +1,301 @@
+"""The composition root: which adapters the settings pick, and what it does when one cannot be had."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.onnx.model_folders import PACKAGED, known
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.app.app import App, open_app
+from toolscript.domain.catalog import Item
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.settings import Settings, load_settings
+
+
+async def first_hit(app: App, query: str) -> str:
+    await app.sync.run(demo_items())
+    return (await app.tool_search.search(query)).hits[0].id
+
+
+@pytest.mark.req("S-08")
+async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = load_settings(data_dir=tmp_path)
+    async with open_app(settings) as app:
+        assert app.model.embedder is not None
+        assert app.model.embedder.model == PACKAGED
+        assert "cannot be reached" in str(app.model.instead_because)
+        assert await first_hit(app, "put my changes into version control") == "git__git_commit"
+    assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
+
+
+@pytest.mark.req("S-08")
+async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_a_rebuild(tmp_path: Path) -> None:
+    with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
+        settings = load_settings(data_dir=tmp_path / "data", hub_url=hub.root)
+        hub.fail_with = 503
+        async with open_app(replace(settings, hub_url="http://127.0.0.1:9")) as app:
+            await app.sync.run(demo_items())
+        async with open_app(settings) as app:
+            assert app.model.embedder is not None
+            assert app.model.embedder.model == PACKAGED
+            assert "index rebuild" in str(app.model.instead_because)
+        assert hub.requests == []
+        hub.fail_with = None
+        async with open_app(settings, fresh_index=True) as app:
+            assert app.model.embedder is not None
+            assert app.model.embedder.model == "bge-small-en-v1.5"
+            assert app.model.instead_because is None
+
+
+@pytest.mark.req("S-08")
+async def test_with_no_model_at_all_words_find_and_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "broken" / PACKAGED
+    shutil.copytree(SHIPPED, broken)
+    (broken / "tokenizer.json").unlink()
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    broken.rename(data / "models" / PACKAGED)
+    async with open_app(load_settings(data_dir=data)) as app:
+        assert app.model.embedder is None
+        assert await first_hit(app, "read_fil") == "filesystem__read_file"
+        assert (await app.tool_search.search("read text of a file")).report.degraded == ["embedder"]
+    assert "no_model" in caplog.text
+    shutil.rmtree(data / "models")
+    async with open_app(load_settings(data_dir=data)) as app:
+        assert app.model.embedder is not None
+        assert await first_hit(app, "read_fil") == "filesystem__read_file"
+
+
+@pytest.mark.req("S-07", "X-03")
+async def test_an_unknown_model_is_refused_naming_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"no-such-model.*bge-small"):
+        async with open_app(load_settings(data_dir=tmp_path, search_model="no-such-model")):
+            pass
+
+
+@pytest.mark.req("S-07", "S-10")
+async def test_another_model_makes_the_index_of_tools_anew_and_goes_on(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    async with open_app(replace(small, search_model="hashed-32")) as app:
+        await app.sync.configure({item.server for item in demo_items()})
+        assert await app.index.count(TOOLS) == 56
+        assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
+        assert (await app.sync.run(demo_items())).indexed == 0
+
+
+@pytest.mark.req("X-03")
+async def test_another_model_is_refused_where_documents_would_be_lost(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+    other = replace(small, search_model="hashed-32")
+    with pytest.raises(Invalid, match=r"indexed with model hashed-64.*toolscript index rebuild"):
+        async with open_app(other):
+            pass
+    async with open_app(other, fresh_index=True) as app:
+        assert await app.ingest_documents.index_all() == 1
+
+
+@pytest.mark.req("H-07")
+async def test_a_model_that_nobody_registered_is_calibrated_on_the_demo_pairs(tmp_path: Path) -> None:
+    own = tmp_path / "my-own-model"
+    shutil.copytree(SHIPPED, own)
+    async with open_app(load_settings(data_dir=tmp_path / "data", search_model=str(own))) as app:
+        assert app.model.embedder is not None
+        similarity = app.model.embedder.similarity
+        assert similarity is not None
+        registered = known(PACKAGED)
+        assert registered is not None
+        assert registered.similarity is not None
+        assert similarity.floor == pytest.approx(registered.similarity.floor, abs=0.02)
+        assert similarity.ceiling == pytest.approx(registered.similarity.ceiling, abs=0.02)
+        assert await first_hit(app, "put my changes into version control") == "git__git_commit"
+
+
+@pytest.mark.req("H-16")
+async def test_a_url_decides_which_index_is_used(tmp_path: Path, small: Settings) -> None:
+    async with open_app(small) as app:
+        assert isinstance(app.index, QdrantEdgeIndex)
+    async with open_app(replace(small, index="memory:")) as app:
+        assert isinstance(app.index, MemoryIndex)
+    with pytest.raises(Unavailable, match="Qdrant does not answer"):
+        async with open_app(replace(small, index="https://127.0.0.1:9", index_key="key")):
+            pass
+    with pytest.raises(Invalid, match=r"'ftp' is not usable.*memory:"):
+        async with open_app(replace(small, index="ftp://x")):
+            pass
+
+
+@pytest.mark.req("H-15")
+async def test_postgres_carries_the_same_application(small: Settings, postgres: str) -> None:
+    settings = replace(small, store=postgres)
+    async with open_app(settings) as app:
+        assert await first_hit(app, "read_file") == "filesystem__read_file"
+        await app.catalog.ping()
+    async with open_app(settings) as app:
+        assert (await app.sync.run(demo_items())).indexed == 0
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("mysql://x", "'mysql://x' is not usable"),
+        ("sqlite:", "'sqlite:' is not usable"),
+        ("sqlite:///a?mode=ro", "is not usable"),
+        ("postgresql://u:secret@127.0.0.1:bad/x", "127.0.0.1:bad/x cannot be opened"),
+        ("postgresql://nobody:secret@127.0.0.1:9/none", "127.0.0.1:9/none cannot be opened"),
+        ("sqlite:////dev/null/x.db", "cannot be opened"),
+    ],
+)
+async def test_a_store_that_cannot_be_opened_is_named_without_its_password(
+    small: Settings, store: str, told: str
+) -> None:
+    with pytest.raises((Invalid, Unavailable), match=told) as caught:
+        async with open_app(replace(small, store=store)):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_failed_start_releases_what_it_had_opened(small: Settings) -> None:
+    with pytest.raises(Unavailable):
+        async with open_app(replace(small, store="sqlite:////dev/null/x.db")):
+            pass
+    async with open_app(small):
+        pass
+
+
+@pytest.mark.req("S-07")
+async def test_an_embeddings_api_takes_the_place_of_a_local_model(tmp_path: Path) -> None:
+    with EmbeddingsApi() as api:
+        settings = load_settings(
+            data_dir=tmp_path, embeddings_url=api.url, embeddings_key="secret", search_model="their-model"
+        )
+        async with open_app(settings) as app:
+            assert app.model.embedder is not None
+            assert (app.model.embedder.model, app.model.embedder.dimensions) == ("their-model", 16)
+            assert await first_hit(app, "read_file") == "filesystem__read_file"
+            api.forget_last = True
+            found = await app.tool_search.search("a query that was not asked before, read a file")
+            assert found.report.degraded == ["embedder"]
+        assert "secret" not in repr(settings)
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("status", "kind", "told"), [(401, Invalid, "refuses model"), (400, Unavailable, "not answer")]
+)
+async def test_an_embeddings_api_that_refuses_is_named(
+    tmp_path: Path, status: int, kind: type[Exception], told: str
+) -> None:
+    with EmbeddingsApi() as api:
+        api.fail_with = status
+        with pytest.raises(kind, match=told):
+            async with open_app(load_settings(data_dir=tmp_path, embeddings_url=api.url, search_model="m")):
+                pass
+
+
+@pytest.mark.req("X-05")
+async def test_a_second_application_on_the_same_folder_is_told_so(small: Settings) -> None:
+    async with open_app(small):
+        with pytest.raises(Unavailable, match="in use by another process"):
+            async with open_app(small):
+                pass
+
+
+async def test_names_that_a_sync_brings_are_found_at_once(app: App) -> None:
+    await first_hit(app, "read_file")
+    await app.sync.run([*demo_items(), Item("new", "frobnicate")])
+    assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
+
+
+@pytest.mark.req("S-07")
+async def test_a_model_named_by_the_user_is_never_quietly_replaced_by_that_of_the_index(tmp_path: Path) -> None:
+    async with open_app(load_settings(data_dir=tmp_path)) as app:
+        await app.sync.run(demo_items())
+    with pytest.raises(Invalid, match="nosuchmodel"):
+        async with open_app(load_settings(data_dir=tmp_path, search_model="nosuchmodel")):
+            pass
+
+
+@pytest.mark.req("S-07")
+async def test_two_folders_of_one_name_are_two_models(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        shutil.copytree(SHIPPED, tmp_path / place / "mine")
+    (tmp_path / "b" / "mine" / "1_Pooling").mkdir()
+    (tmp_path / "b" / "mine" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    settings = load_settings(data_dir=tmp_path / "data", search_model=str(tmp_path / "a" / "mine"))
+    async with open_app(settings) as app:
+        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+    with pytest.raises(Invalid, match="index rebuild"):
+        async with open_app(replace(settings, search_model=str(tmp_path / "b" / "mine"))):
+            pass
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "not json",
+        "<html>",
+        "[1,2]",
+        '{"foo":1}',
+        '{"data":null}',
+        '{"data":[{"index":0,"embedding":["x"]}]}',
+        '{"data":[{"index":0,"embedding":[]}]}',
+        '{"data":[{"index":0,"embedding":[NaN, 1]}]}',
+        '{"data":[{"index":0,"embedding":[0.0, 0.0]}]}',
+        '{"data":[{"embedding":[1.0]}, {"embedding":[1.0, 2.0]}]}',
+    ],
+)
+async def test_an_embeddings_api_that_talks_nonsense_is_named(tmp_path: Path, sent: str) -> None:
+    with EmbeddingsApi() as api:
+        api.say_instead = sent
+        with pytest.raises(Unavailable, match="embeddings API"):
+            async with open_app(load_settings(data_dir=tmp_path, embeddings_url=api.url, search_model="m")):
+                pass
+
+
+@pytest.mark.req("H-15", "X-03")
+@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"collection": 5}'])
+async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it(small: Settings, damage: str) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    (small.data / "index" / "mcp_unified_search" / "collection.json").write_text(damage)
+    with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
+        async with open_app(small):
+            pass
+    async with open_app(small, fresh_index=True) as app:
+        assert (await app.sync.index_catalogue()).written == 56
+
+
+@pytest.mark.req("H-15", "X-03")
+async def test_an_index_without_its_points_is_named_with_its_remedy(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+    shutil.rmtree(small.data / "index" / "mcp_unified_search" / "generation-1")
+    with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
+        async with open_app(small) as app:
+            await app.sync.run(demo_items())
+
+
+@pytest.mark.req("X-04")
+async def test_a_new_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with open_app(load_settings(data_dir=folder, search_model="hashed-64")):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -1,0 +1,155 @@
+"""Skills from one start of the application to the next: seeded once, changed by people, indexed anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolscript.app.app import App, open_app
+from toolscript.domain.catalog import Origin, Skill
+from toolscript.domain.errors import Invalid
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.settings import Settings
+
+pytestmark = pytest.mark.req("H-09")
+
+POTTERY = '[[skill]]\nid = "pottery"\nname = "Pottery"\ndescription = "Clay and kilns"\n'
+
+
+async def ids(app: App) -> set[str]:
+    return {counted.skill.id for counted in await app.skills.all()}
+
+
+async def indexed(app: App) -> set[str]:
+    """The skills that searches look at."""
+    return {c.payload["skill_id"] for c in await app.index.scroll(SKILLS)}
+
+
+async def held(app: App) -> dict[str, tuple[str, int, int]]:
+    """Of every point of a skill what it was made from, and how long its vector is."""
+    points = await app.index.scroll(SKILLS)
+    vectors = await app.index.vectors(SKILLS, [p.id for p in points])
+    return {p.id: (p.payload["fingerprint"], p.payload["tool_count"], len(vectors[p.id])) for p in points}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def anywhere(request: pytest.FixtureRequest, small: Settings) -> Settings:
+    """Either store, once each."""
+    return replace(small, store=request.getfixturevalue("postgres")) if request.param == "postgres" else small
+
+
+async def test_the_packaged_skills_are_there_and_searchable_from_the_first_start(small: Settings) -> None:
+    async with open_app(small) as app:
+        assert await ids(app) == {s.id for s in load_skills()}
+        await app.sync.configure([])
+        assert await indexed(app) == await ids(app)
+
+
+async def test_what_people_do_to_seeded_skills_outlives_a_restart(anywhere: Settings) -> None:
+    async with open_app(anywhere) as app:
+        await app.sync.run(demo_items())
+        await app.skills.remove("email")
+        await app.skills.replace("databases", Skill("databases", "My databases", "Mine"))
+        await app.skills.create(Skill("own", "Own"))
+        before = await ids(app)
+    for _ in range(2):
+        async with open_app(anywhere) as app:
+            await app.sync.configure({item.server for item in demo_items()})
+            assert "email" not in await ids(app)
+            assert await ids(app) == before == await indexed(app)
+            assert (await app.skills.get("databases")).skill.name == "My databases"
+
+
+async def test_a_file_is_applied_at_the_next_start_and_when_it_changes(anywhere: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "skills.toml"
+    settings = replace(anywhere, skills=file)
+    async with open_app(anywhere) as app:
+        await app.skills.create(Skill("own", "Own"))
+    file.write_text(POTTERY)
+    async with open_app(settings) as app:
+        assert await ids(app) == {*(s.id for s in load_skills()), "own", "pottery"}
+        await app.skills.remove("email")
+        await app.skills.replace("databases", Skill("databases", "As I like them"))
+    file.write_text(f"replace = true\n{POTTERY.replace('Clay', 'More clay')}")
+    async with open_app(settings) as app:
+        assert await ids(app) == {"databases", "own", "pottery"}
+        assert (await app.skills.get("pottery")).skill.description == "More clay and kilns"
+        await app.sync.configure([])
+        assert await indexed(app) == {"databases", "own", "pottery"}
+    async with open_app(anywhere) as app:
+        assert await ids(app) == {*(s.id for s in load_skills()), "own"} - {"email"}
+        assert (await app.skills.get("databases")).skill.name == "As I like them"
+
+
+async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_next_sync(
+    small: Settings, tmp_path: Path
+) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+        assert (await app.skills.get("source_control")).tool_count > 0
+    file = tmp_path / "skills.toml"
+    git = '[[skill]]\nid = "git"\nname = "Git"\ndescription = "Git commit, branch"\nkeywords = ["git", "commit"]\n'
+    file.write_text(f"replace = true\n{git}")
+    async with open_app(replace(small, skills=file)) as app:
+        await app.sync.run(demo_items())
+        assert await indexed(app) == {"git"}
+        assert (await app.skills.get("git")).tool_count > 0
+        assert {a.origin for s in await app.skills.tools("git") for a in s.assignments} == {Origin.EMBEDDING}
+        assert len(await app.skills.suggestions()) > 0
+
+
+@pytest.mark.req("X-03")
+async def test_a_file_that_is_wrong_stops_the_start_and_names_itself(small: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "skills.toml"
+    file.write_text('[[skill]]\nid = "Bad Id"\nname = "Bad"\n')
+    with pytest.raises(Invalid, match=r"skills\.toml: skill Bad Id"):
+        async with open_app(replace(small, skills=file)):
+            pass
+    async with open_app(small) as app:
+        assert await ids(app) == {s.id for s in load_skills()}
+
+
+@pytest.mark.req("H-13", "S-07")
+async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings) -> None:
+    servers = {item.server for item in demo_items()}
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+        before = await held(app)
+    async with open_app(replace(small, search_model="hashed-32")) as app:
+        await app.sync.configure(servers)
+        after = await held(app)
+    assert {dimensions for _, _, dimensions in before.values()} == {64}
+    assert {dimensions for _, _, dimensions in after.values()} == {32}
+    assert {i.partition("#")[0] for i in after} == {s.id for s in load_skills()}
+    assert {f for f, _, _ in before.values()}.isdisjoint(f for f, _, _ in after.values())
+
+
+@pytest.mark.req("H-13", "H-15")
+async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) -> None:
+    async with open_app(anywhere) as app:
+        await app.sync.run(demo_items())
+        await app.skills.assign("git__git_commit", ["memory_and_notes"])
+        before = await held(app)
+        assert sum(count for i, (_, count, _) in before.items() if "#" not in i) >= 30
+    async with open_app(anywhere, fresh_index=True) as app:
+        assert await app.index.count(SKILLS) == 0
+        await app.sync.index_catalogue()
+        assert await held(app) == before
+        (stored,) = await app.catalog.items(["git__git_commit"])
+        assert [(a.skill_id, a.origin) for a in stored.assignments] == [("memory_and_notes", Origin.HUMAN)]
+
+
+@pytest.mark.req("H-14")
+async def test_a_restart_writes_nothing_that_is_there_already(small: Settings) -> None:
+    async with open_app(small) as app:
+        await app.sync.run(demo_items())
+        before = await held(app)
+    async with open_app(small) as app:
+        await app.sync.configure({item.server for item in demo_items()})
+        report = await app.sync.run(demo_items())
+        assert (report.indexed, report.classified, report.embedded) == (0, 0, 0)
+        assert await held(app) == before

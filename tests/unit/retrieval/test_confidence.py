@@ -1,0 +1,123 @@
+"""A confidence is made of what its evidence says, stays between 0 and 1, and only a name makes sure."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolscript.domain.search import Candidate, Similarity
+from toolscript.retrieval.calibration import certainty
+from toolscript.retrieval.capabilities import Subjects, load_capabilities
+from toolscript.retrieval.confidence import INFERRED_ALONE, UNNAMED, About, Confidences
+from toolscript.retrieval.retriever import Legs
+from toolscript.retrieval.text.fuzzy import NameMatches
+
+MODEL = Similarity(0.1, 0.5)
+NOTHING = About(frozenset(), {}, load_capabilities())
+GIT = About(
+    frozenset({"git"}),
+    {
+        "own": Subjects(frozenset({"git"}), named=frozenset({"git"})),
+        "shell": Subjects(kinds=frozenset({"shell"})),
+        "mail": Subjects(frozenset({"email"})),
+    },
+    load_capabilities(),
+)
+
+
+def legs(dense: dict[str, float], lexical: dict[str, float]) -> Legs:
+    def ranking(scores: dict[str, float]) -> list[Candidate]:
+        return [Candidate(i, s) for i, s in sorted(scores.items(), key=lambda pair: -pair[1])]
+
+    return Legs(ranking(dense), ranking(lexical))
+
+
+def confidences(found: Legs, about: About = NOTHING, alpha: float = 0.7) -> Confidences:
+    return Confidences(found, 10.0, MODEL, alpha, about)
+
+
+def by_id(found: Confidences) -> dict[str, float]:
+    return dict(found.ordered())
+
+
+@pytest.mark.req("S-01")
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0, 5), st.floats(0, 5))
+def test_more_evidence_is_never_less_certain(one: float, other: float) -> None:
+    lesser, larger = sorted([one, other])
+    assert 0 <= certainty(lesser) <= certainty(larger) < 1
+    assert certainty(-1) == certainty(0) == 0
+
+
+@pytest.mark.req("S-01")
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(-1, 1), max_size=6),
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 50), max_size=6),
+    st.floats(0, 1),
+)
+def test_confidences_are_between_zero_and_one_and_in_order(
+    dense: dict[str, float], lexical: dict[str, float], alpha: float
+) -> None:
+    found = confidences(legs(dense, lexical), alpha=alpha).ordered()
+    values = [value for _, value in found]
+    assert values == sorted(values, reverse=True)
+    assert all(0 <= value <= UNNAMED for value in values)
+    assert {i for i, _ in found} == dense.keys() | lexical.keys()
+
+
+@pytest.mark.req("S-01")
+def test_each_side_counts_by_its_weight_and_losing_it_costs_that_much() -> None:
+    both = confidences(legs({"a": 0.4, "b": 0.3}, {"a": 6.0, "b": 6.0}))
+    words_only = confidences(legs({"a": 0.4}, {"a": 6.0, "b": 6.0}))
+    assert both.evidence("b", ()).semantic > 0
+    assert by_id(words_only)["b"] == pytest.approx(by_id(both)["b"] - both.evidence("b", ()).semantic, abs=1e-4)
+
+
+@pytest.mark.req("S-02")
+def test_an_exact_name_beats_everything_and_the_name_as_it_was_given_comes_first() -> None:
+    found = confidences(legs({"best": 0.9, "called": 0.0}, {"best": 50.0}), GIT)
+    found.raise_named(NameMatches(frozenset({"called", "rewritten"}), {"called": 1.0, "rewritten": 0.99}))
+    assert [i for i, _ in found.ordered()] == ["called", "rewritten", "best"]
+    assert found.evidence("called", ()).exact
+    assert not found.evidence("best", ()).exact
+
+
+@pytest.mark.req("S-02")
+def test_of_equal_names_the_better_match_comes_first() -> None:
+    found = confidences(legs({"a": 0.2, "z": 0.6}, {}))
+    found.raise_named(NameMatches(frozenset("az"), {"a": 1.0, "z": 1.0}))
+    assert found.ordered() == [("z", 1.0), ("a", 1.0)]
+
+
+@pytest.mark.req("S-03")
+def test_a_capability_speaks_up_where_nothing_else_does() -> None:
+    alone = confidences(legs({"shell": 0.12, "mail": 0.11}, {}), GIT)
+    before = by_id(alone)["shell"]
+    alone.raise_capable()
+    assert by_id(alone)["shell"] == INFERRED_ALONE
+    told = alone.evidence("shell", ())
+    assert told.capability == "shell → git"
+    assert told.inferred == pytest.approx(INFERRED_ALONE - before, abs=1e-4)
+    assert alone.evidence("mail", ()).capability == ""
+
+
+@pytest.mark.req("S-03")
+@pytest.mark.parametrize("nearness", [0.15, 0.3, 0.6])
+def test_a_capability_gains_a_little_beside_what_is_made_for_the_work_and_stays_behind(nearness: float) -> None:
+    found = confidences(legs({"own": nearness, "shell": nearness - 0.02, "mail": 0.1}, {}), GIT)
+    before = by_id(found)
+    found.raise_capable()
+    after = by_id(found)
+    assert after["own"] == before["own"] > after["shell"] >= before["shell"]
+    assert bool(found.evidence("shell", ()).capability) == (after["shell"] > before["shell"])
+
+
+@pytest.mark.req("S-03")
+def test_a_tool_of_the_asked_domain_gains_and_its_reason_may_say_so() -> None:
+    plain = by_id(confidences(legs({"own": 0.3, "mail": 0.3}, {}), About(frozenset(), GIT.subjects, GIT.capabilities)))
+    found = confidences(legs({"own": 0.3, "mail": 0.3}, {}), GIT)
+    assert by_id(found)["own"] > by_id(found)["mail"]
+    assert plain["own"] == plain["mail"]
+    assert (found.evidence("own", ()).domain, found.evidence("mail", ()).domain) == ("git", "")

@@ -1,0 +1,133 @@
+"""How well an item fits a skill: against the same arithmetic written out by hand, and what moves it up and down."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ
+from toolscript.domain.catalog import Item, Skill
+from toolscript.domain.search import Similarity, Vector
+from toolscript.retrieval import sorting
+from toolscript.retrieval.sorting import Fit
+from toolscript.retrieval.text.words import STOP_WORDS, stem, words
+
+pytestmark = pytest.mark.req("H-10")
+
+SKILLS = [FILES, MAIL, MONEY]
+SIMILARITY = Similarity(0.1, 0.8)
+VOCABULARY = st.lists(st.sampled_from(["read", "file", "email", "invoice", "zebra", "the", "of", "pay"]), max_size=10)
+TEXTS = VOCABULARY.map(" ".join)
+NUMBERS = st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=4)
+
+
+def unit(numbers: list[float]) -> Vector:
+    row = np.array(numbers, dtype=np.float32)
+    length = float(np.linalg.norm(row))
+    return row / length if length > 1e-3 else np.eye(4, dtype=np.float32)[0]
+
+
+def flat() -> list[Vector]:
+    """Skills that no vector is nearer to than to others, so that words alone decide."""
+    return [np.eye(4, dtype=np.float32)[0]] * len(SKILLS)
+
+
+def confidences(item: Item) -> list[float]:
+    row = Fit(SKILLS, flat(), SIMILARITY).confidences([item], [np.eye(4, dtype=np.float32)[1]])[0]
+    return [float(c) for c in row]
+
+
+def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vector]) -> list[float]:
+    """The definition, without a shortcut."""
+
+    def counted(text: str, weight: int) -> Counter[str]:
+        return Counter({stem(w): n * weight for w, n in Counter(words(text)).items() if w not in STOP_WORDS})
+
+    said = [
+        counted(" ".join(s.keywords), 2)
+        + counted(" ".join(s.examples), 1)
+        + counted(s.name, 2)
+        + counted(s.description, 1)
+        for s in skills
+    ]
+    own = counted(f"{item.server} {item.description}", 1) + counted(item.name, 2)
+
+    def rarity(word: str) -> float:
+        holding = sum(word in counts for counts in said)
+        return math.log(1 + (len(skills) - holding + 0.5) / (holding + 0.5)) if holding else sorting.UNKNOWN_WORD
+
+    found = []
+    for counts, place in zip(said, vectors, strict=True):
+        near = (float(vector @ place) - SIMILARITY.floor) / (SIMILARITY.ceiling - SIMILARITY.floor)
+        total = sum(min(n, 3) * rarity(w) for w, n in own.items())
+        shared = sum(min(n, 3) * rarity(w) * counts[w] * 2.2 / (counts[w] + 1.2) for w, n in own.items() if w in counts)
+        evidence = near + sorting.WORDS * (shared / total if total else 0.0)
+        found.append(1 - math.exp(-sorting.STEEPNESS * max(evidence, 0.0)))
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
+def test_a_confidence_is_what_its_definition_says(
+    name: str, description: str, told: list[tuple[str, str, list[float]]], numbers: list[float]
+) -> None:
+    item = Item("server", name, description)
+    skills = [Skill(f"s{n}", a, b, keywords=(b,), examples=(a,)) for n, (a, b, _) in enumerate(told)]
+    vectors = [unit(v) for _, _, v in told]
+    (row,) = Fit(skills, vectors, SIMILARITY).confidences([item], [unit(numbers)])
+    np.testing.assert_allclose(row, by_hand(item, unit(numbers), skills, vectors), atol=1e-4)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9))
+def test_no_item_has_a_say_in_anothers_confidence(told: list[tuple[str, list[float]]]) -> None:
+    fit = Fit(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)
+    items, vectors = [Item("s", "n", text) for text, _ in told], [unit(numbers) for _, numbers in told]
+    together = fit.confidences(items, vectors)
+    for n, (item, vector) in enumerate(zip(items, vectors, strict=True)):
+        assert (fit.confidences([item], [vector])[0] == together[n]).all()
+
+
+def test_words_of_a_skill_speak_for_it_and_words_of_none_against_all() -> None:
+    files, mail, money = confidences(READ)
+    assert files > 0.5 > max(mail, money)
+    assert confidences(Item("disk", "read_file", "Read a file with a zebra"))[0] < files
+    assert confidences(Item("x", "y", "Zebra")) == pytest.approx([confidences(Item("x", "y", "Giraffe"))[0]] * 3)
+
+
+def test_a_word_that_every_skill_has_says_less_than_one_that_only_one_has() -> None:
+    skills = [Skill("a", "", "special"), Skill("b", "", "common"), Skill("c", "", "common")]
+    fit = Fit(skills, flat(), SIMILARITY)
+    ((special, common, also_common),) = fit.confidences([Item("", "common special")], [np.eye(4, dtype=np.float32)[1]])
+    assert special > common == also_common > 0
+
+
+def test_saying_a_word_over_and_over_does_not_help() -> None:
+    three, many = (confidences(Item("zoo", "x", f"zebra {'file ' * n}"))[0] for n in (3, 300))
+    assert many == pytest.approx(three)
+
+
+def test_nearer_in_meaning_is_surer_and_never_quite_sure() -> None:
+    fit = Fit([Skill("a", "A")], [np.eye(4, dtype=np.float32)[0]], SIMILARITY)
+    said = [
+        float(fit.confidences([Item("", "")], [unit([c, math.sqrt(1 - c * c), 0, 0])])[0][0])
+        for c in (-1, 0.1, 0.3, 0.8, 1)
+    ]
+    assert said == sorted(said)
+    assert said[:2] == pytest.approx([0.0, 0.0])
+    assert said[-1] < 1
+
+
+def test_the_words_of_a_whole_novel_are_not_read() -> None:
+    start = "Read a file. " * 40
+    assert confidences(Item("d", "f", start)) == confidences(Item("d", "f", start + "invoice " * 100_000))
+
+
+@pytest.mark.parametrize("item", [Item("", "", ""), Item("the", "of", "and to you"), Item("😀", "😀", "😀")])
+def test_nothing_to_go_by_is_no_confidence(item: Item) -> None:
+    assert confidences(item) == [0.0, 0.0, 0.0]

@@ -1,0 +1,221 @@
+"""Snippets: verbatim, within their limit, whole words, around the words of the query."""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolscript.retrieval.text.snippets import LONG, may_cut, snippet
+from toolscript.retrieval.text.words import stems
+
+pytestmark = pytest.mark.req("D-08")
+
+CLOCKS = (
+    "It was a bright cold day in April, and the clocks were striking thirteen. Winston Smith, his chin nuzzled into "
+    "his breast in an effort to escape the vile wind, slipped quickly through the glass doors of Victory Mansions."
+)
+VOCABULARY = [
+    "wine",
+    "wines",
+    "lease",
+    "Leases,",
+    "(rent)",
+    "a",
+    "the",
+    "cellar.",
+    "naïve",
+    "cafe\u0301s",
+    "東京",
+    "12",
+]
+prose = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=120).flatmap(
+    lambda said: st.sampled_from([" ", "  ", "\n", "\n\n"]).map(lambda gap: gap.join(said))
+)
+anything = st.text(
+    st.one_of(
+        st.sampled_from(" \n\t\r\u3000"),
+        st.sampled_from(string.ascii_letters + ".-_/'*"),
+        st.sampled_from("\u0301\u200d\u1100\u1161\u0e31\u0938\u0940👍\U0001f3fd\U0001f1e9\U0001f1ea東京"),
+        st.characters(exclude_categories=["Cs"]),
+    ),
+    max_size=400,
+)
+queries = st.sampled_from(["wine", "lease rent", "cafés naive", "東京 wine", "the", "nothing of it", "???", ""])
+limits = st.integers(32, 300)
+places = st.one_of(st.none(), st.tuples(st.integers(0, 400), st.integers(0, 400)).map(lambda p: (min(p), max(p))))
+
+
+def told(text: str, query: str, most: int, *, near: tuple[int, int] | None = None, highlight: bool = False) -> str:
+    return snippet(text, stems(query), most, near=near, highlight=highlight)
+
+
+@given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, highlight=st.booleans())
+def test_a_snippet_is_a_stretch_of_the_text_within_its_limit(
+    text: str, query: str, most: int, near: tuple[int, int] | None, highlight: bool
+) -> None:
+    found = told(text, query, most, near=near, highlight=highlight)
+    assert len(found) <= most
+    assert found in text or (highlight and found.replace("**", "") in text.replace("**", ""))
+    assert found == found.strip()
+
+
+@given(text=prose, query=queries, most=limits, near=places)
+def test_a_snippet_begins_and_ends_between_words(
+    text: str, query: str, most: int, near: tuple[int, int] | None
+) -> None:
+    found = told(text, query, most, near=near)
+    assert found.split() == [w for w in found.split() if w in VOCABULARY]
+    assert found
+    starts = [at for at in range(len(text)) if text.startswith(found, at)]
+    assert any(
+        (at == 0 or text[at - 1].isspace()) and (at + len(found) == len(text) or text[at + len(found)].isspace())
+        for at in starts
+    )
+
+
+@given(text=anything, query=queries, most=limits, near=places)
+def test_a_snippet_never_tears_a_letter_from_its_marks(
+    text: str, query: str, most: int, near: tuple[int, int] | None
+) -> None:
+    found = told(text, query, most, near=near)
+    whole = [
+        at
+        for at in range(len(text) + 1)
+        if text.startswith(found, at) and may_cut(text, at) and may_cut(text, at + len(found))
+    ]
+    assert whole or not found
+
+
+@given(text=prose, query=queries, most=limits)
+def test_a_text_that_has_a_word_of_the_query_shows_one(text: str, query: str, most: int) -> None:
+    wanted = set(stems(query))
+    has = wanted & set(stems(text)) if wanted else set()
+    assert not has or wanted & set(stems(told(text, query, most)))
+
+
+@given(text=prose, query=queries, most=limits)
+def test_a_text_that_fits_is_told_whole(text: str, query: str, most: int) -> None:
+    if len(text.strip()) <= most:
+        assert told(text, query, most) == text.strip()
+
+
+@given(text=prose, query=queries, most=limits)
+def test_marks_stand_around_words_that_match_and_around_no_others(text: str, query: str, most: int) -> None:
+    wanted = set(stems(query))
+    inside = told(text, query, most, highlight=True).split("**")[1::2]
+    assert all(wanted & set(stems(word)) for word in inside)
+
+
+def test_the_window_with_the_most_different_words_is_shown() -> None:
+    text = "wine wine wine wine. " + "Nothing to see here. " * 20 + "The rent of the wine cellar. " + "And more. " * 20
+    assert "rent of the wine cellar" in told(text, "wine cellar rent", 60)
+
+
+def test_among_equal_windows_that_of_the_best_passage_is_shown() -> None:
+    text = "First wine. " + "Nothing to see here. " * 20 + "Second wine. " + "Nothing to see here. " * 20
+    at = text.index("Second")
+    assert "First wine" in told(text, "wine", 40)
+    assert "Second wine" in told(text, "wine", 40, near=(at, len(text)))
+
+
+def test_a_better_window_beats_the_best_passage() -> None:
+    text = "wine. " + "Nothing to see here. " * 20 + "The rent of the wine cellar."
+    assert "rent" in told(text, "wine rent", 60, near=(0, 100))
+
+
+def test_without_any_word_of_the_query_the_best_passage_begins_the_snippet() -> None:
+    at = CLOCKS.index("Winston")
+    assert told(CLOCKS, "zebra", 50, near=(at, len(CLOCKS))) == "Winston Smith, his chin nuzzled into his breast in"
+    assert told(CLOCKS, "", 40) == "It was a bright cold day in April, and"
+
+
+def test_a_passage_that_is_no_longer_there_does_no_harm() -> None:
+    assert told("A short text", "", 40, near=(500, 900)) == "A short text"
+    assert told("A short text", "text", 40, near=(500, 900)) == "A short text"
+
+
+def test_words_are_compared_by_stem_and_without_accents() -> None:
+    assert told(CLOCKS, "strikes clock", 32, highlight=True) == "the **clocks** were **striking**"
+    assert told("Deux cafe\u0301s noirs", "cafés", 40, highlight=True) == "Deux **cafe\u0301s** noirs"
+    assert told("Call readFile() now", "file", 40, highlight=True) == "Call **readFile**() now"
+
+
+def test_marks_count_towards_the_limit() -> None:
+    for most in range(32, 120):
+        assert len(told(CLOCKS, "clocks striking winds", most, highlight=True)) <= most
+
+
+def test_spaces_and_lines_stay_as_they_are() -> None:
+    assert told("one\n\n  two\tthree", "two", 40) == "one\n\n  two\tthree"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["東京都は日本の首都です" * 40, "ไทยแลนด์" * 60, "हिन्दी" * 60, "https://example.org/" + "a-b" * 200, "x" * 900],
+)
+def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: str) -> None:
+    found = told(text, "zebra", 100)
+    assert 100 - LONG <= len(found) <= 100
+    assert unicodedata.category(text[len(found)])[0] != "M"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLOCKS * 50_000,
+        "東京都は日本の首都です。" * 50_000,
+        "x" * 1_000_000,
+        "ab-" * 200_000,
+        "e" + "\u0301" * 200_000,
+        "a \u0301" * 60_000,
+    ],
+    ids=["prose", "no-spaces", "one-word", "dashes", "one-letter", "marks-on-spaces"],
+)
+def test_megabytes_are_read_in_one_pass(text: str) -> None:
+    assert len(told(text, "zebra", 240, highlight=True)) <= 240
+
+
+@given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, most_read=st.integers(64, 300))
+def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_of_whole_words(
+    text: str, query: str, most: int, near: tuple[int, int] | None, most_read: int
+) -> None:
+    found = snippet(text, stems(query), most, near=near, highlight=False, most_read=most_read)
+    assert len(found) <= min(most, max(most_read, 1))
+    assert found in text
+    if text.isascii() and max(map(len, text.split()), default=0) < 20:
+        assert set(found.split()) <= set(text.split())
+
+
+def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
+    text = "zebra " + "grass " * 500 + "zebra lion " + "sand " * 500
+    place = text.index("zebra lion")
+    asked = stems("zebra lion")
+    assert snippet(text, asked, 40, near=None, highlight=False, most_read=200).startswith("zebra grass")
+    assert "zebra lion" in snippet(text, asked, 40, near=(place, place + 10), highlight=False, most_read=200)
+    assert "zebra lion" in snippet(text, asked, 40, near=None, highlight=False, most_read=len(text))
+
+
+def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:
+    assert told("The tenant pays the rent on the first day", "tenant rent", 24) == "tenant pays the rent on"
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [("vie", "vying"), ("lie", "lying"), ("on", "on"), ("up", "ups"), ("server", "HTTPServer"), ("file", "readFile")],
+)
+@pytest.mark.parametrize("quote", ["", "“"])
+def test_a_word_is_found_in_whatever_form_it_is_written(query: str, word: str, quote: str) -> None:
+    text = f"{quote}{'lorem ipsum ' * 60}{word} {'dolor sit ' * 60}"
+    assert f" {word} " in snippet(text, stems(query), 60, near=None, highlight=False)
+
+
+@given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
+def test_plain_texts_show_what_others_show(said: list[str]) -> None:
+    text = " ".join([*["lorem"] * 60, *said, *["ipsum"] * 60])
+    plain = snippet(text, stems("serve file"), 60, near=None, highlight=True)
+    other = snippet(text + " “", stems("serve file"), 60, near=None, highlight=True)
+    assert plain == other

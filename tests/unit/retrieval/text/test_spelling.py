@@ -1,0 +1,71 @@
+"""Typos are put right, and nothing else is touched: a wrong correction costs more than a typo."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolscript.retrieval.text.spelling import Spelling
+
+CATALOGUE = (
+    "commit changes search web mail weather forecast screenshot page merge pull request restart container read file"
+)
+SPELLING = Spelling(dict.fromkeys(CATALOGUE.split(), 1))
+
+
+@pytest.mark.req("S-02")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("comit my chnages", "commit my changes"),
+        ("serach the wbe", "search the web"),
+        ("serach mial", "search mail"),
+        ("wether forcast tomorow", "weather forecast tomorrow"),
+        ("mrege pull reqest", "merge pull request"),
+        ("restrat contianer", "restart container"),
+        ("Serach for mail", "search for mail"),
+        ("a screnshot, please!", "a screenshot, please!"),
+    ],
+)
+def test_typos_in_plain_words_are_put_right(typed: str, meant: str) -> None:
+    assert SPELLING.corrected(typed) == meant
+
+
+@pytest.mark.req("S-02")
+@pytest.mark.parametrize(
+    "right",
+    [
+        "commit the changes and committed changing",  # forms of a word
+        "username homepage northwind readable prioritize rebook",  # made of known words
+        "ask Priya about the Falcon project",  # names
+        "read_fil and mail/serach.txt or me@exmaple.org #serach --serach",  # identifiers, paths, addresses, options
+        "aller au supermarché et acheter du fromage",  # another language
+        "прочитать файл 读取文件",
+        "numpy redis nginx kafka grafana kubernetes",  # words of the trade that no list has
+        "",
+        "  \t ?!",
+    ],
+)
+def test_what_is_right_or_not_ours_to_judge_is_left_alone(right: str) -> None:
+    assert SPELLING.corrected(right) == right
+
+
+@pytest.mark.req("S-02")
+def test_the_catalogues_own_word_is_preferred_to_a_commoner_one() -> None:
+    assert SPELLING.corrected("the wether") == "the weather"
+    assert Spelling({"whether": 1}).corrected("the wether") == "the whether"
+
+
+@pytest.mark.req("S-02")
+def test_a_catalogue_teaches_its_words() -> None:
+    assert Spelling({}).corrected("grafanna") == "grafanna"
+    assert Spelling({"grafana": 2}).corrected("grafanna") == "grafana"
+
+
+@pytest.mark.req("S-02")
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_can_be_looked_at_and_a_corrected_text_is_right(text: str) -> None:
+    once = SPELLING.corrected(text)
+    assert SPELLING.corrected(once) == once

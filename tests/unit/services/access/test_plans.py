@@ -1,0 +1,313 @@
+"""What a tenant's plan allows, how a file of plans is read, and how often a tenant may ask."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolscript.domain.access import Plan, Principal
+from toolscript.domain.errors import Invalid, RateLimited
+from toolscript.domain.tenants import is_tenant
+from toolscript.services.access import rates
+from toolscript.services.access.environment import check_environment, may_bypass
+from toolscript.services.access.plans import Plans, load_plans
+from toolscript.services.access.rates import MINUTE
+from toolscript.settings import Settings
+
+pytestmark = pytest.mark.req("D-12")
+
+FREE = """
+[plans.free]
+max_top_k = 20
+fields = ["title", "tags"]
+requests_per_minute = 60
+"""
+FREE_PLAN = Plan("free", 20, frozenset({"title", "tags"}), 60)
+
+
+class Clock:
+    """Says what it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written(folder: Path, text: str, name: str = "plans.toml") -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+# --- the file ---
+
+
+def test_without_a_file_there_is_one_plan_and_it_limits_nothing() -> None:
+    assert load_plans(None) == {"default": Plan()}
+
+
+def test_a_file_adds_plans_in_toml_or_json(tmp_path: Path) -> None:
+    told = {"plans": {"free": {"max_top_k": 20, "fields": ["title", "tags"], "requests_per_minute": 60}}}
+    expected = {"default": Plan(), "free": FREE_PLAN}
+    assert load_plans(written(tmp_path, FREE)) == expected
+    assert load_plans(written(tmp_path, json.dumps(told), "plans.json")) == expected
+
+
+def test_what_a_plan_leaves_out_is_not_limited(tmp_path: Path) -> None:
+    assert load_plans(written(tmp_path, "[plans.pro]"))["pro"] == Plan("pro")
+    assert load_plans(written(tmp_path, "[plans.none]\nfields = []"))["none"] == Plan("none", fields=frozenset())
+
+
+def test_the_file_may_limit_the_default_plan(tmp_path: Path) -> None:
+    plans = load_plans(written(tmp_path, "[plans.default]\nmax_top_k = 5"))
+    assert plans == {"default": Plan("default", 5)}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "told"),
+    [
+        ("[plan.free]", "plan", "write [plans.NAME]"),
+        ("plans = 3", "plans", "table of tables"),
+        ("plans = []", "plans", "table of tables"),
+        ("[plans]\nfree = 3", "plan free", "not a table"),
+        ('[plans." "]', "plans", "without a name"),
+        ("[plans.free]\ntop_k = 3", "plan free, top_k", "max_top_k, fields, requests_per_minute"),
+        ("[plans.free]\nmax_top_k = 0", "plan free, max_top_k", "from 1 to 200"),
+        ("[plans.free]\nmax_top_k = 201", "plan free, max_top_k", "from 1 to 200"),
+        ("[plans.free]\nmax_top_k = true", "plan free, max_top_k", "from 1 to 200"),
+        ("[plans.free]\nmax_top_k = 1.5", "plan free, max_top_k", "from 1 to 200"),
+        ('[plans.free]\nmax_top_k = "20"', "plan free, max_top_k", "from 1 to 200"),
+        ("[plans.free]\nrequests_per_minute = 0", "plan free, requests_per_minute", "from 1 to 1000000"),
+        ("[plans.free]\nrequests_per_minute = -1", "plan free, requests_per_minute", "from 1 to 1000000"),
+        ('[plans.free]\nfields = "title"', "plan free, fields", "list of names"),
+        ("[plans.free]\nfields = [1]", "plan free, fields", "list of names"),
+        ('[plans.free]\nfields = [""]', "plan free, fields", "list of names"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_file_plan_and_field(
+    tmp_path: Path, text: str, key: str, told: str
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Invalid) as error:
+        load_plans(file)
+    assert error.value.details == {"file": str(file), "key": key}
+    assert error.value.message.startswith(f"{file}: {key} ")
+    assert told in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plans.toml", "[plans.free"),
+        ("plans.toml", "[plans.free]\n[plans.free]"),
+        ("plans.json", "{"),
+        ("plans.json", '{"plans": {"free": {}, "free": {}}}'),
+        ("plans.json", '{"plans": {"free": {"max_top_k": 1, "max_top_k": 2}}}'),
+        ("plans.json", "[]"),
+        ("plans.json", "[" * 100_000),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str) -> None:
+    file = written(tmp_path, text, name)
+    with pytest.raises(Invalid) as error:
+        load_plans(file)
+    assert error.value.details == {"file": str(file)}
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"nowhere\.toml"):
+        load_plans(tmp_path / "nowhere.toml")
+
+
+# --- whose plan ---
+
+
+def test_a_plan_that_nobody_has_defined_is_the_default_one() -> None:
+    plans = Plans({"default": Plan("default", 5), "free": FREE_PLAN})
+    assert plans.of(Principal("a", "free")) == FREE_PLAN
+    assert plans.of(Principal("a", "gold")) == Plan("default", 5)
+    assert plans.of(Principal("a")) == Plan("default", 5)
+    assert Plans({}).of(Principal("a", "gold")) == Plan()
+
+
+def test_whoever_is_not_limited_is_never_refused_nor_remembered() -> None:
+    plans = Plans({}, Clock())
+    for _ in range(1000):
+        assert plans.admit(Principal("a")) == Plan()
+    assert len(plans._buckets) == 0
+
+
+# --- how often ---
+
+
+def limited(clock: Clock, per_minute: int) -> Plans:
+    return Plans({"default": Plan(requests_per_minute=per_minute)}, clock)
+
+
+def admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
+    """0 when let in, else the seconds to wait."""
+    try:
+        plans.admit(Principal(tenant, plan))
+    except RateLimited as error:
+        wait: float = error.details["retry_after_seconds"]
+        return wait
+    return 0.0
+
+
+def test_a_minutes_amount_may_come_at_once_and_then_one_at_a_time() -> None:
+    clock = Clock()
+    plans = limited(clock, 6)
+    assert [admitted(plans) for _ in range(8)] == [0, 0, 0, 0, 0, 0, 10, 10]
+    clock.now += 4
+    assert admitted(plans) == 6
+    clock.now += 6
+    assert [admitted(plans), admitted(plans)] == [0, 10]
+    clock.now += 1000
+    assert [admitted(plans) for _ in range(7)] == [0] * 6 + [10]
+
+
+def test_who_is_refused_is_told_the_limit_and_how_long_to_wait() -> None:
+    plans = Plans({"free": replace(FREE_PLAN, requests_per_minute=1)}, Clock())
+    plans.admit(Principal("a", "free"))
+    with pytest.raises(RateLimited) as error:
+        plans.admit(Principal("a", "free"))
+    assert error.value.details == {"retry_after_seconds": 60, "requests_per_minute": 1, "plan": "free"}
+    assert error.value.message == ("requests on the plan free are limited to 1 a minute: try again in 60 seconds")
+
+
+def test_one_tenant_does_not_use_up_what_another_has() -> None:
+    plans = limited(Clock(), 1)
+    assert [admitted(plans, "a"), admitted(plans, "b")] == [0, 0]
+    assert admitted(plans, "a") > 0
+
+
+def test_a_tenant_has_one_bucket_whatever_plans_its_tokens_name() -> None:
+    plans = Plans({"slow": Plan("slow", requests_per_minute=2), "fast": Plan("fast", requests_per_minute=4)}, Clock())
+    assert [admitted(plans, plan="slow") for _ in range(3)] == [0, 0, 30]
+    assert admitted(plans, plan="fast") == 15
+
+
+def test_refused_requests_do_not_make_the_wait_longer() -> None:
+    clock = Clock()
+    plans = limited(clock, 1)
+    assert admitted(plans) == 0
+    for _ in range(100):
+        assert admitted(plans) == 60
+    clock.now += 60
+    assert admitted(plans) == 0
+
+
+Ask = tuple[float, str]
+
+
+@given(
+    st.integers(1, 50),
+    st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=300),
+)
+def test_in_any_stretch_of_time_no_tenant_gets_more_than_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
+    clock = Clock()
+    plans = limited(clock, limit)
+    let_in: dict[str, list[float]] = {"a": [], "b": []}
+    for pause, tenant in asks:
+        clock.now += pause
+        if admitted(plans, tenant) == 0:
+            let_in[tenant].append(clock.now)
+    for times in let_in.values():
+        for n, begin in enumerate(times):
+            for m, end in enumerate(times[n:], start=1):
+                assert m <= limit + limit * (end - begin) / MINUTE + 0.001
+
+
+@given(st.integers(1, 10_000), st.lists(st.floats(0, 10, allow_nan=False), max_size=60))
+def test_whoever_waits_as_long_as_told_gets_in_and_not_before(limit: int, pauses: list[float]) -> None:
+    clock = Clock()
+    plans = limited(clock, limit)
+    for pause in [*pauses, *[0.0] * min(limit, 200)]:
+        clock.now += pause
+        wait = admitted(plans)
+        if wait:
+            began = clock.now
+            clock.now = began + wait - 0.002
+            assert wait < 0.003 or admitted(plans) > 0
+            clock.now = began + wait
+            assert admitted(plans) == 0
+
+
+def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MOST_BUCKETS", 50)
+    clock = Clock()
+    plans = limited(clock, 2)
+    for n in range(500):
+        assert admitted(plans, f"t{n}") == 0
+        assert len(plans._buckets) <= 50
+    assert [admitted(plans, "t499"), admitted(plans, "t499")] == [0, 30]
+
+
+def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
+    clock = Clock()
+    plans = limited(clock, 60)
+    for n in range(100):
+        admitted(plans, f"t{n}")
+    clock.now += 60
+    sizes = []
+    for _ in range(100):
+        admitted(plans, "a")
+        sizes.append(len(plans._buckets))
+        clock.now += 1
+    assert all(before - after <= 2 for before, after in pairwise(sizes))
+    assert sizes[-1] == 1
+
+
+# --- where what may be switched on ---
+
+
+@pytest.mark.req("D-05")
+def test_production_with_the_bypass_on_is_refused() -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_DEBUG_BYPASS_AUTH is on") as error:
+        check_environment(Settings(environment="production", debug_bypass_auth=True))
+    assert error.value.details["field"] == "TOOLSCRIPT_DEBUG_BYPASS_AUTH"
+
+
+@pytest.mark.req("D-05")
+@pytest.mark.parametrize(
+    ("environment", "switched_on", "may"),
+    [("development", True, True), ("development", False, False), ("production", False, False)],
+)
+def test_the_bypass_takes_both_a_switch_and_a_place_for_trials(environment: str, switched_on: bool, may: bool) -> None:
+    settings = Settings(environment=environment, debug_bypass_auth=switched_on)
+    check_environment(settings)
+    assert may_bypass(settings) is may
+
+
+@pytest.mark.req("D-05")
+def test_not_even_settings_that_nobody_checked_allow_the_bypass_in_production() -> None:
+    assert not may_bypass(Settings(environment="production", debug_bypass_auth=True))
+
+
+@pytest.mark.req("D-04")
+@pytest.mark.parametrize("tenant", ["", "  ", "a\nb", "a\x00", "\x85", "\u2028", "\ud800", "x" * 257])
+def test_a_tenant_that_no_token_could_name_is_no_setting_either(tenant: str) -> None:
+    assert not is_tenant(tenant)
+    with pytest.raises(Invalid, match="TOOLSCRIPT_TENANT"):
+        check_environment(Settings(tenant=tenant))
+
+
+@pytest.mark.req("D-04")
+@pytest.mark.parametrize("tenant", ["a", "acme corp", "x" * 256, "Zürich/7", "日本", "👩‍💻"])
+def test_a_tenant_may_have_any_name_that_can_be_written_on_one_line(tenant: str) -> None:
+    assert is_tenant(tenant)
+
+
+@pytest.mark.req("D-04")
+@pytest.mark.parametrize("tenant", [None, 7, True, ["a"], {"a": 1}, b"a"])
+def test_only_a_text_is_a_tenant(tenant: Any) -> None:
+    assert not is_tenant(tenant)

@@ -1,0 +1,438 @@
+"""The gateway over real connections: who is up, who is not and why, and what the catalogue makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.servers import scripted_server as spec
+from tests.servers import serving_http
+from toolscript.adapters.mcp.client import McpServers
+from toolscript.app.app import App
+from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
+from toolscript.domain.servers import ServerSpec, ServerState, Transport
+from toolscript.services.catalogue.gateway import Gateway, Limits
+from toolscript.services.tools.call import CallTool
+
+LIMITS = Limits(connect=10, call=10, revive=10, heartbeat=10, first_pause=0.05, longest_pause=0.2, poll=0.02)
+PATIENCE = 20.0
+
+
+@pytest.fixture
+async def gateway(app: App) -> AsyncIterator[Gateway]:
+    opened = Gateway(McpServers(), app.sync, LIMITS)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def calls(app: App, gateway: Gateway) -> CallTool:
+    return CallTool(app.catalog, gateway, app.tool_search)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
+            await asyncio.sleep(0.01)
+
+
+def states(gateway: Gateway) -> dict[str, str]:
+    return {s.name: s.state.value for s in gateway.statuses}
+
+
+async def ids(app: App) -> set[str]:
+    return {m.id for m in await app.catalog.marks() if m.is_active}
+
+
+@pytest.mark.req("G-02")
+async def test_servers_that_fail_hinder_nobody_and_are_named_with_their_reasons(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=60))
+    await gateway.apply(
+        [spec("good"), spec("crash", crash=True), spec("hang", hang=True), ServerSpec("no", Transport.STDIO, "nope")]
+    )
+    await until(lambda: list(states(gateway).values()).count("connecting") == 1)
+    assert states(gateway) == {"good": "ready", "crash": "failed", "hang": "connecting", "no": "failed"}
+    reasons = {s.name: s.reason for s in gateway.statuses}
+    assert "it exited with code 3" in (reasons["crash"] or "")
+    assert "'nope' is not there" in (reasons["no"] or "")
+    assert (await app.tool_search.search("echo")).hits[0].id == "good__echo"
+    await gateway.close()
+
+
+@pytest.mark.req("G-02")
+async def test_a_server_that_failed_is_tried_again_until_it_works(gateway: Gateway, tmp_path: Path) -> None:
+    needed = tmp_path / "needed"
+    await gateway.apply([spec("late", crash_unless=str(needed))])
+    await until(lambda: gateway.statuses[0].attempts >= 3)
+    assert gateway.statuses[0].reason is not None
+    needed.touch()
+    await until(lambda: gateway.statuses[0].state is ServerState.READY)
+    assert gateway.statuses[0].reason is None
+
+
+@pytest.mark.req("G-02")
+async def test_pauses_between_attempts_grow_and_are_told(app: App) -> None:
+    slow = Gateway(McpServers(), app.sync, Limits(first_pause=30, longest_pause=100))
+    await slow.apply([ServerSpec("no", Transport.STDIO, "nope")])
+    await slow.settle(PATIENCE)
+    (status,) = slow.statuses
+    assert status.retry_in_seconds is not None
+    assert 20 < status.retry_in_seconds <= 36
+    await slow.close()
+
+
+@pytest.mark.req("G-03")
+async def test_a_change_that_a_server_tells_is_indexed_and_nothing_else(
+    app: App, gateway: Gateway, tmp_path: Path
+) -> None:
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "first"}], "prompts": [{"name": "p"}]}))
+    await gateway.apply([spec("moving", watch=str(lists)), spec("still", tools=["echo"])])
+    await gateway.settle(PATIENCE)
+    numbers = {m.id: (m.number, m.digest) for m in await app.catalog.marks()}
+    lists.write_text(json.dumps({"tools": [{"name": "second"}, {"name": "third"}], "prompts": [{"name": "p"}]}))
+    await until(lambda: gateway.statuses[0].items == {"tool": 2, "prompt": 1})
+    assert await ids(app) == {"moving__second", "moving__third", "moving__prompt:p", "still__echo"}
+    after = {m.id: (m.number, m.digest) for m in await app.catalog.marks()}
+    assert after["still__echo"] == numbers["still__echo"]
+    assert (await app.tool_search.search("second")).hits[0].id == "moving__second"
+    assert "moving__first" not in {h.id for h in (await app.tool_search.search("first", threshold=0.0)).hits}
+
+
+@pytest.mark.req("G-03")
+async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_it_must(
+    app: App, gateway: Gateway, tmp_path: Path
+) -> None:
+    wanted = [spec("stays"), spec("changes"), spec("goes")]
+    stamp = [0]
+    await gateway.apply(wanted)
+    await gateway.settle(PATIENCE)
+    calls = CallTool(app.catalog, gateway, app.tool_search)
+    before = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: wanted))
+    await asyncio.sleep(0)
+    wanted = [spec("stays"), spec("changes", tools=["pid"]), spec("comes")]
+    stamp[0] = 1
+    await until(lambda: states(gateway) == {"stays": "ready", "changes": "ready", "comes": "ready"})
+    after = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
+    assert after["stays"] == before["stays"]
+    assert after["changes"] != before["changes"]
+    assert {i.partition("__")[0] for i in await ids(app)} == {"stays", "changes", "comes"}
+    assert {i for i in await ids(app) if i.startswith("changes")} == {"changes__pid"}
+    following.cancel()
+
+
+@pytest.mark.req("G-01", "G-03")
+async def test_an_edit_that_came_before_anybody_looked_for_one_is_applied(gateway: Gateway) -> None:
+    await gateway.apply([spec("old")])
+    following = asyncio.create_task(gateway.follow("as it was read", lambda: "edited since", lambda: [spec("new")]))
+    await until(lambda: states(gateway) == {"new": "ready"})
+    following.cancel()
+
+
+@pytest.mark.req("G-01", "G-03")
+async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gateway) -> None:
+    stamp = [0]
+
+    def load() -> list[ServerSpec]:
+        if stamp[0] == 1:
+            raise Invalid("line 3: wrong")
+        return []
+
+    await gateway.apply([spec("good")])
+    await gateway.settle(PATIENCE)
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], load))
+    await asyncio.sleep(0)
+    stamp[0] = 1
+    await until(lambda: gateway.complaint == "line 3: wrong")
+    assert states(gateway) == {"good": "ready"}
+    stamp[0] = 2
+    await until(lambda: gateway.complaint is None)
+    assert states(gateway) == {}
+    following.cancel()
+
+
+@pytest.mark.req("G-05")
+async def test_a_server_that_died_is_started_again_for_the_next_call(calls: CallTool, gateway: Gateway) -> None:
+    await gateway.apply([spec("mortal")])
+    await gateway.settle(PATIENCE)
+    first = (await calls.call("mortal__pid", {})).structured
+    with pytest.raises(UpstreamFailed, match=r"was lost during the call \(it exited with code 7.*started again"):
+        await calls.call("mortal__die", {})
+    assert (await calls.call("mortal__pid", {})).structured != first
+
+
+@pytest.mark.req("G-05")
+async def test_a_call_to_a_server_that_cannot_be_had_says_why(app: App) -> None:
+    limits = Limits(revive=0.3, first_pause=0.05, longest_pause=0.1)
+    gateway = Gateway(McpServers(), app.sync, limits)
+    await gateway.apply([spec("good")])
+    await gateway.settle(PATIENCE)
+    await gateway.apply([ServerSpec("good", Transport.STDIO, "nope")])
+    with pytest.raises(Unavailable, match="server good is not available: the command 'nope' is not there"):
+        await CallTool(app.catalog, gateway, app.tool_search).call("good__echo", {"text": "x"})
+    await gateway.close()
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({}, "text"),
+        ({"text": 7}, "text"),
+        ({"text": "x", "times": 0}, "times"),
+        ({"text": "x", "times": "two"}, "times"),
+        ([], ""),
+        ("text", ""),
+        (None, ""),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_naming_the_field(
+    calls: CallTool, gateway: Gateway, arguments: Any, field: str
+) -> None:
+    await gateway.apply([spec("good")])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(InvalidArguments) as caught:
+        await calls.call("good__echo", arguments)
+    assert caught.value.details["field"] == field
+    assert (await calls.call("good__seen", {})).text.count("tools/call") == 1
+
+
+@pytest.mark.req("G-05")
+async def test_a_nested_field_is_named_by_its_path(calls: CallTool, gateway: Gateway, tmp_path: Path) -> None:
+    inner = {"type": "object", "properties": {"y": {"type": "integer"}}, "additionalProperties": False}
+    schema = {"type": "object", "properties": {"xs": {"type": "array", "items": inner}}}
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": schema}]}))
+    await gateway.apply([spec("s", watch=str(lists))])
+    await gateway.settle(PATIENCE)
+    for given, field in (({"xs": [{"y": 1}, {"y": "z"}]}, "xs.1.y"), ({"xs": [{"z": 1}]}, "xs.0.z")):
+        with pytest.raises(InvalidArguments) as caught:
+            await calls.call("s__deep", given)
+        assert caught.value.details["field"] == field
+
+
+@pytest.mark.req("G-05", "X-04")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "http://127.0.0.1:9/schema.json"},
+        {"$ref": "#/nowhere"},
+        {"properties": {"a": {"pattern": "("}}},
+        {"properties": 5},
+        ["no", "object"],
+    ],
+)
+async def test_a_schema_that_cannot_be_followed_keeps_nobody_from_the_tool(
+    calls: CallTool, gateway: Gateway, tmp_path: Path, schema: Any
+) -> None:
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "echo", "inputSchema": schema}]}))
+    await gateway.apply([spec("s", watch=str(lists))])
+    await gateway.settle(PATIENCE)
+    assert json.loads((await calls.call("s__echo", {"a": "b"})).text)["arguments"] == {"a": "b"}
+
+
+@pytest.mark.req("G-05")
+async def test_an_unknown_tool_is_refused_with_the_nearest_names(calls: CallTool, gateway: Gateway) -> None:
+    await gateway.apply([spec("good")])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(NotFound, match="did you mean good__echo") as caught:
+        await calls.call("good__ecoh", {})
+    assert caught.value.details["nearest"][0] == "good__echo"
+    with pytest.raises(NotFound):
+        await calls.call("…", {})
+
+
+@pytest.mark.req("G-08", "G-01")
+async def test_a_tool_that_cannot_be_found_cannot_be_called(app: App, calls: CallTool, gateway: Gateway) -> None:
+    await gateway.apply([spec("good", exclude=("die", "e*"))])
+    await gateway.settle(PATIENCE)
+    assert "good__die" not in {h.id for h in (await app.tool_search.search("die", limit=50, threshold=0.0)).hits}
+    with pytest.raises(NotFound):
+        await calls.call("good__die", {})
+
+
+@pytest.mark.req("G-05")
+async def test_what_a_tool_says_went_wrong_is_passed_on(calls: CallTool, app: App, gateway: Gateway) -> None:
+    await gateway.apply([spec("good")])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(UpstreamFailed, match="good__fail failed: out of ink"):
+        await calls.call("good__fail", {"message": "out of ink"})
+    with pytest.raises(UpstreamFailed, match="good__error failed: out of paper"):
+        await calls.call("good__error", {"message": "out of paper"})
+    brief = Gateway(McpServers(), app.sync, Limits(call=0.2))
+    await brief.apply([spec("good")])
+    with pytest.raises(TimedOut, match=r"within 0\.2 s"):
+        await CallTool(app.catalog, brief, app.tool_search).call("good__slow", {"seconds": 5})
+    await brief.close()
+
+
+@pytest.mark.req("G-03", "G-05")
+async def test_a_resource_of_a_template_is_read_with_its_variables(calls: CallTool, gateway: Gateway) -> None:
+    await gateway.apply([spec("good", resources=True)])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(InvalidArguments) as caught:
+        await calls.call("good__resource:memos", {"year": "2026"})
+    assert caught.value.details["field"] == "month"
+    answer = (await calls.call("good__resource:memos", {"year": "2026", "month": "ä/b"})).structured
+    assert answer is not None
+    assert answer["contents"][0]["uri"] == "memo://2026/%C3%A4%2Fb"
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
+    limits = Limits(heartbeat=0.1, first_pause=0.05, longest_pause=0.1)
+    gateway = Gateway(McpServers(), app.sync, limits)
+    with serving_http() as web:
+        await gateway.apply([ServerSpec("web", Transport.HTTP, url=web.http)])
+        await gateway.settle(PATIENCE)
+        assert states(gateway) == {"web": "ready"}
+    await until(lambda: states(gateway) == {"web": "failed"})
+    with serving_http(port=web.port):
+        await until(lambda: states(gateway) == {"web": "ready"})
+        result = await CallTool(app.catalog, gateway, app.tool_search).call("web__echo", {"text": "again"})
+        assert result.structured == {"text": "again"}
+    await gateway.close()
+
+
+@pytest.mark.req("G-02")
+async def test_a_server_that_keeps_dying_after_it_was_listed_is_not_tried_in_a_storm(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=0.2, longest_pause=60))
+    await gateway.apply([spec("dies", crash_after_listing=True)])
+    await until(lambda: gateway.statuses[0].attempts >= 2)
+    await until(lambda: (gateway.statuses[0].retry_in_seconds or 0) > 0.5)
+    await gateway.close()
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait_for_more(
+    app: App, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    gateway = Gateway(McpServers(), app.sync, Limits(revive=10, first_pause=60))
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    script = f"echo x >> {starts}; exit 1"
+    await gateway.apply([ServerSpec("s", Transport.STDIO, "sh", args=("-c", script))])
+    await gateway.settle(PATIENCE)
+    for attempts in (2, 3):
+        async with asyncio.timeout(5):
+            with pytest.raises(Unavailable, match="it exited with code 1"):
+                await CallTool(app.catalog, gateway, app.tool_search).call("s__echo", {"text": "x"})
+        assert starts.read_text().count("x") == attempts
+    await gateway.close()
+
+
+@pytest.mark.req("G-02")
+async def test_closing_while_a_server_is_being_given_up_leaves_no_process(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=0.3))
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
+    await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
+    await asyncio.sleep(0.6)  # the attempt is over, and its processes are being ended
+    await gateway.close()
+    await until(
+        lambda: (
+            {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE} <= before
+        )
+    )
+
+
+@pytest.mark.req("G-01", "G-08")
+async def test_a_tool_that_an_edit_leaves_out_cannot_be_called_from_that_moment(
+    app: App, calls: CallTool, gateway: Gateway
+) -> None:
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    await gateway.apply([spec("s", exclude=("echo",), slow_start=0.5)])
+    with pytest.raises(NotFound):
+        await calls.call("s__echo", {"text": "x"})
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=1, heartbeat=0.3, call=20))
+    await gateway.apply([spec("s", serial=True)])
+    await gateway.settle(PATIENCE)
+    answer = await CallTool(app.catalog, gateway, app.tool_search).call("s__slow", {"seconds": 3})
+    assert answer.text == "It took 3 s."
+    assert gateway.statuses[0].attempts == 1
+    await gateway.close()
+
+
+@pytest.mark.req("G-03")
+async def test_a_server_that_says_changed_all_the_time_is_listened_to_now_and_then(app: App) -> None:
+    gateway = Gateway(McpServers(), app.sync, Limits(calm=0.3))
+    await gateway.apply([spec("s", restless=True)])
+    await gateway.settle(PATIENCE)
+    await asyncio.sleep(1)
+    seen = await CallTool(app.catalog, gateway, app.tool_search).call("s__seen", {})
+    assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
+    assert '"tools/list": 1' not in seen.text
+    await gateway.close()
+
+
+@pytest.mark.req("G-03", "G-02")
+async def test_a_list_that_fails_costs_that_list_alone(gateway: Gateway) -> None:
+    await gateway.apply([spec("s", prompts=True, resources=True, refuses=["resources/templates/list"])])
+    await gateway.settle(PATIENCE)
+    (status,) = gateway.statuses
+    assert (status.state, status.items["prompt"], status.items["resource"]) == (ServerState.READY, 2, 2)
+    assert status.problems == ("it refused resources/templates/list: resources/templates/list is broken",)
+
+
+@pytest.mark.req("G-01", "G-03")
+async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
+    app: App, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gateway.apply([spec("old")])
+    await gateway.settle(PATIENCE)
+    configure, failing = app.sync.configure, [True, True]
+
+    async def busy(servers: Any, **how: Any) -> frozenset[str]:
+        if failing:
+            failing.pop()
+            raise Unavailable("the store is busy")
+        return await configure(servers, **how)
+
+    monkeypatch.setattr(app.sync, "configure", busy)
+    stamp = [0]
+    following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: [spec("new")]))
+    await asyncio.sleep(0)
+    stamp[0] = 1
+    await until(lambda: gateway.complaint == "the store is busy")
+    assert "old" in states(gateway)
+    await until(lambda: states(gateway) == {"new": "ready"})
+    assert gateway.complaint is None
+    following.cancel()
+
+
+@pytest.mark.req("G-05", "X-03")
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object()])
+async def test_what_json_cannot_say_is_refused_before_it_is_sent(calls: CallTool, gateway: Gateway, value: Any) -> None:
+    await gateway.apply([spec("s")])
+    await gateway.settle(PATIENCE)
+    with pytest.raises(InvalidArguments, match="cannot be sent as JSON"):
+        await calls.call("s__echo", {"text": "x", "more": value})
+    assert (await calls.call("s__echo", {"text": "x"})).structured == {"text": "x"}
+
+
+@pytest.mark.req("G-05", "X-04")
+async def test_a_pattern_that_takes_for_ever_is_left_to_the_server(
+    calls: CallTool, gateway: Gateway, tmp_path: Path
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*$"}}}
+    lists = tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}))
+    await gateway.apply([spec("s", watch=str(lists))])
+    await gateway.settle(PATIENCE)
+    async with asyncio.timeout(3):
+        await calls.call("s__t", {"a": "x" * 40 + "!"})

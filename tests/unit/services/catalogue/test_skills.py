@@ -1,0 +1,340 @@
+"""What people do with skills: the store takes it first, the waiting items are sorted anew, the index follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
+from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
+from toolscript.domain.errors import Conflict, Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.search import Point, Vector
+from toolscript.services.catalogue.skill_points import skills_collection
+from toolscript.services.catalogue.skills import CountedSkill, Skills, free_id
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+
+pytestmark = pytest.mark.req("H-09")
+
+READ = Item("files", "read", "Read a file")
+WRITE = Item("files", "write", "Write a file")
+SEND = Item("mail", "send", "Send a letter")
+WATER = Item("garden", "water", "Water a plant")
+PRUNE = Item("garden", "prune", "Prune a plant")
+FILES = Skill("files", "Files", "Reading and writing", keywords=("file",))
+
+
+class KeywordClassifier:
+    """Sorts by the keywords of the skills, and suggests a skill named after the last word of the description."""
+
+    async def classify(
+        self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
+    ) -> list[Classification | None]:
+        return [self._sorted(item, skills) for item, _ in items]
+
+    def _sorted(self, item: Item, skills: Sequence[Skill]) -> Classification:
+        words = item.description.split()
+        fitting = [s.id for s in skills if s.is_active and set(s.keywords) & set(words)][:3]
+        if not fitting:
+            return Classification(
+                missing=Suggestion(words[-1].title(), "Why\0not", keywords=(words[-1], " ", "x" * 200))
+            )
+        return Classification(tuple(Assignment(s, 0.8 - n / 10, n == 0) for n, s in enumerate(fitting)))
+
+
+class FailingIndex(MemoryIndex):
+    """Takes no more points once it is told to fail."""
+
+    failing = False
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        if self.failing:
+            raise Unavailable("the index is away")
+        await super().upsert(name, points)
+
+
+class House:
+    """A catalogue and an index with the skills between them."""
+
+    def __init__(self) -> None:
+        self.catalog = SqlCatalog(Database("sqlite://"))
+        self.index = FailingIndex()
+        embedder = HashedEmbedder(16)
+        self.sync = Sync(self.catalog, self.index, embedder, classifier=KeywordClassifier())
+        self.skills = Skills(self.catalog, self.sync)
+
+    async def opened(self, *items: Item) -> House:
+        await self.index.open(tools_collection("hashed-16", 16))
+        await self.index.open(skills_collection("hashed-16", 16))
+        await self.catalog.save_skills([FILES])
+        await self.sync.run(items)
+        return self
+
+    async def indexed(self) -> dict[str, object]:
+        """What the index says of the skills of each item."""
+        return {c.id: c.payload["skill_ids"] for c in await self.index.scroll(TOOLS)}
+
+    async def assigned(self, item: Item) -> tuple[Assignment, ...]:
+        return (await self.catalog.items([item.id]))[0].assignments
+
+    async def numbers(self) -> dict[str | None, int]:
+        """The numbers of the pending suggestions, by the item that they are for."""
+        return {s.source_item_id: s.number or 0 for s in await self.skills.suggestions()}
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    opened = await House().opened(READ, WRITE, SEND, WATER, PRUNE)
+    yield opened
+    await opened.catalog.close()
+
+
+async def test_skills_are_listed_with_their_tools_counted(house: House) -> None:
+    await house.catalog.save_skills([Skill("old", "Old", is_active=False)])
+    assert await house.skills.all() == [CountedSkill(FILES, 2), CountedSkill(Skill("old", "Old", is_active=False), 0)]
+    assert await house.skills.all(active_only=True) == [CountedSkill(FILES, 2)]
+    assert [s.item for s in await house.skills.tools("files")] == [READ, WRITE]
+
+
+async def test_a_skill_that_there_is_not_is_answered_with_the_nearest(house: House) -> None:
+    for asked in (house.skills.get, house.skills.tools, house.skills.remove):
+        with pytest.raises(NotFound, match="did you mean files") as caught:
+            await asked("fils")
+        assert caught.value.details["nearest"] == ["files"]
+    with pytest.raises(NotFound, match="see the list"):
+        await house.skills.get("\ud800" * 10_000)
+
+
+async def test_a_new_skill_takes_the_waiting_items_and_the_index_follows(house: House) -> None:
+    made = await house.skills.create(Skill("gardening", " Gardening ", keywords=("plant",)))
+    assert made == CountedSkill(Skill("gardening", "Gardening", keywords=("plant",)), 2)
+    assert (await house.indexed())[WATER.id] == ["gardening"]
+    assert (await house.indexed())[READ.id] == ["files"]
+    assert set(await house.numbers()) == {SEND.id}
+
+
+async def test_a_new_skill_leaves_the_items_of_others_where_they_are(house: House) -> None:
+    await house.skills.create(Skill("another", "Another", keywords=("file",)))
+    assert (await house.indexed())[READ.id] == ["files"]
+
+
+async def test_a_skill_is_created_once(house: House) -> None:
+    answers = await asyncio.gather(
+        *(house.skills.create(Skill("new", f"New {n}")) for n in range(4)), return_exceptions=True
+    )
+    assert sum(isinstance(a, Conflict) for a in answers) == 3
+    with pytest.raises(Conflict, match="'files' already"):
+        await house.skills.create(FILES)
+
+
+@pytest.mark.parametrize(
+    ("skill", "field"),
+    [
+        (Skill("", "N"), "id"),
+        (Skill("Files", "N"), "id"),
+        (Skill("1st", "N"), "id"),
+        (Skill("a-b", "N"), "id"),
+        (Skill("a\n", "N"), "id"),
+        (Skill("é", "N"), "id"),
+        (Skill("a" * 65, "N"), "id"),
+        (Skill("a", " "), "name"),
+        (Skill("a", "N" * 256), "name"),
+        (Skill("a", "N\x00"), "name"),
+        (Skill("a", "two\nlines"), "name"),
+        (Skill("a", "\ud800"), "name"),
+        (Skill("a", "N", "d" * 4001), "description"),
+        (Skill("a", "N", "\x1b[0m"), "description"),
+        (Skill("a", "N", parent_domain="p" * 65), "parent_domain"),
+        (Skill("a", "N", keywords=("fine", "")), "keywords[1]"),
+        (Skill("a", "N", keywords=("k" * 101,)), "keywords[0]"),
+        (Skill("a", "N", keywords=("k",) * 101), "keywords"),
+        (Skill("a", "N", examples=("\x7f.",)), "examples[0]"),
+    ],
+)
+async def test_a_skill_that_cannot_be_used_is_refused_by_field(house: House, skill: Skill, field: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        await house.skills.create(skill)
+    assert caught.value.details["field"] == field
+    assert [s.skill for s in await house.skills.all()] == [FILES]
+
+
+async def test_the_longest_skill_that_is_allowed_is_kept(house: House) -> None:
+    most = ("ä" * 100,) * 100
+    skill = Skill("a" * 64, "N" * 255, "two\nlines" + "d" * 3991, "p" * 64, most, most)
+    assert (await house.skills.create(skill)).skill == skill
+
+
+async def test_a_replaced_skill_takes_the_waiting_items(house: House) -> None:
+    changed = replace(FILES, name="Papers", keywords=("file", "letter"))
+    assert await house.skills.replace("files", changed) == CountedSkill(changed, 3)
+    with pytest.raises(Invalid, match="cannot change"):
+        await house.skills.replace("files", Skill("other", "Other"))
+    with pytest.raises(NotFound, match="did you mean files"):
+        await house.skills.replace("filez", Skill("filez", "Files"))
+
+
+async def test_items_of_a_skill_that_is_made_inactive_are_sorted_anew(house: House) -> None:
+    await house.skills.assign(WRITE.id, ["files"])
+    await house.skills.replace("files", replace(FILES, is_active=False))
+    assert await house.assigned(READ) == ()
+    assert [a.skill_id for a in await house.assigned(WRITE)] == ["files"]
+    assert READ.id in await house.numbers()
+
+
+async def test_items_of_a_removed_skill_are_sorted_anew(house: House) -> None:
+    await house.catalog.save_skills([Skill("papers", "Papers", keywords=("file",))])
+    await house.skills.remove("files")
+    assert [s.skill.id for s in await house.skills.all()] == ["papers"]
+    assert (await house.indexed())[READ.id] == ["papers"]
+    await house.skills.remove("papers")
+    assert (await house.indexed())[READ.id] == []
+    assert {READ.id, WRITE.id} <= set(await house.numbers())
+
+
+@pytest.mark.req("H-10")
+async def test_a_persons_word_stands_until_it_is_taken_back(house: House) -> None:
+    await house.catalog.save_skills([Skill("alpha", "Alpha"), Skill("beta", "Beta")])
+    stored = await house.skills.assign(READ.id, ["beta", "alpha"])
+    human = (Assignment("beta", 1.0, True, Origin.HUMAN), Assignment("alpha", 1.0, False, Origin.HUMAN))
+    assert stored.assignments == human
+    assert (await house.indexed())[READ.id] == ["beta", "alpha"]
+    await house.sync.run([replace(READ, description="Read any file"), WRITE, SEND, WATER, PRUNE])
+    await house.sync.reclassify(None)
+    assert await house.assigned(READ) == human
+
+    released = await house.skills.release(READ.id)
+    assert released.assignments == (Assignment("files", 0.8, True),)
+    assert (await house.indexed())[READ.id] == ["files"]
+
+
+@pytest.mark.req("H-10")
+@pytest.mark.parametrize("skill_ids", [[], ["files", "files"], ["a", "b", "c", "d"]])
+async def test_an_item_belongs_to_one_to_three_different_skills(house: House, skill_ids: list[str]) -> None:
+    with pytest.raises(Invalid, match="1 to 3 different skills"):
+        await house.skills.assign(READ.id, skill_ids)
+
+
+@pytest.mark.req("H-10")
+async def test_unknown_items_and_skills_are_named(house: House) -> None:
+    for item_id in ("files__nothing", "\0", "\ud800"):
+        with pytest.raises(NotFound, match="there is no item"):
+            await house.skills.assign(item_id, ["files"])
+        with pytest.raises(NotFound, match="there is no item"):
+            await house.skills.release(item_id)
+    with pytest.raises(NotFound, match="did you mean files"):
+        await house.skills.assign(READ.id, ["files", "filee"])
+    assert [a.origin for a in await house.assigned(READ)] == [Origin.EMBEDDING]
+
+
+@pytest.mark.req("H-11")
+async def test_an_approved_suggestion_is_a_skill_with_all_the_items_that_waited_for_it(house: House) -> None:
+    before = await house.numbers()
+    assert set(before) == {SEND.id, WATER.id, PRUNE.id}
+    made = await house.skills.approve(before[WATER.id], reviewed_by="ann")
+    assert made == CountedSkill(Skill("plant", "Plant", "Why not", keywords=("plant", "x" * 100)), 2)
+    assert await house.assigned(WATER) == (Assignment("plant", 1.0, True, Origin.HUMAN),)
+    assert await house.assigned(PRUNE) == (Assignment("plant", 0.8, True),)
+    assert [(await house.indexed())[i.id] for i in (WATER, PRUNE, SEND)] == [["plant"], ["plant"], []]
+    assert set(await house.numbers()) == {SEND.id}
+    (approved,) = await house.skills.suggestions(SuggestionStatus.APPROVED)
+    assert (approved.source_item_id, approved.reviewed_by) == (WATER.id, "ann")
+
+
+@pytest.mark.req("H-11")
+async def test_whoever_approves_may_choose_other_words(house: House) -> None:
+    number = (await house.numbers())[WATER.id]
+    for wrong in ({"skill_id": "Not good"}, {"name": " "}, {"reviewed_by": "x" * 256}):
+        with pytest.raises(Invalid):
+            await house.skills.approve(number, **wrong)
+    with pytest.raises(Conflict, match="'files' already"):
+        await house.skills.approve(number, skill_id="files")
+    made = await house.skills.approve(number, skill_id="gardening", name="Gardening", description="Plants")
+    assert (made.skill.id, made.skill.name, made.skill.description) == ("gardening", "Gardening", "Plants")
+
+
+@pytest.mark.req("H-11")
+async def test_of_two_approvals_at_once_one_wins(house: House) -> None:
+    number = (await house.numbers())[WATER.id]
+    other = Skills(house.catalog, house.sync)
+    answers = await asyncio.gather(
+        *(s.approve(number, skill_id=f"s{n}") for n, s in enumerate((house.skills, house.skills, other, other))),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(a, CountedSkill) for a in answers) == 1
+    assert sum(isinstance(a, Conflict) for a in answers) == 3
+    assert len(await house.skills.all()) == 2
+
+
+@pytest.mark.req("H-11")
+async def test_a_rejected_suggestion_stays_away_and_its_item_still_takes_a_new_skill(house: House) -> None:
+    number = (await house.numbers())[WATER.id]
+    rejected = await house.skills.reject(number, reviewed_by="ann")
+    assert (rejected.status, rejected.reviewed_by) == (SuggestionStatus.REJECTED, "ann")
+    await house.skills.create(Skill("unrelated", "Unrelated"))
+    assert set(await house.numbers()) == {SEND.id, PRUNE.id}
+    await house.skills.create(Skill("gardening", "Gardening", keywords=("plant",)))
+    assert [a.skill_id for a in await house.assigned(WATER)] == ["gardening"]
+
+
+@pytest.mark.req("H-11")
+async def test_a_merged_suggestion_puts_its_item_into_the_skill(house: House) -> None:
+    number = (await house.numbers())[SEND.id]
+    with pytest.raises(NotFound, match="did you mean files"):
+        await house.skills.merge(number, "filess")
+    merged = await house.skills.merge(number, "files", reviewed_by=" ")
+    assert (merged.status, merged.reviewed_by) == (SuggestionStatus.MERGED, None)
+    assert await house.assigned(SEND) == (Assignment("files", 1.0, True, Origin.HUMAN),)
+    assert (await house.indexed())[SEND.id] == ["files"]
+
+
+@pytest.mark.req("H-11")
+@pytest.mark.parametrize("number", [0, 10**30])
+async def test_a_suggestion_that_there_is_not_cannot_be_reviewed(house: House, number: int) -> None:
+    for review in (house.skills.approve(number), house.skills.reject(number), house.skills.merge(number, "files")):
+        with pytest.raises(NotFound, match=f"no suggestion {number}"):
+            await review
+
+
+@pytest.mark.req("H-11")
+async def test_a_suggestion_that_is_decided_cannot_be_reviewed_again(house: House) -> None:
+    number = (await house.numbers())[WATER.id]
+    await house.skills.reject(number)
+    for review in (house.skills.approve(number), house.skills.reject(number), house.skills.merge(number, "files")):
+        with pytest.raises(Conflict, match="rejected already"):
+            await review
+
+
+@pytest.mark.req("H-14")
+async def test_a_change_stands_when_the_index_cannot_follow_and_the_next_sync_brings_it_along(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.index.failing = True
+    with caplog.at_level(logging.WARNING):
+        await house.skills.assign(SEND.id, ["files"])
+    assert "the index is away" in caplog.text
+    assert (await house.indexed())[SEND.id] == []
+    house.index.failing = False
+    await house.sync.index_catalogue()
+    assert (await house.indexed())[SEND.id] == ["files"]
+
+
+def test_an_id_is_made_of_the_name_and_is_free() -> None:
+    assert free_id("Gärten & Parks!", ()) == "garten_parks"
+    assert free_id("3D printing", ()) == "skill_3d_printing"
+    assert free_id("园艺", {"skill"}) == "skill_2"
+    assert free_id("Files", {"files", "files_2"}) == "files_3"
+    long = free_id("word " * 40, ())
+    assert len(long) <= 64
+    assert len(free_id("word " * 40, {long})) <= 64
+    assert free_id("word " * 40, {long}) != long
+
+
+def test_a_conflict_has_a_code_of_its_own() -> None:
+    assert issubclass(Conflict, ToolscriptError)
+    assert Conflict("taken").envelope()["error"]["code"] == "CONFLICT"

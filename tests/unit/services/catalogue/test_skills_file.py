@@ -1,0 +1,166 @@
+"""The skills that there are from the start, and a file of one's own that adds to them or takes their place."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolscript.domain.catalog import Skill, digest_of
+from toolscript.domain.errors import Invalid
+from toolscript.services.catalogue.skills import checked
+from toolscript.services.catalogue.skills_file import load_skills
+
+pytestmark = pytest.mark.req("H-09")
+
+OWN = """
+[[skill]]
+id = "pottery"
+name = "Pottery"
+description = "Clay and kilns"
+keywords = ["clay", "kiln"]
+examples = ["fire_kiln"]
+parent_domain = "crafts"
+"""
+POTTERY = Skill("pottery", "Pottery", "Clay and kilns", "crafts", ("clay", "kiln"), ("fire_kiln",))
+
+
+def written(folder: Path, text: str, name: str = "skills.toml") -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_packaged_skills_are_a_useful_set() -> None:
+    skills = load_skills()
+    assert 25 <= len(skills) <= 40
+    assert len({s.id for s in skills}) == len({s.name for s in skills}) == len(skills)
+    for skill in skills:
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", skill.id)
+        assert skill.name.strip()
+        assert len(skill.description) > 40
+        assert skill.parent_domain
+        assert len(skill.keywords) >= 5
+        assert len(skill.examples) >= 4
+        assert len(set(skill.keywords)) == len(skill.keywords)
+        assert len(set(skill.examples)) == len(skill.examples)
+        assert skill.is_active
+        assert checked(skill) == skill
+
+
+def test_a_file_of_ones_own_adds_to_them(tmp_path: Path) -> None:
+    assert load_skills(written(tmp_path, OWN)) == [*load_skills(), POTTERY]
+
+
+def test_a_file_may_take_their_place(tmp_path: Path) -> None:
+    assert load_skills(written(tmp_path, f"replace = true\n{OWN}")) == [POTTERY]
+    assert load_skills(written(tmp_path, "replace = true")) == []
+
+
+def test_a_skill_with_a_known_id_takes_the_place_of_that_one(tmp_path: Path) -> None:
+    packaged = load_skills()
+    skills = load_skills(written(tmp_path, '[[skill]]\nid = "email"\nname = "Post"\n'))
+    assert [s.id for s in skills] == [s.id for s in packaged]
+    assert next(s for s in skills if s.id == "email") == Skill("email", "Post")
+    assert [s for s in skills if s.id != "email"] == [s for s in packaged if s.id != "email"]
+
+
+def test_a_file_that_says_nothing_changes_nothing(tmp_path: Path) -> None:
+    for text in ("", "# nothing yet", "replace = false", "skill = []"):
+        assert load_skills(written(tmp_path, text)) == load_skills()
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    rows = [{"id": "pottery", "name": " Pottery ", "keywords": ["clay"]}]
+    file = written(tmp_path, json.dumps({"replace": True, "skill": rows}), "skills.json")
+    assert load_skills(file) == [Skill("pottery", "Pottery", keywords=("clay",))]
+
+
+def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written(tmp_path, f"replace = true\n{OWN}")
+    assert load_skills(Path("~/skills.toml")) == [POTTERY]
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("replace = 1", "replace is true or false"),
+        ('replace = "yes"', "replace is true or false"),
+        ("skills = []", "skills is not known: give replace and skill"),
+        ('skill = "email"', "skill is a list of tables: write [[skill]]"),
+        ('[skill]\nid = "a"\nname = "A"', "skill is a list of tables: write [[skill]]"),
+        ('skill = ["email"]', "skill 1 is not a table"),
+        ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nname = "B"', "skill 2 has no id"),
+        ('[[skill]]\nid = "a"', "skill a has no name"),
+        ('[[skill]]\nid = 5\nname = "A"', "skill 1, id is a text"),
+        ('[[skill]]\nid = "a"\nname = 5', "skill a, name is a text"),
+        ('[[skill]]\nid = "a"\nname = "A"\nparent_domain = []', "skill a, parent_domain is a text"),
+        ('[[skill]]\nid = "a"\nname = "A"\nkeywords = "clay"', "skill a, keywords is a list of texts"),
+        ('[[skill]]\nid = "a"\nname = "A"\nexamples = [1]', "skill a, examples is a list of texts"),
+        ('[[skill]]\nid = "a"\nname = "A"\ncolour = "red"', "skill a, colour is not known: give id, name"),
+        ('[[skill]]\nid = "a"\nname = "A"\nis_active = true', "skill a, is_active is not known"),
+        ('[[skill]]\nid = "A-b"\nname = "A"', "skill A-b: the id 'A-b' of a skill cannot be used"),
+        ('[[skill]]\nid = "suggestions"\nname = "A"', "skill suggestions: the id 'suggestions'"),
+        ('[[skill]]\nid = "a"\nname = " "', "skill a: name is blank"),
+        ('[[skill]]\nid = "a"\nname = "A"\nkeywords = ["fine", ""]', "skill a: keywords[1] is blank"),
+        ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nid = "a"\nname = "B"', "skill a is there twice"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text: str, told: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Invalid) as caught:
+        load_skills(file)
+    assert f"{file}: {told}" in caught.value.message
+    assert caught.value.details["file"] == str(file)
+    assert str(caught.value.details["key"]) in told
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        ("[[skill]\n", "skills.toml", "line 1"),
+        ('a = "x"\na = "y"', "skills.toml", "cannot be read"),
+        ('{"skill": [}', "skills.json", "line 1"),
+        ("", "skills.json", "cannot be read"),
+        ("[]", "skills.json", "holds no tables"),
+        ("null", "skills.json", "holds no tables"),
+        ('{"skill": [7]}', "skills.json", "skill 1 is not a table"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, told: str) -> None:
+    file = written(tmp_path, text, name)
+    with pytest.raises(Invalid, match=told) as caught:
+        load_skills(file)
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.req("X-03")
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("nowhere.toml", "bytes.toml", ""):
+        with pytest.raises(Invalid, match="cannot be read") as caught:
+            load_skills(tmp_path / name)
+        assert caught.value.details["file"] == str(tmp_path / name)
+
+
+def test_the_digest_changes_with_anything_that_is_said() -> None:
+    skills = load_skills()
+    assert digest_of(skills) == digest_of(load_skills())
+    first = skills[0]
+    others = [
+        [*skills[1:], first],
+        skills[1:],
+        [replace(first, name="X"), *skills[1:]],
+        [replace(first, description="X"), *skills[1:]],
+        [replace(first, keywords=("x",)), *skills[1:]],
+        [replace(first, examples=("x",)), *skills[1:]],
+        [replace(first, parent_domain=None), *skills[1:]],
+        [],
+    ]
+    assert len({digest_of(skills), *map(digest_of, others)}) == len(others) + 1

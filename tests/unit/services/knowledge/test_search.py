@@ -1,0 +1,659 @@
+"""Knowledge search: both collections at once, filters, attribution, what is missing, and what is told of a search."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.faults import Fault, Troubled, saying
+from tests.fixtures.knowledge_search import (
+    DECISION,
+    GARDENS,
+    HARBOUR,
+    MOON,
+    ROSES,
+    TIDES,
+    WARNING,
+    Library,
+    chunk,
+    extraction,
+    filled,
+)
+from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.domain.errors import InvalidArguments, Unavailable
+from toolscript.domain.knowledge import Position, Shelf, own_id, told
+from toolscript.domain.requests import request_id
+from toolscript.domain.search import Collection
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge import search as module
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, chunks_collection
+from toolscript.services.knowledge.search import (
+    MOST_WORDS,
+    SPARE,
+    KnowledgeAsk,
+    KnowledgeFound,
+    KnowledgeHit,
+    KnowledgeSearch,
+)
+
+pytestmark = pytest.mark.req("K-01")
+
+
+@dataclass
+class Watched:
+    """An adapter, and what it was asked."""
+
+    real: Any
+    calls: list[tuple[str, tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.real, name)
+        if not asyncio.iscoroutinefunction(found):
+            return found
+
+        async def call(*args: Any, **named: Any) -> Any:
+            self.calls.append((name, args, named))
+            return await found(*args, **named)
+
+        return call
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.calls]
+
+
+async def found(library: Library, query: str, **asked: Any) -> KnowledgeFound:
+    return await library.search.search(KnowledgeAsk(query, **asked))
+
+
+def ids(told: KnowledgeFound) -> list[str]:
+    return [hit.id for hit in told.hits]
+
+
+# --- what is found ---
+
+
+async def test_chunks_and_extractions_come_together_best_first() -> None:
+    library = await filled()
+    answer = await found(library, "never enter the harbour at low water")
+    assert set(ids(answer)) == {each.id for each in (MOON, HARBOUR, ROSES, WARNING, DECISION)}
+    assert ids(answer)[:2] == [WARNING.id, HARBOUR.id]
+    assert [hit.type for hit in answer.hits[:2]] == ["extraction", "chunk"]
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+
+
+async def test_a_text_that_is_the_query_scores_one_and_scores_are_cosines() -> None:
+    library = await filled()
+    query = await library.embedder.embed_query(ROSES.content)
+    answer = await found(library, ROSES.content)
+    assert answer.hits[0].id == ROSES.id
+    assert answer.hits[0].score == pytest.approx(1, abs=1e-5)
+    moon = next(hit for hit in answer.hits if hit.id == MOON.id)
+    cosine = float(np.dot(query, await library.embedder.embed_query(MOON.content)))
+    assert moon.score == pytest.approx(max(0.0, cosine), abs=1e-5)
+
+
+async def test_cosines_below_zero_are_told_as_zero() -> None:
+    library = Library()
+    await library.open()
+    await library.put(TIDES, [MOON], [])
+    point = await library.chunk_point(MOON)
+    await library.index.upsert(CHUNKS, [replace(point, vector=-point.vector)])  # type: ignore[operator]
+    assert [hit.score for hit in (await found(library, MOON.content)).hits] == [0.0]
+
+
+async def test_no_more_than_the_limit_and_the_best_of_both() -> None:
+    library = await filled()
+    everything = await found(library, "harbour roses spring water")
+    for limit in range(1, 6):
+        answer = await found(library, "harbour roses spring water", limit=limit)
+        assert answer.hits == everything.hits[:limit]
+        assert answer.sources_cited == sorted({hit.title for hit in answer.hits})
+
+
+async def test_equal_scores_are_ordered_by_id() -> None:
+    library = Library()
+    await library.open()
+    twins = [replace(chunk(TIDES, "the same words"), id=own_id("twin", n)) for n in range(8)]
+    await library.put(TIDES, twins, [])
+    assert ids(await found(library, "the same words")) == sorted(twin.id for twin in twins)
+
+
+@pytest.mark.req("K-02")
+async def test_a_chunk_is_told_with_all_it_takes_to_look_it_up() -> None:
+    library = await filled()
+    hit = (await found(library, MOON.content)).hits[0]
+    position = Position("1 Causes", "1.2 The moon", 12)
+    assert hit == KnowledgeHit(
+        MOON.id, hit.score, "chunk", MOON.content, TIDES.id, MOON.id, "Of Tides", ("A. Moon", "B. Sea"), position
+    )
+
+
+@pytest.mark.req("K-02")
+async def test_an_extraction_stands_where_its_chunk_does() -> None:
+    library = await filled()
+    hit = (await found(library, told(DECISION.content))).hits[0]
+    assert (hit.id, hit.type, hit.content) == (
+        DECISION.id,
+        "extraction",
+        "decision (roses)\ndecision: cut roses in spring\nreason: frost is over",
+    )
+    assert (hit.chunk_id, hit.source_id, hit.title) == (ROSES.id, GARDENS.id, "Gardens")
+    assert hit.position == ROSES.position
+
+
+@pytest.mark.req("K-02")
+async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None:
+    library = Library()
+    await library.open()
+    await library.put(GARDENS, [ROSES], [extraction(ROSES, "pattern", (), name="prune late")])
+    hit = (await found(library, "prune late", types=("pattern",))).hits[0]
+    assert hit.content == "pattern\nname: prune late"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"is": True, "not": False, "none": None, "many": 0}, "is: true\nnot: false\nmany: 0"),
+        ({"parts": {"a": None, "b": True, "c": 1.5}}, "parts: b: true; c: 1.5"),
+        ({"list": [None, "x", False, ["y", None], {}]}, "list: x; false; y"),
+        ({"nothing": {"a": None, "b": [None, ""]}, "empty": []}, ""),
+    ],
+)
+def test_an_extraction_is_told_as_json_would(content: dict[str, Any], text: str) -> None:
+    assert told(content) == text
+
+
+@pytest.mark.req("K-02")
+async def test_titles_are_cited_once_and_in_order() -> None:
+    answer = await found(await filled(), "harbour roses moon")
+    assert answer.sources_cited == ["Gardens", "Of Tides"]
+
+
+@pytest.mark.req("K-01", "K-05")
+async def test_the_embedded_index_finds_the_same(tmp_path: Path) -> None:
+    index = QdrantEdgeIndex(tmp_path)
+    library = await filled(index=index)
+    oracle = await filled()
+    try:
+        for query in ("harbour at low water", "spring", "moon and sea"):
+            for more in ({}, {"types": ("warning",)}, {"topics": ("roses",)}, {"limit": 2}):
+                ours, theirs = await found(library, query, **more), await found(oracle, query, **more)
+                assert [replace(hit, score=0.0) for hit in ours.hits] == [replace(h, score=0.0) for h in theirs.hits]
+                assert [h.score for h in ours.hits] == pytest.approx([h.score for h in theirs.hits], abs=1e-5)
+    finally:
+        await index.close()
+
+
+# --- filters ---
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ((), {MOON, HARBOUR, ROSES, WARNING.id, DECISION.id}),
+        (("chunk",), {MOON, HARBOUR, ROSES}),
+        (("extraction",), {WARNING.id, DECISION.id}),
+        (("warning",), {WARNING.id}),
+        (("Warning",), {WARNING.id}),
+        (("warning", "decision"), {WARNING.id, DECISION.id}),
+        (("extraction", "decision"), {WARNING.id, DECISION.id}),
+        (("chunk", "decision"), {MOON, HARBOUR, ROSES, DECISION.id}),
+        (("chunk", "extraction"), {MOON, HARBOUR, ROSES, WARNING.id, DECISION.id}),
+        (("pattern",), set()),
+    ],
+)
+async def test_a_type_is_chunk_extraction_or_a_type_of_extractions(types: tuple[str, ...], expected: set[Any]) -> None:
+    wanted = {each if isinstance(each, str) else each.id for each in expected}
+    assert set(ids(await found(await filled(), "spring at the sea", types=types))) == wanted
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        (("ships",), {HARBOUR, WARNING.id}),
+        (("SHIPS",), {HARBOUR, WARNING.id}),
+        (("ships", "roses"), {HARBOUR, ROSES, WARNING.id, DECISION.id}),
+        (("nothing",), set()),
+    ],
+)
+async def test_topics_are_any_of_those_given_in_whatever_case(topics: tuple[str, ...], expected: set[Any]) -> None:
+    wanted = {each if isinstance(each, str) else each.id for each in expected}
+    assert set(ids(await found(await filled(), "spring at the sea", topics=topics))) == wanted
+
+
+@pytest.mark.req("K-04")
+async def test_type_and_topics_must_both_fit() -> None:
+    library = await filled()
+    assert ids(await found(library, "x", types=("warning",), topics=("ships",))) == [WARNING.id]
+    assert ids(await found(library, "x", types=("decision",), topics=("ships",))) == []
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("types", "searched"),
+    [
+        ((), [CHUNKS, EXTRACTIONS]),
+        (("chunk",), [CHUNKS]),
+        (("warning",), [EXTRACTIONS]),
+        (("extraction",), [EXTRACTIONS]),
+        (("chunk", "warning"), [CHUNKS, EXTRACTIONS]),
+    ],
+)
+async def test_only_what_can_hold_the_asked_type_is_searched(types: tuple[str, ...], searched: list[str]) -> None:
+    library = await filled()
+    library.index = index = Watched(library.index)
+    await found(library, "harbour", types=types)
+    assert sorted(args[0] for name, args, _ in index.calls if name == "dense") == searched
+
+
+WORDS = ("moon", "sea", "rose", "frost", "ship")
+KINDS = ("decision", "pattern", "warning")
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+DRAWN = st.lists(
+    st.tuples(TEXTS, st.sampled_from((None, *KINDS)), st.lists(st.sampled_from(WORDS), max_size=2)), max_size=14
+)
+
+
+@pytest.mark.req("K-01", "K-02", "K-04")
+@settings(max_examples=60, deadline=None)
+@given(
+    DRAWN,
+    TEXTS,
+    st.integers(1, 12),
+    st.sets(st.sampled_from(("chunk", "extraction", *KINDS)), max_size=3),
+    st.sets(st.sampled_from((*WORDS, "MOON")), max_size=2),
+)
+def test_what_is_found_is_what_looking_at_everything_finds(
+    drawn: list[tuple[str, str | None, list[str]]], query: str, limit: int, types: set[str], topics: set[str]
+) -> None:
+    asyncio.run(hold_to_the_oracle(drawn, KnowledgeAsk(query, limit, tuple(types), tuple(topics))))
+
+
+async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask: KnowledgeAsk) -> None:
+    library = Library()
+    await library.open()
+    chunks = [replace(chunk(TIDES, text), id=own_id("c", n)) for n, (text, _, _) in enumerate(drawn)]
+    extractions = [
+        replace(extraction(chunks[n], kind, topics, text=text), id=own_id("e", n))
+        for n, (text, kind, topics) in enumerate(drawn)
+        if kind
+    ]
+    await library.put(TIDES, chunks, extractions)
+    answer = await library.search.search(ask)
+
+    wanted_topics = {topic.lower() for topic in ask.topics}
+    topics_of = {c.id: {t for e in extractions if e.chunk_id == c.id for t in e.topics} for c in chunks}
+    fitting = [("chunk", c.id, c.content, {"chunk"}, topics_of[c.id]) for c in chunks]
+    fitting += [("extraction", e.id, told(e.content), {"extraction", e.type}, set(e.topics)) for e in extractions]
+    vector = await library.embedder.embed_query(ask.query)
+    scored = [
+        (max(0.0, round(float(np.dot(vector, await library.embedder.embed_query(text))), 6)), own, kind)
+        for kind, own, text, kinds, topics in fitting
+        if (not ask.types or kinds & set(ask.types)) and (not wanted_topics or topics & wanted_topics)
+    ]
+    best = sorted(scored, key=lambda each: (-each[0], each[1]))[: ask.limit]
+    assert [hit.score for hit in answer.hits] == pytest.approx([score for score, _, _ in best], abs=2e-6)
+    assert {(h.type, h.id) for h in answer.hits} <= {(kind, own) for _, own, kind in scored}
+    assert len(answer.hits) == len({(h.type, h.id) for h in answer.hits}) <= ask.limit
+    assert [(-h.score, h.id) for h in answer.hits] == sorted((-h.score, h.id) for h in answer.hits)
+    assert answer.sources_cited == (["Of Tides"] if best else [])
+
+
+# --- what is not there ---
+
+
+async def test_before_anything_is_ingested_nothing_is_found_and_nothing_is_made() -> None:
+    library = Library()
+    library.index = index = Watched(library.index)
+    answer = await found(library, "anything")
+    assert (answer.hits, answer.sources_cited, answer.report.degraded) == ([], [], [])
+    assert set(index.names()) == {"describe"}
+
+
+async def test_collections_are_found_as_soon_as_they_appear() -> None:
+    library = Library()
+    search = library.search
+    assert (await search.search(KnowledgeAsk("moon"))).hits == []
+    await library.open()
+    await library.put(TIDES, [MOON], [])
+    assert [hit.id for hit in (await search.search(KnowledgeAsk("moon"))).hits] == [MOON.id]
+
+
+async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
+    library = Library()
+    await library.store.replace(TIDES, [MOON], [])
+    await library.index.open(chunks_collection(library.embedder.model, library.embedder.dimensions))
+    await library.index.upsert(CHUNKS, [await library.chunk_point(MOON)])
+    answer = await found(library, "moon")
+    assert (ids(answer), answer.report.degraded) == ([MOON.id], [])
+
+
+async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() -> None:
+    library = await filled()
+    search = library.search
+    assert (await search.search(KnowledgeAsk("moon"))).hits
+    for name in (CHUNKS, EXTRACTIONS):
+        await library.index.drop(name)
+    answer = await search.search(KnowledgeAsk("moon"))
+    assert (answer.hits, answer.report.degraded) == ([], [])
+
+
+async def test_a_search_writes_nothing_and_makes_nothing() -> None:
+    library = await filled()
+    library.index, library.store = index, store = Watched(library.index), Watched(library.store)
+    await found(library, "harbour", topics=("ships",))
+    assert set(index.names()) == {"describe", "open", "dense"}
+    opened = [args[0] for name, args, _ in index.calls if name == "open"]
+    assert opened == [await index.real.describe(CHUNKS), await index.real.describe(EXTRACTIONS)]
+    assert set(store.names()) == {"shelf"}
+
+
+async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
+    library = await filled()
+    index, store, embedder = Watched(library.index), Watched(library.store), Watched(library.embedder)
+    library.index, library.store, library.embedder = index, store, embedder
+    search = library.search
+    await search.search(KnowledgeAsk("warm up"))
+    for watched in (index, store, embedder):
+        watched.calls.clear()
+    await search.search(KnowledgeAsk("harbour at low water"))
+    assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["shelf"])
+    fields = {args[0]: tuple(named["fields"]) for _, args, named in index.calls}
+    assert set(fields.values()) == {("source_id", "chunk_id")}
+
+
+class Missing:
+    """A reader that does not have what it is told to leave out."""
+
+    def __init__(self, real: Any, *gone: str) -> None:
+        self._real = real
+        self._gone = gone
+        self.reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    async def shelf(self, *asked: Sequence[str]) -> Shelf:
+        self.reads += 1
+        held = await self._real.shelf(*asked)
+        parts = ({i: v for i, v in each.items() if i not in self._gone} for each in _parts(held))
+        return Shelf(*parts)
+
+
+def _parts(shelf: Shelf) -> Sequence[Mapping[str, Any]]:
+    return shelf.sources, shelf.chunks, shelf.extractions
+
+
+@pytest.mark.req("K-02")
+async def test_a_missing_source_is_an_unknown_one_with_its_id() -> None:
+    library = await filled()
+    library.store = Missing(library.store, TIDES.id)  # type: ignore[assignment]
+    hit = (await found(library, MOON.content)).hits[0]
+    assert (hit.title, hit.authors, hit.source_id, hit.position) == ("Unknown Source", (), TIDES.id, MOON.position)
+    assert (await found(library, MOON.content)).sources_cited == ["Gardens", "Unknown Source"]
+
+
+@pytest.mark.req("K-02")
+async def test_an_extraction_whose_chunk_is_missing_has_no_position() -> None:
+    library = await filled()
+    library.store = Missing(library.store, HARBOUR.id)  # type: ignore[assignment]
+    hit = (await found(library, told(WARNING.content))).hits[0]
+    assert (hit.id, hit.chunk_id, hit.position, hit.title) == (WARNING.id, HARBOUR.id, Position(), "Of Tides")
+
+
+@pytest.mark.req("K-02")
+async def test_an_extraction_of_no_chunk_has_none() -> None:
+    library = await filled()
+    own = replace(WARNING, id=own_id("alone"), chunk_id="")
+    await library.store.add_extractions(TIDES.id, [own])
+    await library.index.upsert(EXTRACTIONS, [await library.extraction_point(own)])
+    hits = (await found(library, told(own.content))).hits
+    assert next((h.chunk_id, h.position) for h in hits if h.id == own.id) == (None, Position())
+
+
+@pytest.mark.req("K-02")
+@pytest.mark.parametrize("gone", [MOON.id, WARNING.id])
+async def test_what_the_store_does_not_have_is_left_out(gone: str) -> None:
+    library = await filled()
+    library.store = Missing(library.store, gone)  # type: ignore[assignment]
+    answer = await found(library, "never enter the moon")
+    assert len(answer.hits) == 4
+    assert gone not in ids(answer)
+
+
+@pytest.mark.req("K-02")
+@pytest.mark.parametrize(("orphans", "reads"), [(3, 1), (SPARE, 1), (SPARE + 40, 2)])
+async def test_others_fill_the_places_of_what_is_missing(orphans: int, reads: int) -> None:
+    library = Library()
+    await library.open()
+    better = [replace(chunk(TIDES, "moon and sea"), id=own_id("gone", n)) for n in range(orphans)]
+    worse = [replace(chunk(TIDES, "moon and sea and stars"), id=own_id("kept", n)) for n in range(20)]
+    await library.put(TIDES, [*better, *worse], [])
+    library.store = store = Missing(library.store, *(each.id for each in better))  # type: ignore[assignment]
+    answer = await found(library, "moon and sea", limit=5)
+    assert ids(answer) == sorted(each.id for each in worse)[:5]
+    assert store.reads == reads
+
+
+async def with_ghosts() -> Library:
+    """A library whose index knows so much like the warning that the store has not that searches for it look twice."""
+    library = await filled()
+    ghosts = [chunk(TIDES, f"never enter the harbour at low tide {n}") for n in range(40)]
+    await library.index.upsert(CHUNKS, [await library.chunk_point(each) for each in ghosts])
+    return library
+
+
+def failing_in(*turns: int) -> Fault:
+    """A fault of those calls alone, counted from one."""
+    turn = count(1)
+
+    async def fault(true: Awaitable[Any]) -> Any:
+        if next(turn) in turns:
+            raise Unavailable("gone for a while")
+        return await true
+
+    return fault
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("failing", [CHUNKS, EXTRACTIONS])
+async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(failing: str) -> None:
+    library = await with_ghosts()
+    library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
+    answer = await found(library, told(WARNING.content), limit=5)
+    assert (ids(answer), answer.report.degraded) == ([WARNING.id], [])
+    index.is_on = False
+    assert len(ids(await found(library, told(WARNING.content), limit=5))) == 5
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), [EXTRACTIONS])])
+async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
+    library = await with_ghosts()
+    fault = failing_in(*turns)
+    library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
+    answer = await found(library, told(WARNING.content))
+    assert {MOON.id, HARBOUR.id, ROSES.id} <= set(ids(answer))
+    assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
+
+
+async def test_a_second_look_that_finds_less_is_not_answered() -> None:
+    library = await with_ghosts()
+    turn = count(1)
+    emptied = saying(lambda shelf: shelf if next(turn) == 1 else Shelf({}, {}, {}))
+    library.store = Troubled(library.store, "shelf", emptied)
+    assert ids(await found(library, told(WARNING.content), limit=5)) == [WARNING.id]
+    assert next(turn) == 3
+
+
+async def test_fewer_than_asked_for_is_no_reason_to_look_again() -> None:
+    library = await filled()
+    library.store = store = Missing(library.store, MOON.id)  # type: ignore[assignment]
+    await found(library, "moon", limit=100)
+    assert store.reads == 1
+
+
+# --- another model ---
+
+
+async def test_what_another_model_has_indexed_is_refused_with_what_to_do() -> None:
+    library = await filled()
+    library.embedder = HashedEmbedder(32)
+    with pytest.raises(Unavailable, match="run `toolscript index rebuild`") as error:
+        await found(library, "moon")
+    assert error.value.details == {"adapter": "index"}
+
+
+async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -> None:
+    library = await filled()
+    now = 1000.0
+    search = KnowledgeSearch(
+        Retriever(library.embedder, library.index), library.index, library.store, library.events, clock=lambda: now
+    )
+    assert (await search.search(KnowledgeAsk("moon"))).hits
+    for name in (CHUNKS, EXTRACTIONS):
+        await library.index.drop(name)
+        await library.index.open(Collection(name, "another", library.embedder.dimensions))
+    now += module.BELIEVED_SECONDS
+    with pytest.raises(Unavailable, match="another"):
+        await search.search(KnowledgeAsk("moon"))
+
+
+async def test_without_a_model_there_is_no_search() -> None:
+    library = await filled()
+    library.embedder = None
+    with pytest.raises(Unavailable, match="because of the embedder") as error:
+        await found(library, "moon")
+    assert error.value.details == {"adapter": "embedder"}
+
+
+# --- what may be asked ---
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize(
+    ("asked", "field_name"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": " \n\t"}, "query"),
+        ({"query": "\x00\x01\x1b"}, "query"),
+        ({"query": "\u200b\u2060\ufeff \u3000\ufe0f"}, "query"),
+        ({"query": "\ud800"}, "query"),
+        ({"types": ("war\x00ning",)}, "type"),
+        ({"topics": ("roses", "a\x85")}, "topics"),
+        ({"topics": ("a\ud800",)}, "topics"),
+        ({"query": "x" * 1001}, "query"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"limit": -1}, "limit"),
+        ({"types": ("",)}, "type"),
+        ({"topics": ("a", " ")}, "topics"),
+        ({"topics": ("x" * 201,)}, "topics"),
+        ({"types": tuple(map(str, range(MOST_WORDS + 1)))}, "type"),
+    ],
+)
+async def test_what_is_out_of_range_is_refused_by_name(asked: dict[str, Any], field_name: str) -> None:
+    library = await filled()
+    library.embedder = embedder = Watched(library.embedder)
+    with pytest.raises(InvalidArguments) as error:
+        await library.search.search(KnowledgeAsk(**{"query": "moon", **asked}))
+    assert error.value.details["field"] == field_name
+    assert embedder.calls == []
+
+
+@pytest.mark.parametrize("query", ["x" * 1000, "\ud800 half a pair", "日本", "'; DROP TABLE", "\x00 none", "?"])
+async def test_any_text_may_be_asked_for(query: str) -> None:
+    assert len((await found(await filled(), query)).hits) == 5
+
+
+# --- what is told ---
+
+
+@pytest.mark.req("K-07")
+async def test_every_search_leaves_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    library = await filled()
+    with caplog.at_level(logging.INFO, logger=module.__name__):
+        await found(library, "moon and sea", limit=2)
+    (line,) = [record for record in caplog.records if record.getMessage() == "search_knowledge"]
+    told_of = vars(line)
+    assert (line.levelname, told_of["query"], told_of["result_count"]) == ("INFO", "moon and sea", 2)
+    assert 0 < told_of["latency_ms"] < 2000
+    assert "error" not in told_of
+
+
+@pytest.mark.req("K-07")
+async def test_a_search_that_failed_leaves_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    library = await filled()
+    library.embedder = None
+    with caplog.at_level(logging.INFO, logger=module.__name__), pytest.raises(Unavailable):
+        await found(library, "moon")
+    (line,) = [record for record in caplog.records if record.getMessage() == "search_knowledge"]
+    assert (vars(line)["result_count"], vars(line)["error"]) == (0, "UNAVAILABLE")
+
+
+@pytest.mark.req("K-07")
+async def test_every_search_leaves_one_event() -> None:
+    library = await filled()
+    token = request_id.set("r-1")
+    try:
+        answer = await found(library, "moon and sea", limit=2, types=("chunk",), topics=("Ships",))
+        with pytest.raises(InvalidArguments):
+            await found(library, "")
+    finally:
+        request_id.reset(token)
+    event, refused = library.events.told
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", event["time"])
+    assert {"embed", "rank", "read", "total"} == event["timings_ms"].keys()
+    assert event["took_ms"] == event["timings_ms"]["total"]
+    plain = {name: value for name, value in event.items() if name not in {"time", "took_ms", "timings_ms"}}
+    assert plain == {
+        "type": "knowledge.search",
+        "request_id": "r-1",
+        "query": "moon and sea",
+        "limit": 2,
+        "types": ["chunk"],
+        "topics": ["Ships"],
+        "hits": 1,
+        "degraded": [],
+        "ids": ids(answer),
+        "error": None,
+    }
+    assert (refused["error"], refused["hits"], refused["ids"]) == ("VALIDATION_ERROR", 0, [])
+
+
+async def test_a_sink_that_fails_is_nobodys_problem() -> None:
+    library = await filled()
+    library.events.broken = True
+    assert (await found(library, "moon")).hits
+
+
+async def test_whoever_follows_sees_the_stages() -> None:
+    library = await filled()
+    seen: list[str] = []
+
+    def span(name: str) -> AbstractContextManager[object]:
+        seen.append(name)
+        return nullcontext()
+
+    retriever = Retriever(library.embedder, library.index)
+    await KnowledgeSearch(retriever, library.index, library.store, library.events, span=span).search(
+        KnowledgeAsk("moon")
+    )
+    assert seen == ["search.execute", "embed", "rank", "rank", "read"]

@@ -1,0 +1,838 @@
+"""Hierarchical search, rule by rule: skills first, then their tools, then the schemas of what is returned.
+
+Docstrings name the business rule or the edge case of the contract that a test holds. Where a score matters, a text says
+itself how near it is to the query (`@0.5`) and which skills it belongs to (`#mail`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
+from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
+from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import Candidate, Point, Similarity, Terms, Vector
+from toolscript.ports.models import Embedder
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.tools.hierarchical_search import (
+    NEAR_THE_BEST,
+    Ask,
+    Found,
+    HierarchicalSearch,
+    Patience,
+    Strategy,
+)
+from toolscript.services.tools.schema_cache import KnownSchemas
+from toolscript.services.tools.skill_finder import SkillFinder
+from toolscript.surfaces.json.hierarchical import found_answer
+
+pytestmark = pytest.mark.req("H-01")
+
+MAIL = Skill("mail", "Mail", "Letters")
+FILES = Skill("files", "Files", "Papers")
+WEB = Skill("web", "Web", "Pages")
+PLANTS = Skill("plants", "Plants", "Nothing yet @1.0")
+
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
+SEND = Item("s", "send", "Send a letter #mail @0.75", input_schema=SCHEMA, output_schema={"type": "string"})
+ATTACH = Item("s", "attach", "Attach a file to a letter #files #mail @0.625", annotations={"readOnlyHint": False})
+READ = Item("s", "read", "Read a file #files @0.5")
+FETCH = Item("s", "fetch", "Fetch a page #web @0.375")
+LOOSE = Item("s", "loose", "In no skill @0.875")
+ASK_NICELY = Item("s", "nicely", "How to write #mail @0.6875", type=ItemType.PROMPT)
+INBOX = Item("s", "mail://inbox", "All letters #mail @0.5625", type=ItemType.RESOURCE)
+EVERY = (SEND, ATTACH, READ, FETCH, LOOSE, ASK_NICELY, INBOX)
+
+
+def at(cosine: float) -> Vector:
+    """A vector of that cosine with every query."""
+    return np.array([cosine, np.sqrt(1 - cosine**2)], dtype=np.float32)
+
+
+class AngledEmbedder(HashedEmbedder):
+    """Every query is the same direction; a text that says `@0.5` has that cosine with it, others none. Counts."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.queries = 0
+
+    async def embed_query(self, text: str) -> Vector:
+        self.queries += 1
+        return at(1.0)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        said = (re.search(r"@(-?[\d.]+)", text) for text in texts)
+        return [at(float(m[1]) if m else 0.0) for m in said]
+
+
+class Labels:
+    """Sorts an item into the skills that its description names, the first of them primary."""
+
+    async def classify(
+        self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
+    ) -> list[Classification | None]:
+        known = {s.id for s in skills}
+        labels = [[i for i in re.findall(r"#(\w+)", item.description) if i in known] for item, _ in items]
+        return [
+            Classification(tuple(Assignment(i, 0.9 - n / 10, n == 0, Origin.EMBEDDING) for n, i in enumerate(each)))
+            for each in labels
+        ]
+
+
+class WatchedCatalog(SqlCatalog):
+    """Remembers whose schemas were read, and can be forbidden to be read."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.read: list[list[str]] = []
+        self.is_closed_to_readers = False
+
+    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+        if self.is_closed_to_readers:
+            raise AssertionError("the store was read")
+        self.read.append(list(item_ids))
+        return await super().schemas(item_ids)
+
+
+class WatchedIndex(MemoryIndex):
+    """Remembers which filters were searched with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.searched: list[Filter] = []
+
+    async def dense(
+        self,
+        name: str,
+        vector: Vector,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        floor: float | None = None,
+        fields: Sequence[str] | None = None,
+    ) -> list[Candidate]:
+        self.searched.append(where)
+        return await super().dense(name, vector, where=where, limit=limit, floor=floor, fields=fields)
+
+
+class Library:
+    """A catalogue, its index and the search over both, wired as the application does it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self.catalog = WatchedCatalog(Database("sqlite://"))
+        self.index = WatchedIndex()
+        self.finder = SkillFinder(self.index, embedder.similarity or Similarity(0.0, 1.0))
+        self.answers, self.schemas = AnswerCache[Ask, Found](), KnownSchemas(self.catalog)
+        self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
+        self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
+
+    def changed(self) -> None:
+        for each in (self.finder, self.answers, self.schemas):
+            each.changed()
+
+    async def search(self, query: str = "anything", **asked: Any) -> Found:
+        return await self.service.search(Ask(query, **asked))
+
+    async def hold(self, items: Sequence[Item], skills: Sequence[Skill]) -> None:
+        await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
+        await self.index.open(skills_collection(self.embedder.model, self.embedder.dimensions))
+        await self.catalog.save_skills(skills)
+        await self.sync.run(items)
+        await self.sync.index_catalogue()
+        self.catalog.read.clear()
+
+
+@asynccontextmanager
+async def library(
+    *items: Item, skills: Sequence[Skill] = (MAIL, FILES, WEB), embedder: Embedder | None = None
+) -> AsyncIterator[Library]:
+    opened = Library(embedder or AngledEmbedder())
+    await opened.hold(items, skills)
+    yield opened
+    await opened.catalog.close()
+
+
+@pytest.fixture
+async def every() -> AsyncIterator[Library]:
+    async with library(*EVERY) as opened:
+        yield opened
+
+
+def names(found: Found) -> list[str]:
+    return [tool.payload["name"] for tool in found.tools]
+
+
+def told(found: Found) -> dict[str, Any]:
+    """The answer without its times."""
+    answer = found_answer(found, with_schemas=True)
+    answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
+    return answer
+
+
+async def test_the_skills_come_first_then_their_tools_then_the_schemas(every: Library) -> None:
+    """BR-001."""
+    found = await every.search()
+    assert [(hit.skill.id, hit.score) for hit in found.skills] == [("mail", 0.75), ("files", 0.625)]
+    assert found.skill_ids_used == ["mail", "files"]
+    assert [(t.id, t.score) for t in found.tools] == [
+        ("s__send", 0.75),
+        ("s__prompt:nicely", 0.6875),
+        ("s__attach", 0.625),
+        ("s__resource:mail://inbox", 0.5625),
+        ("s__read", 0.5),
+    ]
+    assert (found.tools[0].input_schema, found.tools[0].output_schema) == (SCHEMA, {"type": "string"})
+    assert found.tools[2].annotations == {"readOnlyHint": False}
+    assert found.report.degraded == []
+
+
+async def test_every_tool_belongs_to_a_skill_that_was_searched(every: Library) -> None:
+    """BR-001: the invariant."""
+    for skill_limit in (1, 2, 3, 10):
+        found = await every.search(skill_limit=skill_limit, skill_threshold=0.0, tool_threshold=0.0, limit=50)
+        used = set(found.skill_ids_used or ())
+        assert used <= {hit.skill.id for hit in found.skills}
+        assert all(used & set(tool.payload["skill_ids"]) for tool in found.tools)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_the_query_is_embedded_once_whatever_the_strategy(every: Library, strategy: Strategy) -> None:
+    """BR-001: the embedding is reused."""
+    assert isinstance(every.embedder, AngledEmbedder)
+    await every.search(strategy=strategy)
+    assert every.embedder.queries == 1
+
+
+@pytest.mark.req("H-03")
+async def test_skills_are_ranked_by_likeness_alone(every: Library) -> None:
+    """BR-002: how many tools a skill has is told, and moves nothing."""
+    found = await every.search(skill_threshold=0.0)
+    assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("mail", 4), ("files", 2), ("web", 1)]
+    more = [Item("t", f"more{n}", "Fetch another page #web @0.375") for n in range(20)]
+    await every.sync.run([*EVERY, *more])
+    found = await every.search(skill_threshold=0.0)
+    assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("mail", 4), ("files", 2), ("web", 21)]
+    assert [h.score for h in found.skills][:2] == [0.75, 0.625]
+
+
+async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
+    """BR-002: only active skills, whether the store says so or the index is behind."""
+    await every.catalog.save_skills([replace(MAIL, is_active=False)])
+    await every.sync.index_catalogue()
+    assert [h.skill.id for h in (await every.search()).skills] == ["files"]
+    (point,) = [p for p in await every.index.scroll(SKILLS) if p.id == "files"]
+    held = await every.index.vectors(SKILLS, ["files"])
+    await every.index.drop(SKILLS)
+    await every.index.open(skills_collection(every.embedder.model, 2))
+    await every.index.upsert(SKILLS, [Point("files", held["files"], Terms(), {**point.payload, "is_active": False})])
+    every.changed()
+    assert (await every.search()).skills == []
+
+
+@pytest.mark.parametrize(
+    ("threshold", "matched"),
+    [(0.75, ["mail"]), (0.7501, []), (0.7499, ["mail"]), (0.625, ["mail", "files"]), (0.0, ["mail", "files", "web"])],
+)
+async def test_a_skill_at_the_threshold_is_matched_and_one_below_is_not(
+    every: Library, threshold: float, matched: list[str]
+) -> None:
+    """BR-002."""
+    assert [h.skill.id for h in (await every.search(skill_threshold=threshold)).skills] == matched
+
+
+async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
+    """BR-002, EC-002."""
+    for limit in (1, 2, 3):
+        found = await every.search(skill_threshold=0.0, skill_limit=limit)
+        assert [h.skill.id for h in found.skills] == ["mail", "files", "web"][:limit]
+
+
+async def test_a_skill_far_behind_the_best_is_matched_but_not_searched() -> None:
+    """BR-001, and H-03: what is searched is told in skill_ids_used."""
+    far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
+    async with library(SEND, ATTACH, READ, far) as held:
+        found = await held.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
+    assert [h.skill.id for h in found.skills if not h.is_near] == ["web"]
+    assert found.skill_ids_used == ["mail", "files"]
+    assert "fetch" not in names(found)
+
+
+@pytest.mark.req("H-03")
+async def test_a_tool_counts_by_any_of_its_skills_not_only_the_primary(every: Library) -> None:
+    """BR-003."""
+    found = await every.search(skill_limit=1)
+    assert found.skill_ids_used == ["mail"]
+    attach = next(t for t in found.tools if t.id == ATTACH.id)
+    assert (attach.payload["skill_ids"], attach.payload["primary_skill_id"]) == (["files", "mail"], "files")
+    assert "read" not in names(found)
+
+
+@pytest.mark.req("H-03")
+async def test_what_its_server_no_longer_offers_is_not_found(every: Library) -> None:
+    """BR-003: is_active, also where the index has not followed yet."""
+    payload = {**(await every.index.payloads(TOOLS, [SEND.id]))[SEND.id], "is_active": False}
+    await every.index.upsert(TOOLS, [Point(SEND.id, at(0.75), Terms(), payload)])
+    for strategy in Strategy:
+        assert "send" not in names(await every.search(strategy=strategy))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "count"), [(0.75, 1), (0.7501, 0), (0.7499, 1), (0.625, 3), (0.5, 5), (0.5001, 4), (1.0, 0)]
+)
+async def test_a_tool_at_the_threshold_is_found_and_one_below_is_not(
+    every: Library, threshold: float, count: int
+) -> None:
+    """BR-003."""
+    assert len((await every.search(tool_threshold=threshold)).tools) == count
+
+
+async def test_a_score_that_was_told_is_a_threshold_that_keeps_its_tool() -> None:
+    """BR-003: held against what is told, however it was rounded."""
+    odd = [Item("s", f"t{n}", f"One of many #mail @{0.3 + n / 137:.9f}") for n in range(40)]
+    async with library(*odd) as opened:
+        for tool in (await opened.search(limit=50)).tools:
+            again = await opened.search(limit=50, tool_threshold=tool.score)
+            assert tool.id in {t.id for t in again.tools}
+            assert all(t.score >= tool.score for t in again.tools)
+
+
+async def test_equal_scores_are_ordered_by_id() -> None:
+    """BR-001: an order that never depends on chance."""
+    alike = [Item("s", name, "Alike #mail @0.5") for name in ("c", "a", "d", "b")]
+    skills = [Skill(i, i) for i in ("zoo", "ant", "mail")]
+    in_all = Item("s", "e", "Alike #zoo #ant #mail @0.5")
+    async with library(*alike, in_all, skills=skills) as opened:
+        found = await opened.search()
+        assert names(found) == ["a", "b", "c", "d", "e"]
+        assert [h.skill.id for h in found.skills] == ["ant", "mail", "zoo"]
+        assert names(await opened.search(limit=2)) == ["a", "b"]
+
+
+@pytest.mark.req("H-05")
+async def test_schemas_are_read_for_what_is_returned_alone_and_all_at_once(every: Library) -> None:
+    """BR-004."""
+    await every.search(limit=2)
+    assert every.catalog.read == [[SEND.id, ASK_NICELY.id]]
+
+
+@pytest.mark.req("H-05")
+async def test_a_schema_that_is_at_hand_is_not_read_again(every: Library) -> None:
+    """BR-004: kept while the tool stays as it is."""
+    await every.search(limit=2)
+    found = await every.search("something else", limit=3)
+    assert every.catalog.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
+    assert found.tools[0].input_schema == SCHEMA
+    await every.search("a third thing", limit=3)
+    assert len(every.catalog.read) == 2
+
+
+@pytest.mark.req("H-05")
+async def test_without_schemas_the_store_is_not_read(every: Library) -> None:
+    """BR-004."""
+    every.catalog.is_closed_to_readers = True
+    for strategy in Strategy:
+        found = await every.search(include_schemas=False, strategy=strategy)
+        assert found.tools
+        assert found.report.degraded == []
+        assert {t.input_schema is None for t in found.tools} == {True}
+        assert "schema_load" not in found.report.timings_ms
+
+
+@pytest.mark.req("H-05")
+async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library) -> None:
+    """BR-004: missing schemas are null."""
+    payload = {**(await every.index.payloads(TOOLS, [SEND.id]))[SEND.id], "name": "ghost"}
+    await every.index.upsert(TOOLS, [Point("s__ghost", at(0.8), Terms(), payload)])
+    found = await every.search()
+    assert [(t.id, t.input_schema) for t in found.tools[:2]] == [("s__ghost", None), (SEND.id, SCHEMA)]
+    assert found.report.degraded == ["schema_load"]
+
+
+@pytest.mark.req("H-03")
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("item_type", [None, *ItemType])
+async def test_one_type_alone_is_found_when_asked_for(
+    every: Library, strategy: Strategy, item_type: ItemType | None
+) -> None:
+    """BR-005."""
+    found = await every.search(item_type=item_type, strategy=strategy, limit=50)
+    types = {tool.payload["type"] for tool in found.tools}
+    assert types == ({item_type.value} if item_type else {"tool", "prompt", "resource"})
+    assert found.candidates == len(found.tools)
+
+
+@pytest.mark.req("H-04")
+async def test_without_a_matching_skill_the_search_is_unfiltered_and_says_so(
+    every: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    """BR-006."""
+    with caplog.at_level(logging.WARNING):
+        found = await every.search(skill_threshold=0.9)
+    assert "No skills matched, falling back to unfiltered search" in caplog.text
+    assert (found.skills, found.skill_ids_used, found.strategy) == ([], None, Strategy.HIERARCHICAL)
+    direct = await every.search(strategy=Strategy.DIRECT)
+    assert [(t.id, t.score) for t in found.tools] == [(t.id, t.score) for t in direct.tools]
+    assert found.report.degraded == []
+
+
+@pytest.mark.req("H-04")
+async def test_without_any_skill_the_search_is_unfiltered(caplog: pytest.LogCaptureFixture) -> None:
+    """BR-006, EC-001."""
+    async with library(*EVERY, skills=()) as opened:
+        found = await opened.search(limit=50, skill_threshold=0.0)
+    assert (len(found.tools), found.skill_ids_used, found.report.degraded) == (7, None, [])
+    assert "No skills matched" in caplog.text
+
+
+@pytest.mark.req("H-06")
+async def test_an_answer_tells_its_times_counts_strategy_and_skills(every: Library) -> None:
+    """BR-007."""
+    found = await every.search(limit=2)
+    metadata = found_answer(found, with_schemas=True)["metadata"]
+    times = {name: metadata.pop(name) for name in list(metadata) if name.endswith("_ms")}
+    assert metadata == {
+        "strategy_used": "hierarchical",
+        "skill_ids_used": ["mail", "files"],
+        "stage1_skill_count": 2,
+        "stage2_candidate_count": 5,
+        "final_count": 2,
+        "degraded": [],
+    }
+    stages = {"query_embedding", "skill_search", "tool_search", "schema_load"}
+    assert times.keys() == {f"{name}_time_ms" for name in (*stages, "total")}
+    assert all(value > 0 for value in times.values())
+    assert sum(times[f"{name}_time_ms"] for name in stages) <= times["total_time_ms"] + 0.01
+
+
+@pytest.mark.req("H-06")
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_candidates_are_counted_before_the_limit(every: Library, strategy: Strategy) -> None:
+    """BR-007."""
+    counts = {(await every.search(strategy=strategy, limit=limit)).candidates for limit in (1, 3, 50)}
+    assert counts == {5 if strategy is Strategy.HIERARCHICAL else 7}
+
+
+async def test_a_direct_search_leaves_skills_aside(every: Library) -> None:
+    """BR-008."""
+    await every.index.drop(SKILLS)
+    every.changed()
+    found = await every.search(strategy=Strategy.DIRECT)
+    assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox"]
+    assert (found.skills, found.skill_ids_used, found.strategy) == ([], None, Strategy.DIRECT)
+    assert found.report.degraded == []
+    assert "skill_search" not in found.report.timings_ms
+
+
+@pytest.mark.req("H-03")
+async def test_both_ways_at_once_give_the_best_of_both(every: Library) -> None:
+    found = await every.search(strategy=Strategy.HYBRID, limit=50)
+    assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox", "read", "fetch"]
+    assert found.skill_ids_used == ["mail", "files"]
+    assert len({t.id for t in found.tools}) == len(found.tools)
+    asked = [[c.field for c in where.must] for where in every.index.searched]
+    assert asked == [["is_active", "skill_ids"], ["is_active"]]
+
+
+@pytest.mark.req("H-06")
+async def test_candidates_are_counted_up_to_a_hundred() -> None:
+    """BR-007: more are not read only to be counted."""
+    crowd = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(130)]
+    async with library(*crowd) as opened:
+        for strategy in Strategy:
+            found = await opened.search(strategy=strategy, limit=50)
+            assert (found.candidates, len(found.tools)) == (100, 50)
+
+
+@pytest.mark.req("H-06")
+async def test_a_tool_that_misses_the_threshold_by_a_hair_is_not_counted(every: Library) -> None:
+    """BR-007."""
+    found = await every.search(tool_threshold=0.75005)
+    assert (list(found.tools), found.candidates) == ([], 0)
+
+
+def placed(vectors: Mapping[str, Vector], **payload: Any) -> list[Point]:
+    return [
+        Point(i, v, Terms(), {**payload, "name": i, "description": "", "is_active": True}) for i, v in vectors.items()
+    ]
+
+
+DIMENSIONS = 4
+NUMBER = st.floats(-1, 1, width=32).filter(lambda n: n == 0 or abs(n) > 1e-3)
+VECTOR = (
+    st.lists(NUMBER, min_size=DIMENSIONS, max_size=DIMENSIONS)
+    .map(lambda v: np.array(v, dtype=np.float32))
+    .filter(lambda v: bool(np.linalg.norm(v) > 0.01))
+    .map(lambda v: np.asarray(v / np.linalg.norm(v), dtype=np.float32))
+)
+SHARE = st.floats(0, 1)
+
+
+class FixedEmbedder(HashedEmbedder):
+    """Every query is one vector, and cosines mean what it is told."""
+
+    def __init__(self, vector: Vector, similarity: Similarity) -> None:
+        super().__init__(DIMENSIONS)
+        self._vector, self._similarity = vector, similarity
+
+    @property
+    def similarity(self) -> Similarity:
+        return self._similarity
+
+    async def embed_query(self, text: str) -> Vector:
+        return self._vector
+
+
+@given(
+    query=VECTOR,
+    tools=st.lists(VECTOR, max_size=12),
+    skills=st.lists(VECTOR, max_size=5),
+    calibration=st.tuples(st.floats(-0.5, 0.5), st.floats(0.05, 1.0)),
+    thresholds=st.tuples(SHARE, SHARE),
+    limits=st.tuples(st.integers(1, 50), st.integers(1, 10)),
+    strategy=st.sampled_from(Strategy),
+)
+@settings(max_examples=120, deadline=None)
+async def test_scores_are_shares_in_order_and_never_below_the_threshold(
+    query: Vector,
+    tools: list[Vector],
+    skills: list[Vector],
+    calibration: tuple[float, float],
+    thresholds: tuple[float, float],
+    limits: tuple[int, int],
+    strategy: Strategy,
+) -> None:
+    """BR-009, BR-002, BR-003: of any vectors, any model, any thresholds."""
+    index = MemoryIndex()
+    await index.open(tools_collection("m", DIMENSIONS))
+    await index.open(skills_collection("m", DIMENSIONS))
+    ids = [f"s{n}" for n in range(len(skills))]
+    for n, vector in enumerate(skills):
+        own = {"skill_id": ids[n], "tool_count": 1, "tightness": 1.0, "is_facet": False}
+        await index.upsert(SKILLS, placed({ids[n]: vector}, **own))
+    for n, vector in enumerate(tools):
+        await index.upsert(TOOLS, placed({f"t{n}": vector}, type="tool", db_id=n, skill_ids=ids[n % 3 : n % 3 + 1]))
+    floor, width = calibration
+    embedder = FixedEmbedder(query, Similarity(floor, floor + width))
+    database = Database("sqlite://")
+    service = HierarchicalSearch(
+        Retriever(embedder, index),
+        SkillFinder(index, embedder.similarity),
+        AnswerCache(),
+        KnownSchemas(SqlCatalog(database)),
+    )
+    found = await service.search(
+        Ask(
+            "q",
+            limit=limits[0],
+            skill_limit=limits[1],
+            skill_threshold=thresholds[0],
+            tool_threshold=thresholds[1],
+            include_schemas=False,
+            strategy=strategy,
+        )
+    )
+    await database.close()
+    assert set(found.report.degraded) <= {"schema_load"}
+    for hits, least, most in ((found.skills, thresholds[0], limits[1]), (found.tools, thresholds[1], limits[0])):
+        scores = [hit.score for hit in hits]
+        assert all(least <= score <= 1 for score in scores)
+        assert scores == sorted(scores, reverse=True)
+        assert len(scores) <= most
+    assert found.candidates >= len(found.tools)
+    if strategy is Strategy.HIERARCHICAL and found.skill_ids_used is not None:
+        used = set(found.skill_ids_used)
+        assert all(used & set(tool.payload["skill_ids"]) for tool in found.tools)
+
+
+async def test_a_skill_without_tools_gives_an_empty_list() -> None:
+    """EC-003."""
+    async with library(SEND, LOOSE, skills=[PLANTS]) as opened:
+        found = await opened.search()
+    assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("plants", 0)]
+    assert (list(found.tools), found.skill_ids_used, found.candidates) == ([], ["plants"], 0)
+    assert found.report.degraded == []
+
+
+@pytest.mark.req("H-02", "X-03")
+@pytest.mark.parametrize("query", ["", " ", "\t\n", "\u00a0\u2003"])
+async def test_a_blank_query_is_refused(every: Library, query: str) -> None:
+    for asking in (every.search(query), every.service.find_skills(query), every.service.find_tools(Ask(query))):
+        with pytest.raises(Invalid, match="blank") as caught:
+            await asking
+        assert not isinstance(caught.value, InvalidArguments)
+        assert caught.value.details["field"] == "query"
+
+
+@pytest.mark.req("H-02", "X-03")
+async def test_a_query_may_have_a_thousand_characters_and_not_one_more(every: Library) -> None:
+    """EC-004."""
+    assert (await every.search("x" * 1000)).tools
+    with pytest.raises(InvalidArguments, match="1001 characters, at most 1000"):
+        await every.search("x" * 1001)
+    assert isinstance(every.embedder, AngledEmbedder)
+    assert every.embedder.queries == 1
+
+
+@pytest.mark.req("H-02", "X-03")
+@pytest.mark.parametrize(
+    ("name", "least", "most", "beyond"),
+    [
+        ("limit", 1, 50, (0, 51, -1, 10**30)),
+        ("skill_limit", 1, 10, (0, 11)),
+        ("skill_threshold", 0.0, 1.0, (-0.01, 1.01, float("nan"), float("inf"))),
+        ("tool_threshold", 0.0, 1.0, (-0.01, 1.01, float("nan"))),
+    ],
+)
+async def test_what_is_out_of_range_is_refused_naming_the_field_and_the_range(
+    every: Library, name: str, least: float, most: float, beyond: tuple[float, ...]
+) -> None:
+    for allowed in (least, most):
+        await every.search("anything", **{name: allowed})
+    for wrong in beyond:
+        with pytest.raises(InvalidArguments, match=f"{name} .* is out of range: give") as caught:
+            await every.search("anything", **{name: wrong})
+        assert caught.value.details["field"] == name
+
+
+@pytest.mark.req("H-02")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "'; DROP TABLE tools; --",
+        "<script>alert(1)</script>",
+        "${jndi:ldap://x} {{7*7}} %s %n",
+        "📅🗓️👩‍👩‍👧",
+        "نظّم اجتماعًا \u202e غدًا",
+        "nul \0 in the middle",
+        "half a pair \ud83d",
+        "\ufeff\u200bmeeting",
+    ],
+)
+async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> None:
+    """EC-005."""
+    async with library(*demo_items()[:3], embedder=minilm) as opened:
+        found = await opened.search(query, tool_threshold=0.0)
+        assert len(found.tools) == 3
+        assert found.query == query.encode("utf-8", "replace").decode()
+        assert len(await opened.catalog.items()) == 3
+
+
+async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Library) -> None:
+    """EC-006."""
+    answers = await asyncio.gather(*(every.search() for _ in range(50)))
+    assert all(told(a) == told(answers[0]) for a in answers)
+
+
+class Waiting(AngledEmbedder):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.may_answer = asyncio.Event()
+
+    async def embed_query(self, text: str) -> Vector:
+        self.asked.put_nowait(text)
+        await self.may_answer.wait()
+        return await super().embed_query(text)
+
+
+@pytest.fixture
+async def waiting() -> AsyncIterator[tuple[Library, Waiting]]:
+    embedder = Waiting()
+    async with library(*EVERY, embedder=embedder) as opened:
+        yield opened, embedder
+
+
+async def test_what_many_ask_for_at_once_is_looked_for_once(waiting: tuple[Library, Waiting]) -> None:
+    opened, embedder = waiting
+    first = asyncio.create_task(opened.search())
+    await embedder.asked.get()
+    others = [asyncio.create_task(opened.search()) for _ in range(9)]
+    await asyncio.sleep(0)
+    embedder.may_answer.set()
+    answers = await asyncio.gather(first, *others)
+    assert all(told(a) == told(answers[0]) for a in answers)
+    assert (len(answers[0].tools), embedder.queries) == (5, 1)
+
+
+async def test_when_the_one_who_asked_first_goes_away_the_others_are_answered(
+    waiting: tuple[Library, Waiting],
+) -> None:
+    opened, embedder = waiting
+    first = asyncio.create_task(opened.search())
+    await embedder.asked.get()
+    second, third = asyncio.create_task(opened.search()), asyncio.create_task(opened.search())
+    await asyncio.sleep(0)
+    first.cancel()
+    await embedder.asked.get()
+    third.cancel()
+    embedder.may_answer.set()
+    assert len((await second).tools) == 5
+    for gone in (first, third):
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+    assert embedder.queries == 1
+
+
+async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
+    """EC-007: a map that was drawn before the tools changed still leads to them."""
+    stale = SkillFinder(every.index, Similarity(0.0, 1.0))
+    await stale.map()
+    await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
+    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, AnswerCache(), every.schemas)
+    found = await service.search(Ask("anything"))
+    assert names(found)[0] == "reply"
+    assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
+
+
+@pytest.mark.req("H-03")
+async def test_a_tool_in_no_skill_is_found_by_direct_search_only(every: Library) -> None:
+    """EC-008."""
+    assert "loose" not in names(await every.search(limit=50, skill_threshold=0.0, tool_threshold=0.0))
+    assert names(await every.search(strategy=Strategy.DIRECT))[0] == "loose"
+
+
+@pytest.mark.req("H-04")
+async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every: Library) -> None:
+    """EC-009."""
+
+    slow = Waiting()
+    service = HierarchicalSearch(
+        Retriever(slow, every.index),
+        every.finder,
+        AnswerCache(),
+        every.schemas,
+        Patience(embedding=0.05),
+    )
+    found = await service.search(Ask("anything"))
+    assert (list(found.tools), found.report.degraded) == ([], ["embedding"])
+    waiting = asyncio.create_task(service.search(Ask("anything")))
+    slow.may_answer.set()
+    assert len((await waiting).tools) == 5
+    assert Patience().embedding == 10.0
+
+
+async def test_an_answer_is_given_again_while_nothing_changes(every: Library) -> None:
+    assert isinstance(every.embedder, AngledEmbedder)
+    first, second = await every.search(), await every.search()
+    assert told(first) == told(second)
+    assert (every.embedder.queries, len(every.index.searched)) == (1, 1)
+    assert first.report is not second.report
+    for other in ({"limit": 4}, {"strategy": Strategy.DIRECT}, {"include_schemas": False}, {"tool_threshold": 0.31}):
+        await every.search(**other)
+    assert every.embedder.queries == 5
+
+
+async def test_no_answer_outlives_what_it_was_made_from(every: Library) -> None:
+    await every.search()
+    changed = replace(SEND, input_schema={"type": "object"}, description="Send two letters #mail @0.75")
+    await every.sync.run([changed, *EVERY[1:]])
+    first = (await every.search()).tools[0]
+    assert (first.input_schema, first.payload["description"]) == ({"type": "object"}, changed.description)
+    await every.sync.run(EVERY[1:])
+    assert "send" not in names(await every.search())
+    await every.catalog.assign(LOOSE.id, [Assignment("mail", 1.0, is_primary=True, origin=Origin.HUMAN)])
+    await every.sync.index_catalogue()
+    found = await every.search()
+    assert (names(found)[0], found.skills[0].skill.tool_count) == ("loose", 4)
+
+
+async def test_no_answer_outlives_a_sync_that_was_cut_short() -> None:
+    """Half of the tools are already others when the model gives up."""
+
+    class GivingUp(AngledEmbedder):
+        left = 1000
+
+        async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            self.left -= len(texts)
+            if self.left < 0:
+                raise Unavailable("out of memory")
+            return await super().embed_documents(texts)
+
+    embedder = GivingUp()
+    many = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(100)]
+    async with library(*many, embedder=embedder) as opened:
+        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.5}
+        embedder.left = 64
+        with pytest.raises(Unavailable):
+            await opened.sync.run([replace(item, description="Another #mail @0.75") for item in many])
+        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.75}
+
+
+async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: Library) -> None:
+    class Interrupted(AngledEmbedder):
+        async def embed_query(self, text: str) -> Vector:
+            every.changed()
+            return await super().embed_query(text)
+
+    embedder = Interrupted()
+    service = HierarchicalSearch(Retriever(embedder, every.index), every.finder, every.answers, every.schemas)
+    for _ in range(2):
+        await service.search(Ask("anything"))
+    assert embedder.queries == 2
+
+
+@pytest.mark.req("H-04")
+async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> None:
+    class Moody(AngledEmbedder):
+        async def embed_query(self, text: str) -> Vector:
+            if self.queries == 0:
+                self.queries += 1
+                raise Unavailable("out of memory")
+            return await super().embed_query(text)
+
+    service = HierarchicalSearch(Retriever(Moody(), every.index), every.finder, every.answers, every.schemas)
+    assert (await service.search(Ask("anything"))).report.degraded == ["embedding"]
+    again = await service.search(Ask("anything"))
+    assert (len(again.tools), again.report.degraded) == (5, [])
+
+
+@pytest.mark.req("H-08")
+async def test_each_stage_can_be_asked_alone(every: Library) -> None:
+    hits = await every.service.find_skills("anything", limit=50, threshold=0.375)
+    assert [(h.skill.id, h.score) for h in hits] == [("mail", 0.75), ("files", 0.625), ("web", 0.375)]
+    within = await every.service.find_tools(Ask("anything"), ["web", "no_such_skill"])
+    assert [t.id for t in within] == [FETCH.id]
+    assert (await every.service.find_tools(Ask("anything", limit=1)))[0].id == LOOSE.id
+    assert await every.service.find_tools(Ask("anything"), ["no_such_skill"]) == []
+    assert every.catalog.read == []
+
+
+async def test_meaning_leads_through_the_right_skill(minilm: OnnxEmbedder) -> None:
+    """BR-001, with a real model: the words of the query are not those of the tools."""
+    skills = [
+        Skill("calendar", "Calendar", "Meetings, events and free time"),
+        Skill("storage", "Storage", "Files and folders on a disk"),
+    ]
+    items = [
+        Item("cal", "create_event", "Schedule an event in the calendar and invite people #calendar"),
+        Item("cal", "free_slots", "Find free time of several people #calendar"),
+        Item("disk", "copy_file", "Copy a file to another folder #storage"),
+        Item("disk", "remove_folder", "Remove a folder and all that is in it #storage"),
+    ]
+    async with library(*items, skills=skills, embedder=minilm) as opened:
+        found = await opened.search("schedule a meeting with John tomorrow")
+    assert found.skills[0].skill.id == "calendar"
+    assert found.tools[0].id == "cal__create_event"

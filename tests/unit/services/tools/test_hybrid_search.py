@@ -1,0 +1,219 @@
+"""Hybrid tool search over the demo catalogue with the model that the package brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.search import Report, Vector
+from toolscript.ports.models import Embedder
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_points import tools_collection
+from toolscript.services.tools import hybrid_search as tool_search
+from toolscript.services.tools.hybrid_search import Blend, ToolSearch
+
+
+@asynccontextmanager
+async def changing(
+    embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7
+) -> AsyncIterator[tuple[ToolSearch, Sync]]:
+    database, index = Database("sqlite://"), MemoryIndex()
+    catalog = SqlCatalog(database)
+    await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
+    search = ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
+    sync = Sync(catalog, index, embedder, on_change=search.catalogue_changed)
+    await sync.run(items)
+    yield search, sync
+    await database.close()
+
+
+@asynccontextmanager
+async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
+    async with changing(embedder, items, alpha) as (search, _):
+        yield search
+
+
+@pytest.fixture(scope="module")
+async def demo(minilm: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
+    async with searching(GatheredEmbedder(minilm, similarity=minilm.similarity), demo_items()) as search:
+        yield search
+
+
+@pytest.mark.req("S-01")
+async def test_a_task_in_plain_words_finds_its_tool_with_confidence_and_reason(demo: ToolSearch) -> None:
+    found = await demo.search("what's the forecast for Lisbon this weekend?")
+    assert found.hits[0].server == "weather"
+    assert "Semantic similarity" in found.hits[0].reason
+    assert all(0.35 <= h.confidence <= 1 for h in found.hits)
+    assert [h.confidence for h in found.hits] == sorted((h.confidence for h in found.hits), reverse=True)
+    assert len(found.hits) <= 3
+
+
+@pytest.mark.req("S-02")
+@pytest.mark.parametrize("query", ["read_fil", "raed_file", "readfile", "ReadFile", "read-file", "READ_FILE"])
+async def test_a_name_written_any_way_and_mistyped_is_found_first(demo: ToolSearch, query: str) -> None:
+    assert (await demo.search(query)).hits[0].id == "filesystem__read_file"
+
+
+@pytest.mark.req("S-02")
+async def test_every_exact_name_and_id_is_found_first(demo: ToolSearch) -> None:
+    for item in demo_items():
+        for query in (item.name, item.id, f"please call {item.id} for me"):
+            best = (await demo.search(query)).hits[0]
+            assert (best.name, best.confidence, best.reason) == (item.name, 1.0, "Exact name"), query
+
+
+@pytest.mark.req("S-01")
+async def test_a_request_that_nothing_answers_gets_no_answer(demo: ToolSearch) -> None:
+    assert (await demo.search("quantum banana telescope")).hits == []
+
+
+@pytest.mark.req("S-01")
+async def test_the_threshold_and_the_limit_are_kept(demo: ToolSearch) -> None:
+    many = await demo.search("work with files", limit=10, threshold=0.0)
+    assert len(many.hits) == 10
+    strict = await demo.search("work with files", limit=10, threshold=many.hits[2].confidence)
+    assert strict.hits == many.hits[:3]
+
+
+@pytest.mark.req("S-01")
+async def test_alpha_weighs_meaning_against_words(minilm: OnnxEmbedder) -> None:
+    items = [Item("a", "fetch_page", "Obtain a web site"), Item("b", "words", "get hold of internet document things")]
+    query = "get hold of things"
+    async with searching(minilm, items, alpha=0.0) as by_words:
+        assert (await by_words.search(query, threshold=0)).hits[0].id == "b__words"
+    query = "download the contents of a URL"
+    async with searching(minilm, items, alpha=1.0) as by_meaning:
+        assert (await by_meaning.search(query, threshold=0)).hits[0].id == "a__fetch_page"
+
+
+@pytest.mark.req("S-01")
+async def test_a_reason_names_the_words_that_matched(minilm: OnnxEmbedder) -> None:
+    async with searching(minilm, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3) as search:
+        (hit,) = (await search.search("zebras need feeding", threshold=0)).hits
+    assert hit.reason.startswith("Keyword match (zebras, feeding)")
+
+
+@pytest.mark.req("S-08")
+async def test_without_a_model_words_and_names_still_find() -> None:
+    async with searching(None, demo_items()) as search:
+        found = await search.search("read the text of a file")
+        assert found.hits[0].name.startswith("read")
+        assert found.report.degraded == ["embedder"]
+        assert (await search.search("read_fil")).hits[0].id == "filesystem__read_file"
+
+
+@pytest.mark.req("S-08")
+async def test_a_model_that_fails_in_the_middle_costs_meaning_only(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(HashedEmbedder):
+        async def embed_query(self, text: str) -> Vector:
+            raise Unavailable("out of memory")
+
+    async with searching(Failing(16), demo_items()) as search:
+        found = await search.search("read the text of a file")
+    assert found.hits
+    assert found.report.degraded == ["embedder"]
+    assert "query_not_embedded" in caplog.text
+
+
+@pytest.mark.parametrize("blend", list(Blend))
+async def test_every_blend_ranks_the_plain_case_right(demo: ToolSearch, blend: Blend) -> None:
+    found = await demo.search("show the commit history of the repository", threshold=0, blend=blend)
+    assert found.hits[0].server == "git"
+    assert all(0 <= h.confidence <= 1 for h in found.hits)
+
+
+async def test_an_empty_catalogue_finds_nothing() -> None:
+    async with searching(HashedEmbedder(8), []) as search:
+        assert (await search.search("anything", threshold=0)).hits == []
+
+
+async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
+    report = (await demo.search("send a message to the team")).report
+    assert {"embed", "rank", "total"} <= report.timings_ms.keys()
+    assert report.counts["returned"] <= report.counts["candidates"] <= 56
+    assert report.degraded == []
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize(
+    ("query", "wrong", "told"),
+    [
+        ("", {}, "blank"),
+        (" \t?! ", {}, "blank"),
+        ("x" * 1001, {}, "1001 characters, at most 1000"),
+        ("x", {"limit": 0}, "limit 0 is out of range"),
+        ("x", {"threshold": 1.5}, "threshold 1.5 is out of range: give 0 to 1"),
+    ],
+)
+async def test_a_wrong_request_is_refused_saying_what_is_allowed(
+    demo: ToolSearch, query: str, wrong: dict[str, float], told: str
+) -> None:
+    with pytest.raises(Invalid, match=told):
+        await demo.search(query, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
+    """The rests of a warm-up, each of which lasts until its test is over."""
+    rests: asyncio.Queue[float] = asyncio.Queue()
+
+    async def rest(seconds: float) -> None:
+        rests.put_nowait(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(tool_search, "PAGE", 5)
+    monkeypatch.setattr("toolscript.services.tools.hybrid_search.asyncio.sleep", rest)
+    return rests
+
+
+@pytest.mark.req("S-01")
+async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
+    async with searching(HashedEmbedder(16), demo_items()) as search:
+        await search._retriever.prepare("read a file", Report())  # as a search through skills does
+        warming = asyncio.create_task(search.warm_up())
+        assert await resting.get() > 0
+        assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
+        assert not warming.done()
+        warming.cancel()
+
+
+@pytest.mark.req("S-01")
+async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_to_look_at(
+    monkeypatch: pytest.MonkeyPatch, resting: asyncio.Queue[float]
+) -> None:
+    async with searching(HashedEmbedder(16), demo_items()) as search:
+        await search.warm_up()
+        with monkeypatch.context() as blind:
+            blind.setattr(tool_search, "facts_of", None)
+            assert (await search.search("filesystem__read_file")).hits[0].confidence == 1.0
+            await search.warm_up()
+        assert resting.empty()
+
+
+@pytest.mark.req("S-01", "H-14")
+async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
+    items = demo_items()
+    async with changing(HashedEmbedder(16), items) as (search, sync):
+        await search._retriever.prepare("read a file", Report())
+        warming = asyncio.create_task(search.warm_up())
+        await resting.get()
+        renamed = replace(items[0], description="Juggles quinces.")
+        await sync.run([renamed, *items[2:]])
+        (found,) = (await search.search(items[0].id, limit=1)).hits
+        assert (found.id, found.description) == (renamed.id, "Juggles quinces.")
+        assert items[1].id not in {hit.id for hit in (await search.search(items[1].id, limit=50)).hits}
+        warming.cancel()

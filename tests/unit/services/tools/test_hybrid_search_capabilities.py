@@ -1,0 +1,128 @@
+"""Tools are raised for what they can do, a little, visibly and never past what is made for the work; and every reason
+is true: without the cause that it names the confidence is lower."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toolscript.adapters.memory import MemoryIndex
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.sql.catalog import SqlCatalog
+from toolscript.adapters.sql.database import Database
+from toolscript.domain.catalog import Item
+from toolscript.ports.models import Embedder
+from toolscript.retrieval.capabilities import Capabilities
+from toolscript.retrieval.retriever import Retriever
+from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_points import tools_collection
+from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
+
+SHELLS = [
+    Item("shell", "run_command", "Execute a command line on the local machine and return its output."),
+    Item("desktop", "bash", "Run something in a persistent session."),
+    Item("weather", "daily_forecast", "Predict the weather for the coming days."),
+    Item("mail", "send_email", "Send an email right away."),
+]
+GIT = Item("git", "git_commit", "Record staged changes in the repository.")
+QUERY = "commit my changes to git"
+NONE = Capabilities({"domain": {}, "capability": {}})
+
+
+class Catalogues:
+    """One catalogue, searched with the packaged tables and with none."""
+
+    def __init__(self, packaged: ToolSearch, bare: ToolSearch) -> None:
+        self.packaged, self.bare = packaged, bare
+
+    async def both(self, query: str) -> list[tuple[ToolHit, float]]:
+        """Every hit, and how sure it would be without the tables."""
+        without = {h.id: h.confidence for h in (await self.bare.search(query, limit=100, threshold=0)).hits}
+        return [(h, without.get(h.id, 0.0)) for h in (await self.packaged.search(query, limit=100, threshold=0)).hits]
+
+
+@asynccontextmanager
+async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[Catalogues]:
+    database, index = Database("sqlite://"), MemoryIndex()
+    catalog = SqlCatalog(database)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    await Sync(catalog, index, embedder).run(items)
+    retriever = Retriever(embedder, index)
+    yield Catalogues(ToolSearch(retriever, catalog), ToolSearch(retriever, catalog, capabilities=NONE))
+    await database.close()
+
+
+@pytest.mark.req("S-03")
+@pytest.mark.parametrize("query", [QUERY, "comit my chnages to git", "rebase my branch onto main"])
+async def test_with_nothing_but_shells_a_request_for_git_finds_them_and_says_why(
+    minilm: OnnxEmbedder, query: str
+) -> None:
+    async with catalogues(minilm, SHELLS) as search:
+        hits = (await search.packaged.search(query)).hits
+        assert {h.id for h in hits} == {"shell__run_command", "desktop__bash"}
+        for hit in hits:
+            assert hit.confidence >= 0.35
+            assert "Capability inference (shell → git)" in hit.reason
+        assert (await search.bare.search(query)).hits == []
+
+
+@pytest.mark.req("S-03")
+async def test_a_tool_that_is_made_for_it_stays_ahead_and_the_shell_still_gains(minilm: OnnxEmbedder) -> None:
+    async with catalogues(minilm, [GIT, *SHELLS]) as search:
+        hits = (await search.packaged.search(QUERY, limit=10, threshold=0)).hits
+        assert hits[0].id == "git__git_commit"
+        assert hits[0].reason.startswith("Semantic similarity (git)")
+        raised = {h.id: (h.confidence, without) for h, without in await search.both(QUERY)}
+        assert raised["shell__run_command"][0] > raised["shell__run_command"][1]
+
+
+@pytest.mark.req("S-03")
+async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(minilm: OnnxEmbedder) -> None:
+    queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
+    named = 0
+    async with catalogues(minilm, demo_items()) as search:
+        for query in queries:
+            for hit, without in await search.both(query):
+                if "(git)" in hit.reason or "domain boost" in hit.reason or "inference" in hit.reason:
+                    assert hit.confidence > without, hit
+                    named += 1
+    assert named > 10
+
+
+@pytest.mark.req("S-03")
+async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(minilm: OnnxEmbedder) -> None:
+    async with catalogues(minilm, demo_items()) as search:
+        best = (await search.packaged.search("filesystem__raed_file")).hits[0]
+    assert (best.id, best.reason) == ("filesystem__read_file", "Fuzzy match + domain boost")
+
+
+@pytest.mark.req("S-01")
+async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder) -> None:
+    """What 0.8 gives lies where it should between meaning alone and words alone."""
+    database, index = Database("sqlite://"), MemoryIndex()
+    catalog = SqlCatalog(database)
+    await index.open(tools_collection(minilm.model, minilm.dimensions))
+    await Sync(catalog, index, minilm).run(demo_items())
+    found: dict[float, dict[str, float]] = {}
+    for alpha in (0.0, 0.8, 1.0):
+        search = ToolSearch(Retriever(minilm, index), catalog, alpha=alpha, capabilities=NONE)
+        hits = (await search.search("show the commit history of the repository", limit=100, threshold=0)).hits
+        found[alpha] = {h.id: h.confidence for h in hits}
+    assert len(found[0.8]) > 20
+    for i, confidence in found[0.8].items():
+        assert confidence == pytest.approx(0.8 * found[1.0].get(i, 0.0) + 0.2 * found[0.0].get(i, 0.0), abs=2e-4)
+    await database.close()
+
+
+@pytest.mark.req("S-03")
+async def test_a_tool_that_merely_mentions_git_does_not_keep_a_shell_from_being_found(minilm: OnnxEmbedder) -> None:
+    mentions = Item("files", "edit_file", "Make changes to a text file. Returns a git-style diff of the changes.")
+    async with catalogues(minilm, [*SHELLS, mentions]) as found:
+        hits = (await found.packaged.search(QUERY)).hits
+    assert {"shell__run_command", "desktop__bash"} & {hit.id for hit in hits}
+    assert any("Capability inference (shell → git)" in hit.reason for hit in hits)
+    async with catalogues(minilm, [*SHELLS, mentions, GIT]) as found:
+        assert (await found.packaged.search(QUERY)).hits[0].id == GIT.id

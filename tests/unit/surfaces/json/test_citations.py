@@ -1,0 +1,93 @@
+"""Sources are cited as a person would: what is known is told, in the usual order, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolscript.surfaces.json.citations import citation
+
+pytestmark = pytest.mark.req("K-02")
+
+
+def hit(title: str = "Tides", authors: list[str] | None = None, **position: Any) -> dict[str, Any]:
+    where = {"chapter": None, "section": None, "page": None, **position}
+    return {"source": {"source_id": "s", "chunk_id": "c", "title": title, "authors": authors or [], "position": where}}
+
+
+def test_everything_that_is_known_is_told() -> None:
+    told = hit(
+        "The Debian Administrator's Handbook",
+        ["Raphaël Hertzog", "Roland Mas"],
+        chapter="6 Maintenance and Updates",
+        section="apt",
+        page=123,
+    )
+    assert citation(told) == (
+        "Raphaël Hertzog and Roland Mas, The Debian Administrator's Handbook, chapter 6 “Maintenance and Updates”, "
+        "section “apt”, p. 123"
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "cited"),
+    [
+        ({}, "Tides"),
+        ({"page": 0}, "Tides, p. 0"),
+        ({"chapter": "Neaps"}, "Tides, chapter “Neaps”"),
+        ({"section": "Springs", "page": 7}, "Tides, section “Springs”, p. 7"),
+        ({"chapter": "", "section": ""}, "Tides"),
+        ({"chapter": "Neaps", "section": "Neaps"}, "Tides, chapter “Neaps”"),
+        ({"chapter": "Tides", "section": "Neaps"}, "Tides, section “Neaps”"),
+    ],
+)
+def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> None:
+    assert citation(hit(**position)) == cited
+
+
+@pytest.mark.parametrize(
+    ("authors", "told"),
+    [
+        (["Ada"], "Ada, "),
+        (["Ada", "Bo"], "Ada and Bo, "),
+        (["Ada", "Bo", "Cy"], "Ada, Bo and Cy, "),
+        (["Ada", "Bo", "Cy", "Di"], "Ada et al., "),
+    ],
+)
+def test_authors_are_told_as_many_as_people_read(authors: list[str], told: str) -> None:
+    assert citation(hit(authors=authors)) == f"{told}Tides"
+
+
+def test_a_source_that_is_gone_is_told_plainly() -> None:
+    assert citation(hit("Unknown Source")) == "Unknown Source"
+
+
+@pytest.mark.parametrize(
+    ("chapter", "told"),
+    [
+        ("Chapter 6. Maintenance and Updates", "chapter 6 “Maintenance and Updates”"),
+        ("CHAPTER 3:\n The  Sea", "chapter 3 “The Sea”"),
+        ("6.2.1. Initialization", "chapter 6.2.1 “Initialization”"),
+        ("4.3 changelog", "chapter 4.3 “changelog”"),
+        ("2 Results", "chapter 2 “Results”"),
+        ("Appendix A: Derivatives", "appendix A “Derivatives”"),
+        ("Part II — The Moon", "part II “The Moon”"),
+        ("IV. Of tides", "chapter IV “Of tides”"),
+        ("A.1. Letters", "chapter A.1 “Letters”"),
+        ("Chapter 5", "chapter 5"),
+        ("7", "chapter 7"),
+        ("3 ways to drown", "chapter “3 ways to drown”"),
+        ("1.5GB of tides", "chapter “1.5GB of tides”"),
+        ("2001: A Space Odyssey", "chapter “2001: A Space Odyssey”"),
+        ("C. elegans", "chapter “C. elegans”"),
+        ("I sail", "chapter “I sail”"),
+        ("Part of it", "chapter “Part of it”"),
+    ],
+)
+def test_a_number_stands_before_the_heading_and_nothing_else_is_taken_for_one(chapter: str, told: str) -> None:
+    assert citation(hit(chapter=chapter)) == f"Tides, {told}"
+
+
+def test_a_citation_is_one_line() -> None:
+    assert citation(hit("Tides\nand\tmoons", ["Ada\nLovelace"])) == "Ada Lovelace, Tides and moons"
