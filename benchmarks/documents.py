@@ -17,7 +17,7 @@ from benchmarks.embedding import packaged_model
 from benchmarks.gateway import started_gateway
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Table, duration, rounded
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.database import Database
@@ -109,7 +109,7 @@ async def _fill(data: Path, passages: int) -> float:
         )
     took = time.perf_counter() - began
     held = await index.count("documents")
-    await index.settled()
+    await index.wait_until_idle()
     await index.close()
     await database.close()
     return held / took
@@ -120,7 +120,7 @@ def _tenant(number: int) -> str:
 
 
 async def _searches(place: Path, count: int) -> list[tuple[str, ...]]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     rows = []
     with started_gateway(place, 0) as gateway:
         key = json.loads((place / ".toolscript" / "gateway.json").read_text())["key"]
@@ -133,7 +133,7 @@ async def _searches(place: Path, count: int) -> list[tuple[str, ...]]:
     return rows
 
 
-async def _timed(client: Client, embedder: GatheredEmbedder, search_type: str, count: int) -> tuple[str, ...]:
+async def _timed(client: Client, embedder: BatchingEmbedder, search_type: str, count: int) -> tuple[str, ...]:
     ours: list[float] = []
     alone: list[float] = []
     queries = new_queries(count + 20, seed=zlib.crc32(search_type.encode()))
@@ -157,7 +157,7 @@ async def _timed(client: Client, embedder: GatheredEmbedder, search_type: str, c
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
     await index.open(documents_collection(embedder.model, embedder.dimensions))
     ingest = IngestDocuments(SqlDocuments(database), index, embedder)

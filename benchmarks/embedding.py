@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Row, Sample, Table, compared, seconds, side_by_side
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, find_locally
 from toolscript.domain.search import Vector
@@ -61,7 +61,7 @@ async def run(quick: bool) -> list[Table]:
     """One query at a time, many clients at once, repeated queries, short and long documents."""
     folder = packaged_model()
     bare, embedder = BareSession(folder), OnnxEmbedder(folder, device="cpu")
-    gathered = GatheredEmbedder(embedder, similarity=folder.card.similarity)
+    gathered = BatchingEmbedder(embedder, similarity=folder.card.similarity)
     count = 80 if quick else 400
     for text in new_queries(20, seed=0):
         await embedder.embed_query(text)
@@ -83,7 +83,7 @@ async def _single(embedder: OnnxEmbedder, bare: BareSession, queries: list[str])
     return Row("New queries, 1 client", f"{bare.tokens(queries)} tokens", ours, BARE, beside)
 
 
-async def _together(gathered: GatheredEmbedder, bare: BareSession, queries: list[str]) -> Row:
+async def _together(gathered: BatchingEmbedder, bare: BareSession, queries: list[str]) -> Row:
     quarter = len(queries) // 4
     before = [await seconds(bare.embed, q) for q in queries[:quarter]]
     left = iter(queries)
@@ -100,7 +100,7 @@ async def _together(gathered: GatheredEmbedder, bare: BareSession, queries: list
     return Row(f"New queries, {CLIENTS} clients", f"{bare.tokens(queries)} tokens", ours, BARE, beside)
 
 
-async def _repeated(gathered: GatheredEmbedder, bare: BareSession, queries: list[str]) -> Row:
+async def _repeated(gathered: BatchingEmbedder, bare: BareSession, queries: list[str]) -> Row:
     ours, beside = await side_by_side(queries, gathered.embed_query, bare.embed)
     return Row("Repeated queries, 1 client", f"{bare.tokens(queries)} tokens", ours, BARE, beside)
 

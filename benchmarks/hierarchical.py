@@ -20,7 +20,7 @@ from benchmarks.gateway import Started, fetched, started_gateway, until, write_t
 from benchmarks.texts import new_queries
 from benchmarks.timing import Table, duration, rounded
 from tests.servers import scripted_spec
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
 TOOLS = 10_000
@@ -74,7 +74,7 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 
 async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu", apart=True), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     client = await Client.opened(gateway.url, "/api/v1/search")
     for query in new_queries(20, seed=50):
         await embedder.embed_query(query)
@@ -92,7 +92,7 @@ async def _measured(gateway: Started, quick: bool) -> dict[str, str]:
     return told
 
 
-async def _one_client(client: Client, embedder: GatheredEmbedder, count: int) -> dict[str, str]:
+async def _one_client(client: Client, embedder: BatchingEmbedder, count: int) -> dict[str, str]:
     whole: list[float] = []
     alone: list[float] = []
     stages: dict[str, list[float]] = {name: [] for name in STAGES}
@@ -116,7 +116,7 @@ async def _one_client(client: Client, embedder: GatheredEmbedder, count: int) ->
     return told
 
 
-async def _many_clients(searches: Searches, embedder: GatheredEmbedder, each: int) -> dict[str, str]:
+async def _many_clients(searches: Searches, embedder: BatchingEmbedder, each: int) -> dict[str, str]:
     ours: list[float] = []
     by_one: list[float] = []
     by_many: list[float] = []

@@ -160,7 +160,7 @@ async def _optimise(found: Findings, index: QdrantEdgeIndex, data: Data) -> bool
     """Writes one point again, which makes the index see that a graph pays, and searches until it is there."""
     await index.upsert(NAME, data.points[:1])
     started = time.perf_counter()
-    settled = asyncio.create_task(index.settled())
+    wait_until_idle = asyncio.create_task(index.wait_until_idle())
     await asyncio.sleep(0)
     searches: list[float] = []
     longest = 0.0
@@ -168,7 +168,7 @@ async def _optimise(found: Findings, index: QdrantEdgeIndex, data: Data) -> bool
     async def search(query: Vector) -> object:
         return await index.dense(NAME, query, limit=LIMIT)
 
-    while not settled.done():
+    while not wait_until_idle.done():
         turn = time.perf_counter()
         await asyncio.sleep(PAUSE)
         searches.append(await seconds(search, data.queries[len(searches) % len(data.queries)]))

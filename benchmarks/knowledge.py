@@ -18,7 +18,7 @@ from benchmarks.gateway import started_gateway
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
 from tests.servers.mongo import serving_mongo
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.books.reader import FileBooks
 from toolscript.adapters.mongo.knowledge import MongoKnowledge
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -120,7 +120,7 @@ async def _fill_embedded(data: Path, shelf: list[_Shelved]) -> None:
     await index.open(extractions_collection(model, dimensions))
     for each in shelf:
         await _index(index, each, dimensions)
-    await index.settled()
+    await index.wait_until_idle()
     await index.close()
     await database.close()
 
@@ -150,7 +150,7 @@ def _made_up(text: str, dimensions: int) -> Vector:
 
 
 async def _searches(place: Path, store: str, settings: dict[str, str], count: int) -> tuple[str, ...]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     with started_gateway(place, 0, settings={"TOOLSCRIPT_KNOWLEDGE_RATE": "0", **settings}) as gateway:
         client = await Client.opened(gateway.url, "/search_knowledge")
         for query in new_queries(20, seed=60):
@@ -169,7 +169,7 @@ def _told(sample: Sample) -> tuple[str, ...]:
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:
-    embedder = GatheredEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
     database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, embedder, FileBooks(), None)

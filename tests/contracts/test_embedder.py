@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.http_services import EmbeddingsApi
-from toolscript.adapters.batching_embedder import GatheredEmbedder, GatheringEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
@@ -32,13 +32,13 @@ async def embedder(request: pytest.FixtureRequest, minilm: OnnxEmbedder) -> Asyn
     kind = request.param
     if "openai" in kind:
         with EmbeddingsApi() as api:
-            remote: GatheringEmbedder = await OpenAiEmbedder.at(api.url, "key", "some-model")
-            yield GatheredEmbedder(remote, similarity=None) if "gathered" in kind else remote
+            remote: MultiQueryEmbedder = await OpenAiEmbedder.at(api.url, "key", "some-model")
+            yield BatchingEmbedder(remote, similarity=None) if "gathered" in kind else remote
             await remote.close()
     elif kind == "hashed":
         yield HashedEmbedder(64)
     else:
-        yield GatheredEmbedder(minilm, similarity=None) if "gathered" in kind else minilm
+        yield BatchingEmbedder(minilm, similarity=None) if "gathered" in kind else minilm
 
 
 async def test_vectors_are_of_length_one_and_of_the_declared_size(embedder: Embedder) -> None:

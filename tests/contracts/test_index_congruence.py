@@ -217,7 +217,7 @@ def _eager_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vec
 
 async def _settled(index: VectorIndex) -> None:
     if isinstance(index, QdrantEdgeIndex | PgVectorIndex):
-        await index.settled()
+        await index.wait_until_idle()
 
 
 @pytest.mark.req("D-04", "X-02")

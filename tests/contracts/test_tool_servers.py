@@ -47,13 +47,13 @@ def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec])
 
 
 async def tool(server: ToolServer, name: str) -> Item:
-    return next(i for i in (await server.listing()).items if i.name == name)
+    return next(i for i in (await server.list_items()).items if i.name == name)
 
 
 @pytest.mark.req("G-03", "X-02")
 async def test_tools_prompts_and_resources_are_listed(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=PATIENCE) as server:
-        listing = await server.listing()
+        listing = await server.list_items()
     assert listing.problems == []
     assert {item.type for item in listing.items} == set(ItemType)
     echo = next(item for item in listing.items if item.name == "echo")
@@ -74,7 +74,7 @@ async def test_a_call_brings_the_structured_answer(spec: ServerSpec) -> None:
 @pytest.mark.req("G-03", "G-05")
 async def test_prompts_and_resources_can_be_read(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=PATIENCE) as server:
-        items = {item.id.partition("__")[2]: item for item in (await server.listing()).items}
+        items = {item.id.partition("__")[2]: item for item in (await server.list_items()).items}
         prompt = await server.call(items["prompt:greet"], {"who": "Ada"}, within=PATIENCE)
         resource = await server.call(items["resource:welcome"], {}, within=PATIENCE)
     assert prompt.structured is not None
@@ -95,15 +95,15 @@ async def test_a_change_is_told(spec: ServerSpec, tmp_path: Path) -> None:
     watched.write_text('{"tools": [{"name": "one"}]}')
     spec = scripted_server(watch=str(watched)) if spec.transport is Transport.STDIO else spec
     async with McpServers().connect(spec, within=PATIENCE) as server, asyncio.timeout(PATIENCE):
-        before = {item.name for item in (await server.listing()).items}
-        changed = asyncio.create_task(server.changed())
+        before = {item.name for item in (await server.list_items()).items}
+        changed = asyncio.create_task(server.wait_for_change())
         if spec.transport is Transport.STDIO:
             watched.write_text('{"tools": [{"name": "one"}, {"name": "two"}]}')
         else:
             name = f"grown_{spec.transport}"
             await server.call(await tool(server, "grow"), {"name": name}, within=PATIENCE)
         await changed
-        assert len({item.name for item in (await server.listing()).items} - before) == 1
+        assert len({item.name for item in (await server.list_items()).items} - before) == 1
 
 
 @pytest.mark.req("G-05")
@@ -132,7 +132,7 @@ async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -
     async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
         with pytest.raises(Unavailable, match="it exited with code 7"):
             await server.call(await tool(server, "die"), {}, within=PATIENCE)
-        assert "it exited with code 7" in await asyncio.wait_for(server.lost(), PATIENCE)
+        assert "it exited with code 7" in await asyncio.wait_for(server.wait_for_disconnect(), PATIENCE)
         with pytest.raises(Unavailable):
             await server.ping()
 
@@ -208,21 +208,21 @@ async def test_garbage_between_messages_does_no_harm() -> None:
 @pytest.mark.req("G-03")
 async def test_lists_are_read_page_by_page() -> None:
     async with McpServers().connect(scripted_server(page_size=2), within=PATIENCE) as server:
-        paged = {item.name for item in (await server.listing()).items}
+        paged = {item.name for item in (await server.list_items()).items}
     async with McpServers().connect(scripted_server(), within=PATIENCE) as server:
-        assert {item.name for item in (await server.listing()).items} == paged
+        assert {item.name for item in (await server.list_items()).items} == paged
 
 
 @pytest.mark.req("G-01")
 async def test_only_the_tools_that_the_configuration_lets_through_are_listed() -> None:
     async with McpServers().connect(scripted_server(include=("e*",)), within=PATIENCE) as server:
-        assert {item.name for item in (await server.listing()).items} == {"echo", "error", "env"}
+        assert {item.name for item in (await server.list_items()).items} == {"echo", "error", "env"}
 
 
 @pytest.mark.req("G-02", "G-03")
 async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
     async with McpServers().connect(scripted_server(sloppy=True), within=PATIENCE) as server:
-        listing = await server.listing()
+        listing = await server.list_items()
     names = {item.name for item in listing.items}
     assert {"echo", "twice", "untyped_schema", "no_schema", "null_everything", "listed_schema"} <= names
     told = "\n".join(listing.problems)
@@ -242,7 +242,7 @@ async def test_all_real_listings_load_whole(shared_data: Path) -> None:
         raw = json.loads(await asyncio.to_thread(file.read_text, encoding="utf-8"))
         wanted = len({t["name"] for t in (raw["tools"] if isinstance(raw, dict) else raw)})
         async with McpServers().connect(scripted_server(file.stem, listing=str(file)), within=60) as server:
-            return len((await server.listing()).items), wanted
+            return len((await server.list_items()).items), wanted
 
     counts = [await read(file) for file in files]
     assert [have for have, _ in counts] == [wanted for _, wanted in counts]
@@ -344,6 +344,6 @@ async def test_a_definition_that_is_nested_without_end_costs_that_tool(tmp_path:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": deep}, {"name": "a\ud800\0b"}]}))
     async with McpServers().connect(scripted_server(watch=str(lists)), within=PATIENCE) as server:
-        listing = await server.listing()
+        listing = await server.list_items()
     assert [item.name for item in listing.items] == ["a?b"]
     assert listing.problems == ["'deep' was left out: it is nested more than 64 deep"]

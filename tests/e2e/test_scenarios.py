@@ -219,7 +219,7 @@ async def test_default_model_initialization(tmp_path: Path) -> None:
         async with open_app(load_settings(variables={}, data_dir=data, hub_url=hub.root)) as app:
             assert time.perf_counter() - began < INITIALIZED_WITHIN
             assert app.model.embedder is not None
-            assert (app.model.embedder.model, app.model.instead_because) == ("bge-small-en-v1.5", None)
+            assert (app.model.embedder.model, app.model.fallback_reason) == ("bge-small-en-v1.5", None)
         assert len(hub.requests) == asked_before
 
 

@@ -1,5 +1,4 @@
-"""What stands before an embedder in a server: repeated queries are remembered, queries that arrive together are
-embedded as the embedder does most of them in a second, and the same query asked twice at once is embedded once."""
+"""Caches query vectors and batches concurrent queries in front of an embedder."""
 
 from __future__ import annotations
 
@@ -12,33 +11,34 @@ from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Similarity, Vector
 from toolscript.ports.models import Embedder
 
-REMEMBERED = 4096
+CACHED_QUERIES = 4096
 
 
-class GatheringEmbedder(Embedder, Protocol):
-    """An embedder that can take several queries."""
-
-    @property
-    def together(self) -> int:
-        """How many queries in one call it gains from."""
+class MultiQueryEmbedder(Embedder, Protocol):
+    """An embedder that takes several queries in one call."""
 
     @property
-    def at_once(self) -> int:
-        """How many calls at a time it gains from."""
+    def query_batch_size(self) -> int:
+        """The number of queries in one call from which a larger one gains nothing."""
+
+    @property
+    def max_concurrent_calls(self) -> int:
+        """The number of concurrent calls from which more gain nothing."""
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
 
 
-class GatheredEmbedder:
-    """A decorator: the same vectors, sooner."""
+class BatchingEmbedder:
+    """A decorator that returns the same vectors sooner: it remembers recent queries, embeds waiting queries in batches,
+    and embeds a query once when several callers want it at the same time."""
 
     def __init__(
-        self, inner: GatheringEmbedder, *, similarity: Similarity | None, remembered: int = REMEMBERED
+        self, inner: MultiQueryEmbedder, *, similarity: Similarity | None, cached_queries: int = CACHED_QUERIES
     ) -> None:
         self._inner = inner
         self._similarity = similarity
-        self._room = remembered
-        self._known: OrderedDict[str, Vector] = OrderedDict()
+        self._cache_size = cached_queries
+        self._cache: OrderedDict[str, Vector] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[Vector]]] = {}
         self._queue: list[str] = []
         self._workers: set[asyncio.Task[None] | None] = set()
@@ -63,18 +63,18 @@ class GatheredEmbedder:
         return self._inner.count_tokens(text)
 
     async def embed_query(self, text: str) -> Vector:
-        known = self._known.get(text)
-        if known is not None:
-            self._known.move_to_end(text)
-            return known
-        answer: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+        cached = self._cache.get(text)
+        if cached is not None:
+            self._cache.move_to_end(text)
+            return cached
+        result: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(text, [])
-        waiting.append(answer)
+        waiting.append(result)
         if len(waiting) == 1:
             self._queue.append(text)
-            if len(self._workers) < self._inner.at_once:
+            if len(self._workers) < self._inner.max_concurrent_calls:
                 self._workers.add(asyncio.create_task(self._work()))
-        return await answer
+        return await result
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         return await self._inner.embed_documents(texts)
@@ -86,10 +86,10 @@ class GatheredEmbedder:
     async def _work(self) -> None:
         try:
             while self._queue:
-                together = self._inner.together
-                texts, self._queue = self._queue[:together], self._queue[together:]
+                size = self._inner.query_batch_size
+                texts, self._queue = self._queue[:size], self._queue[size:]
                 await self._embed(texts)
-        finally:  # in the same breath as the last look at the queue: nobody may take it for a worker after that
+        finally:  # without an await since the last look at the queue: a new query must not count on this worker
             self._workers.discard(asyncio.current_task())
 
     async def _embed(self, texts: Sequence[str]) -> None:
@@ -97,24 +97,21 @@ class GatheredEmbedder:
             vectors = await self._inner.embed_queries(texts)
             for text, vector in zip(texts, vectors, strict=True):
                 self._remember(text, vector)
-                for answer in self._waited_for(text):
-                    answer.set_result(vector)
-        except BaseException as error:  # whatever it is belongs to those who asked
-            for text in texts:
-                self._fail(text, error)
+                for result in self._pop_waiting(text):
+                    result.set_result(vector)
+        except BaseException as error:  # every error belongs to the callers of these queries
+            reason = error if isinstance(error, Exception) else Unavailable("the embedder was closed")
+            for result in (each for text in texts for each in self._pop_waiting(text)):
+                result.set_exception(reason)
+                result.exception()  # marks it as retrieved: a caller may have stopped waiting
             if not isinstance(error, Exception):
                 raise
 
-    def _fail(self, text: str, error: BaseException) -> None:
-        for answer in self._waited_for(text):
-            answer.set_exception(error if isinstance(error, Exception) else Unavailable("the embedder was closed"))
-            answer.exception()  # those who gave up waiting need not hear of it
-
-    def _waited_for(self, text: str) -> list[asyncio.Future[Vector]]:
-        """The answers that somebody still waits for."""
-        return [answer for answer in self._waiting.pop(text, ()) if not answer.done()]
+    def _pop_waiting(self, text: str) -> list[asyncio.Future[Vector]]:
+        """Removes and returns the results that a caller still waits for."""
+        return [result for result in self._waiting.pop(text, ()) if not result.done()]
 
     def _remember(self, text: str, vector: Vector) -> None:
-        self._known[text] = vector
-        if len(self._known) > self._room:
-            self._known.popitem(last=False)
+        self._cache[text] = vector
+        if len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)

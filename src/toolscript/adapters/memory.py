@@ -136,11 +136,11 @@ class HashedEmbedder:
         return Similarity(0.0, 1.0)
 
     @property
-    def together(self) -> int:
+    def query_batch_size(self) -> int:
         return 32
 
     @property
-    def at_once(self) -> int:
+    def max_concurrent_calls(self) -> int:
         return 1
 
     @property

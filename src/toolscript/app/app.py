@@ -166,7 +166,7 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
     for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else anew:
         await index.drop(name)
     held = await index.describe(TOOLS)
-    model = await open_model(settings, held.model if held else None, serving=serving)
+    model = await open_model(settings, held.model if held else None)
     if model.embedder:
         stack.push_async_callback(model.embedder.close)
     database = await asyncio.to_thread(Database, store_url(settings))

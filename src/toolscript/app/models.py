@@ -7,7 +7,7 @@ import logging
 import re
 from dataclasses import dataclass
 
-from toolscript.adapters.batching_embedder import GatheredEmbedder, GatheringEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, download, find_locally
 from toolscript.app.extras import missing_extra
@@ -27,22 +27,21 @@ class Model:
     """The embedder in use, and why it is not the one that was asked for, if it is not."""
 
     embedder: Embedder | None
-    instead_because: str | None = None
+    fallback_reason: str | None = None
 
 
-async def open_model(settings: Settings, indexed_with: str | None, *, serving: bool = False) -> Model:
-    """The model that was asked for; else the one in the package; else none, and words alone must do. A server's may
-    get a process of its own."""
+async def open_model(settings: Settings, indexed_with: str | None) -> Model:
+    """Opens the configured model; else the packaged one; else none, and search is by words only."""
     hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
     if settings.embeddings_url:
-        return Model(await _gathered(await _remote(settings)))
+        return Model(await _batch_queries(await _remote(settings)))
     folder, because = await asyncio.to_thread(_find_model, settings, indexed_with)
     if folder is None:
         return Model(None, because)
-    inner = await asyncio.to_thread(_load, folder, settings.search_device, apart=serving)
-    return Model(await _gathered(inner), because)
+    inner = await asyncio.to_thread(_load, folder, settings.search_device)
+    return Model(await _batch_queries(inner), because)
 
 
 def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFolder | None, str | None]:
@@ -68,13 +67,13 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
         return None, f"{because}; {error.message}"
 
 
-def _load(folder: ModelFolder, device: str, *, apart: bool) -> GatheringEmbedder:
+def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
     from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
-    return OnnxEmbedder(folder, device=device, apart=apart)
+    return OnnxEmbedder(folder, device=device)
 
 
-async def _remote(settings: Settings) -> GatheringEmbedder:
+async def _remote(settings: Settings) -> MultiQueryEmbedder:
     try:
         from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
     except ImportError as error:
@@ -82,12 +81,12 @@ async def _remote(settings: Settings) -> GatheringEmbedder:
     return await OpenAiEmbedder.at(settings.embeddings_url or "", settings.embeddings_key, settings.search_model)
 
 
-async def _gathered(inner: GatheringEmbedder) -> Embedder:
+async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:
     similarity = inner.similarity or await _calibrate(inner)
-    return GatheredEmbedder(inner, similarity=similarity)
+    return BatchingEmbedder(inner, similarity=similarity)
 
 
-async def _calibrate(embedder: GatheringEmbedder) -> Similarity:
+async def _calibrate(embedder: MultiQueryEmbedder) -> Similarity:
     """Measures a model that the registry does not know on the demo catalogue's questions and answers."""
     by_id = {item.id: item_text(item) for item in demo_items()}
     pairs = [(query, by_id[tool]) for query, tool in demo_pairs()]

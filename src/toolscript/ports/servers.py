@@ -13,7 +13,7 @@ from toolscript.domain.servers import CallResult, Listing, ServerSpec
 class ToolServer(Protocol):
     """A connection to one server, for as long as it lasts."""
 
-    async def listing(self) -> Listing:
+    async def list_items(self) -> Listing:
         """Everything it offers that the configuration lets through. Raises Unavailable."""
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
@@ -23,10 +23,10 @@ class ToolServer(Protocol):
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Waits until the server says that what it offers has changed."""
 
-    async def lost(self) -> str:
+    async def wait_for_disconnect(self) -> str:
         """Waits until the connection is gone; says why."""
 
 

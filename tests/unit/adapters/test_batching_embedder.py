@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Vector
@@ -36,7 +36,7 @@ class Watched(HashedEmbedder):
 
 async def test_a_repeated_query_is_embedded_once() -> None:
     inner = Watched()
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     first, second = await embedder.embed_query("a"), await embedder.embed_query("a")
     assert np.array_equal(first, second)
     assert inner.calls == [["a"]]
@@ -44,7 +44,7 @@ async def test_a_repeated_query_is_embedded_once() -> None:
 
 async def test_the_same_query_asked_twice_at_once_is_embedded_once() -> None:
     inner = Watched()
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     await asyncio.gather(*(embedder.embed_query("a") for _ in range(100)))
     assert inner.calls == [["a"]]
 
@@ -52,7 +52,7 @@ async def test_the_same_query_asked_twice_at_once_is_embedded_once() -> None:
 async def test_queries_that_arrive_while_the_model_is_busy_go_together() -> None:
     inner = Watched()
     inner.gate.clear()
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     first = asyncio.create_task(embedder.embed_query("first"))
     await inner.busy.wait()
     others = [asyncio.create_task(embedder.embed_query(f"q{n}")) for n in range(40)]
@@ -66,7 +66,7 @@ async def test_queries_that_arrive_while_the_model_is_busy_go_together() -> None
 
 async def test_only_the_most_recent_queries_are_remembered() -> None:
     inner = Watched()
-    embedder = GatheredEmbedder(inner, similarity=None, remembered=2)
+    embedder = BatchingEmbedder(inner, similarity=None, cached_queries=2)
     for text in ("a", "b", "a", "c", "a", "b"):
         await embedder.embed_query(text)
     assert inner.calls == [["a"], ["b"], ["c"], ["b"]]
@@ -75,7 +75,7 @@ async def test_only_the_most_recent_queries_are_remembered() -> None:
 async def test_a_failure_reaches_those_who_asked_and_is_not_remembered() -> None:
     inner = Watched()
     inner.broken = True
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     answers = await asyncio.gather(embedder.embed_query("a"), embedder.embed_query("b"), return_exceptions=True)
     assert [type(a) for a in answers] == [Unavailable, Unavailable]
     inner.broken = False
@@ -85,7 +85,7 @@ async def test_a_failure_reaches_those_who_asked_and_is_not_remembered() -> None
 async def test_one_who_stops_waiting_does_not_disturb_the_others() -> None:
     inner = Watched()
     inner.gate.clear()
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     impatient, patient = (asyncio.create_task(embedder.embed_query("a")) for _ in range(2))
     await inner.busy.wait()
     impatient.cancel()
@@ -101,14 +101,14 @@ async def test_an_answer_of_the_wrong_size_is_a_failure_not_a_wait_without_end()
         async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             return []
 
-    embedder = GatheredEmbedder(Short(8), similarity=None)
+    embedder = BatchingEmbedder(Short(8), similarity=None)
     for _ in range(2):
         with pytest.raises(ValueError, match="shorter"):
             await asyncio.wait_for(embedder.embed_query("a"), timeout=5)
 
 
 async def test_a_query_that_comes_as_the_last_one_is_done_is_not_left_waiting() -> None:
-    embedder = GatheredEmbedder(HashedEmbedder(8), similarity=None)
+    embedder = BatchingEmbedder(HashedEmbedder(8), similarity=None)
 
     async def ask_then_ask_again(number: int) -> None:
         await embedder.embed_query(f"first {number}")
@@ -121,12 +121,12 @@ async def test_a_query_that_comes_as_the_last_one_is_done_is_not_left_waiting() 
 
 async def test_an_embedder_that_takes_several_calls_at_once_gets_them() -> None:
     class TwoLanes(Watched):
-        together = 1
-        at_once = 2
+        query_batch_size = 1
+        max_concurrent_calls = 2
 
     inner = TwoLanes()
     inner.gate.clear()
-    embedder = GatheredEmbedder(inner, similarity=None)
+    embedder = BatchingEmbedder(inner, similarity=None)
     asked = [asyncio.create_task(embedder.embed_query(f"q{n}")) for n in range(4)]
     await inner.busy.wait()
     await asyncio.sleep(0)

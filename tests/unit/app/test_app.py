@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.onnx.model_folders import PACKAGED, known
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
@@ -36,7 +36,7 @@ async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_tol
     async with open_app(settings) as app:
         assert app.model.embedder is not None
         assert app.model.embedder.model == PACKAGED
-        assert "cannot be reached" in str(app.model.instead_because)
+        assert "cannot be reached" in str(app.model.fallback_reason)
         assert await first_hit(app, "put my changes into version control") == "git__git_commit"
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
 
@@ -51,13 +51,13 @@ async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_
         async with open_app(settings) as app:
             assert app.model.embedder is not None
             assert app.model.embedder.model == PACKAGED
-            assert "index rebuild" in str(app.model.instead_because)
+            assert "index rebuild" in str(app.model.fallback_reason)
         assert hub.requests == []
         hub.fail_with = None
         async with open_app(settings, fresh_index=True) as app:
             assert app.model.embedder is not None
             assert app.model.embedder.model == "bge-small-en-v1.5"
-            assert app.model.instead_because is None
+            assert app.model.fallback_reason is None
 
 
 @pytest.mark.req("S-08")
@@ -119,7 +119,7 @@ async def test_a_model_that_nobody_registered_is_calibrated_on_the_demo_pairs(tm
         assert app.model.embedder is not None
         similarity = app.model.embedder.similarity
         assert similarity is not None
-        registered = known(PACKAGED)
+        registered = find_model_card(PACKAGED)
         assert registered is not None
         assert registered.similarity is not None
         assert similarity.floor == pytest.approx(registered.similarity.floor, abs=0.02)

@@ -112,7 +112,7 @@ class McpServer:
         self._reach = reach
         self._calls = 0
 
-    async def listing(self) -> Listing:
+    async def list_items(self) -> Listing:
         """Everything it offers that the configuration lets through. Raises Unavailable."""
         offered = self._session.server_capabilities
         answers: dict[str, list[dict[str, Any]]] = {"tools/list": await self._pages("tools/list")}
@@ -161,12 +161,12 @@ class McpServer:
     def _is_busy(self) -> bool:
         return self._calls > 0
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Waits until the server says that what it offers has changed."""
         await self._channel.changed.wait()
         self._channel.changed.clear()
 
-    async def lost(self) -> str:
+    async def wait_for_disconnect(self) -> str:
         """Waits until the connection is gone; says why."""
         await self._channel.closed.wait()
         return await self._reach.reason(None)

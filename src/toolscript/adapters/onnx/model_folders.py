@@ -47,7 +47,7 @@ class ModelFolder:
 
 
 @cache
-def registry() -> tuple[ModelCard, ...]:
+def read_registry() -> tuple[ModelCard, ...]:
     """Every model that Toolscript knows."""
     text = resources.files("toolscript").joinpath("data/models.toml").read_text(encoding="utf-8")
     return tuple(
@@ -66,9 +66,9 @@ def registry() -> tuple[ModelCard, ...]:
     )
 
 
-def known(name: str) -> ModelCard | None:
+def find_model_card(name: str) -> ModelCard | None:
     """The card of a model by any of its names, whatever their case."""
-    return next((c for c in registry() if name.casefold() in (a.casefold() for a in c.aliases)), None)
+    return next((c for c in read_registry() if name.casefold() in (a.casefold() for a in c.aliases)), None)
 
 
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
@@ -76,7 +76,7 @@ def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
 
     Raises Invalid for a folder that holds no usable model.
     """
-    card = known(name)
+    card = find_model_card(name)
     own = _as_folder(name)
     if card is None and own is not None:
         return _folder(own)
@@ -94,7 +94,7 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
     Raises Invalid for a name that the hub does not have, and Unavailable, within three seconds, when the hub does
     not answer.
     """
-    card = known(name)
+    card = find_model_card(name)
     repository = card.repository if card else name
     if not _REPOSITORY.fullmatch(repository):
         raise unknown_model(name)
@@ -122,7 +122,7 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
 
 def unknown_model(name: str) -> Invalid:
     """The error for a name that nothing here can load."""
-    names = [c.aliases[1] for c in registry()]
+    names = [c.aliases[1] for c in read_registry()]
     return Invalid(
         f"model {name!r} is not known: use one of {', '.join(names)}, or the path of a folder with an ONNX model "
         "and its tokenizer.json",
@@ -151,7 +151,7 @@ def _as_folder(name: str) -> Path | None:
 
 
 def _folder_name(name: str) -> str:
-    card = known(name)
+    card = find_model_card(name)
     return card.name if card else name.replace("/", "--")
 
 
@@ -169,7 +169,7 @@ def _folder(place: Path, card: ModelCard | None = None) -> ModelFolder:
 
 def _described(place: Path) -> ModelCard:
     """A card for a folder of the user's own, read from the files that models come with."""
-    own = known(place.name)
+    own = find_model_card(place.name)
     if own:
         return own
     pooling_file = place / "1_Pooling" / "config.json"

@@ -19,12 +19,19 @@ from numpy.typing import NDArray
 
 from toolscript.adapters.onnx.embedder import (
     BATCH,
-    MOST_THREADS,
+    MAX_THREADS,
     is_dynamically_quantised,
     open_session,
     read_tokenizer,
 )
-from toolscript.adapters.onnx.model_folders import ONNX_FILES, ModelCard, ModelFolder, download, find_locally, known
+from toolscript.adapters.onnx.model_folders import (
+    ONNX_FILES,
+    ModelCard,
+    ModelFolder,
+    download,
+    find_locally,
+    find_model_card,
+)
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 LONGEST_WINDOW = 512
@@ -47,7 +54,7 @@ def find_reranker(name: str, cache_dir: Path, hub_url: str, token: str | None = 
     Raises Invalid for what is no model, and Unavailable when the hub does not answer.
     """
     for place in (Path(name).expanduser(), cache_dir / name.replace("/", "--")):
-        if known(name) is None and place.is_dir():
+        if find_model_card(name) is None and place.is_dir():
             return _folder(place)
     return find_locally(name, cache_dir) or download(name, cache_dir, hub_url, token)
 
@@ -57,7 +64,7 @@ class OnnxReranker:
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
         """Raises Invalid for a model that is no cross-encoder, Unavailable for `gpu` where there is none."""
-        threads = min(os.cpu_count() or 1, MOST_THREADS)
+        threads = min(os.cpu_count() or 1, MAX_THREADS)
         self._name = folder.card.name
         self._batch = 1 if is_dynamically_quantised(folder.onnx) else BATCH
         workers = 1 if self._batch > 1 else threads

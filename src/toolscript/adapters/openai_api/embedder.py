@@ -61,11 +61,11 @@ class OpenAiEmbedder:
         return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
     @property
-    def together(self) -> int:
+    def query_batch_size(self) -> int:
         return BATCH
 
     @property
-    def at_once(self) -> int:
+    def max_concurrent_calls(self) -> int:
         return AT_ONCE
 
     async def embed_query(self, text: str) -> Vector:

@@ -42,7 +42,7 @@ class Graphs:
                     await asyncio.to_thread(self._at_work[number].cancel_safe)
                 await asyncio.wait([task], timeout=CANCEL_AGAIN_SECONDS)
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         await asyncio.gather(*self._tasks.values())
 
     async def _run(self, held: Held, when_done: Callable[[], None]) -> None:

@@ -140,9 +140,9 @@ class PgVectorIndex:
         await self._graphs.stop()
         await self._connections.close()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Waits until no graph is being built (benchmarks and tests want to know when)."""
-        await self._graphs.settled()
+        await self._graphs.wait_until_idle()
 
     async def _on(
         self, name: str, work: Callable[Concatenate[Connection, Held, P], T], *args: P.args, **kwargs: P.kwargs

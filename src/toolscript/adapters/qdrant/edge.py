@@ -137,10 +137,10 @@ class QdrantEdgeIndex:
             self._open.clear()
             self._lock.release()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Waits until no optimising or copying is under way (benchmarks and tests want to know when)."""
         for held in self._shards.values():
-            await held.settled()
+            await held.wait_until_idle()
 
     def _shard(self, name: str) -> Shard:
         held = self._shards.get(name)

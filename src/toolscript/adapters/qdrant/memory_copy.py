@@ -263,7 +263,7 @@ class CopyKeeper:
             self._copy.drop(ids)
             self._note(ids)
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Waits for the making."""
         if self._making is not None:
             await self._making

@@ -253,8 +253,8 @@ class Shard:
             await asyncio.sleep(0)
         return found
 
-    async def settled(self) -> None:
-        await self._copy.settled()
+    async def wait_until_idle(self) -> None:
+        await self._copy.wait_until_idle()
         if self._task:
             await self._task
 

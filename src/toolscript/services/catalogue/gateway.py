@@ -296,8 +296,8 @@ class _Keeper:
             return f"{type(error).__name__}: {error}"
 
     async def _attend(self, server: ToolServer) -> str:
-        lost = asyncio.ensure_future(server.lost())
-        changed = asyncio.ensure_future(server.changed())
+        lost = asyncio.ensure_future(server.wait_for_disconnect())
+        changed = asyncio.ensure_future(server.wait_for_change())
         try:
             while True:
                 awaited: set[asyncio.Future[Any]] = {lost, changed, self._given_up}
@@ -309,7 +309,7 @@ class _Keeper:
                         return ended.result()
                 if changed in done:
                     await asyncio.sleep(self._limits.calm)  # changes come in groups
-                    changed = asyncio.ensure_future(server.changed())
+                    changed = asyncio.ensure_future(server.wait_for_change())
                     await self._refresh(server)
                 else:
                     await server.ping()
@@ -322,7 +322,7 @@ class _Keeper:
         async with self._asking:
             try:
                 async with asyncio.timeout(self._limits.connect):
-                    listing = await server.listing()
+                    listing = await server.list_items()
             except TimeoutError:
                 raise Unavailable(f"it did not say what it offers within {self._limits.connect:g} s") from None
             self._require(server)

@@ -47,7 +47,7 @@ def stats_answer(app: App, indexed: int) -> dict[str, Any]:
         "model": model.embedder.model if model.embedder else None,
         "dimensions": model.embedder.dimensions if model.embedder else None,
         "requestedModel": settings.search_model,
-        "fallback": model.instead_because,
+        "fallback": model.fallback_reason,
         "alpha": settings.search_alpha,
         "limit": settings.search_limit,
         "threshold": settings.search_threshold,
@@ -81,7 +81,7 @@ def readiness_answer(statuses: Sequence[ServerStatus], model: Model) -> dict[str
     return {
         "status": "ready",
         "model": model.embedder.model if model.embedder else None,
-        "fallback": model.instead_because,
+        "fallback": model.fallback_reason,
         "servers": dict(Counter(s.state.value for s in statuses)),
     }
 

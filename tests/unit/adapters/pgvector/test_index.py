@@ -282,7 +282,7 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
     await oracle.upsert(NAME, many)
     async with opened(database, worth_a_graph=300, exact_up_to=50) as index:
         await index.upsert(NAME, many)
-        await index.settled()
+        await index.wait_until_idle()
         with psycopg.connect(database) as connection:
             valid = connection.execute(
                 "SELECT indisvalid FROM pg_index WHERE indexrelid::regclass::text LIKE '%graph%'"
@@ -296,7 +296,7 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
             assert found[0].score == pytest.approx(expected[0].score, abs=1e-5)
             assert found[0].payload == expected[0].payload
         await index.upsert(NAME, many)
-        await index.settled()
+        await index.wait_until_idle()
 
 
 async def test_a_graph_under_way_does_not_hold_up_the_end(database: str) -> None:

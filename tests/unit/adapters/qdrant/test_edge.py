@@ -77,7 +77,7 @@ async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_
     index = QdrantEdgeIndex(tmp_path, worth_optimising=1000)
     await index.open(THINGS)
     await index.upsert(NAME, [point(0)])
-    during = asyncio.create_task(index.settled())
+    during = asyncio.create_task(index.wait_until_idle())
     await index.upsert(NAME, [point(n, version=1) for n in range(100, 110)])
     await index.delete(NAME, ["p000200"])
     await during
@@ -96,7 +96,7 @@ async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_
 async def test_what_comes_in_while_optimising_is_optimised_in_turn(tmp_path: Path) -> None:
     index = await filled(tmp_path, 1000, worth_optimising=1000)
     await index.upsert(NAME, [point(n) for n in range(1000, 2100)])
-    await index.settled()
+    await index.wait_until_idle()
     assert await index.count(NAME) == 2100
     manifest = json.loads((tmp_path / NAME / "collection.json").read_text(encoding="utf-8"))
     assert 2100 - manifest["optimised"] < 1000
@@ -109,9 +109,9 @@ async def test_an_optimiser_that_cannot_run_is_told_once_and_nothing_else_change
 ) -> None:
     monkeypatch.setattr("toolscript.adapters.qdrant.shard._OPTIMISE", "raise SystemExit('no memory')")
     index = await filled(tmp_path, 300, worth_optimising=100)
-    await index.settled()
+    await index.wait_until_idle()
     await index.upsert(NAME, [point(n) for n in range(300, 500)])
-    await index.settled()
+    await index.wait_until_idle()
     assert [(r.message, "no memory" in r.__dict__["reason"]) for r in caplog.records] == [("optimisation_failed", True)]
     assert await index.count(NAME) == 500
     await index.close()
@@ -200,7 +200,7 @@ async def test_a_collection_that_is_searched_often_is_searched_in_memory_and_fou
         await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
     ]
     await index.dense(NAME, vector(0), limit=1)
-    await index.settled()
+    await index.wait_until_idle()
     in_memory = [
         await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
     ]
@@ -259,7 +259,7 @@ async def test_a_copy_that_becomes_too_large_is_let_go_at_once(
         index = await found_again(tmp_path, 390)
         await index.dense(NAME, vector(1), limit=1)  # begins the copy
         await index.upsert(NAME, [point(n) for n in range(401)])
-    await index.settled()
+    await index.wait_until_idle()
     assert index._shards[NAME]._copy._copy is None
     assert len(await index.dense(NAME, vector(1), limit=500)) == 401
     await index.close()
@@ -271,7 +271,7 @@ async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_p
     await asyncio.sleep(0)
     await index.upsert(NAME, [point(n, version=1) for n in (0, 250, 499)])
     await index.delete(NAME, ["p000010", "p000490"])
-    await index.settled()
+    await index.wait_until_idle()
     for n in (0, 250, 499):
         (best,) = await index.dense(NAME, vector(n + 100_000), limit=1)
         assert (best.id, best.payload["v"]) == (f"p{n:06d}", 1)
@@ -285,7 +285,7 @@ async def test_others_have_most_of_the_time_while_a_copy_is_made(tmp_path: Path)
     """The first searches of a gateway would otherwise take a tenth of a second each."""
     index = await found_again(tmp_path, 40 * qdrant_shard.COPY_PAGE)
     await index.dense(NAME, vector(1), limit=1)  # begins the copy
-    making = asyncio.create_task(index.settled())
+    making = asyncio.create_task(index.wait_until_idle())
     turns = 0
     while not making.done():
         turns += 1
@@ -301,7 +301,7 @@ async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
     monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 100)
     index = await (found_again if was_there else filled)(tmp_path, 100)
     await index.dense(NAME, vector(1), limit=1)
-    await index.settled()
+    await index.wait_until_idle()
     await index.upsert(NAME, [point(n) for n in range(100, 130)])
     assert [(await index.dense(NAME, vector(n), limit=1))[0].id for n in (5, 120, 129)] == [
         "p000005",

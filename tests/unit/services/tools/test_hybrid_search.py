@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolscript.adapters.batching_embedder import GatheredEmbedder
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.catalog import SqlCatalog
@@ -48,7 +48,7 @@ async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: flo
 
 @pytest.fixture(scope="module")
 async def demo(minilm: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
-    async with searching(GatheredEmbedder(minilm, similarity=minilm.similarity), demo_items()) as search:
+    async with searching(BatchingEmbedder(minilm, similarity=minilm.similarity), demo_items()) as search:
         yield search
 
 
