@@ -257,13 +257,13 @@ async def test_what_is_no_file_of_a_known_kind_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("vendor", "reader", "data"),
-    [("pypdfium2", "books_pdf", b"%PDF-1.7"), ("docx", "books_docx", archive({"word/document.xml": "<x/>"}))],
+    [("pypdfium2", "pdf", b"%PDF-1.7"), ("docx", "docx", archive({"word/document.xml": "<x/>"}))],
 )
 def test_a_missing_library_is_named_with_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, vendor: str, reader: str, data: bytes
 ) -> None:
     monkeypatch.setitem(sys.modules, vendor, None)
-    monkeypatch.delitem(sys.modules, f"toolscript.adapters.{reader}", raising=False)
+    monkeypatch.delitem(sys.modules, f"toolscript.adapters.books.{reader}", raising=False)
     with pytest.raises(Invalid, match=r"pip install 'toolscript\[books\]'"):
         read_draft(data, ".pdf")
 
@@ -353,6 +353,6 @@ def _environment(child: str) -> bytes:
     """Of a child that reads a book and runs its own program already: before that it is a copy of this process."""
     try:
         command = Path(f"/proc/{child}/cmdline").read_bytes()
-        return Path(f"/proc/{child}/environ").read_bytes() if b"books_child" in command else b""
+        return Path(f"/proc/{child}/environ").read_bytes() if b"books.worker" in command else b""
     except OSError:
         return b""
