@@ -16,7 +16,7 @@ from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import PREFIX, load_settings
 
 REPEATED = 20
@@ -33,7 +33,7 @@ COMMAND_NOTE = (
 
 async def run(quick: bool) -> list[Table]:
     """Searches in the demo catalogue and larger ones, then the command line."""
-    catalogues = [demo_items(), catalogue(1_000), *([] if quick else [catalogue(5_000)])]
+    catalogues = [load_demo_items(), catalogue(1_000), *([] if quick else [catalogue(5_000)])]
     rows: list[Row] = []
     for items in catalogues:
         rows += await _in_process(items, 80 if quick else 400)
@@ -72,7 +72,7 @@ async def _commands(times: int) -> list[Row]:
         folders = [Path(folder) / f"fresh-{n}" for n in range(times)]
         first, bare = await side_by_side(folders, _search_command, _nothing)
         warm, bare_again = await side_by_side([folders[0]] * times, _search_command, _nothing)
-    size = f"{len(demo_items())} tools"
+    size = f"{len(load_demo_items())} tools"
     return [
         Row("`toolscript search`, first", size, first, "`python -c pass`", bare),
         Row("`toolscript search`, warm", size, warm, "`python -c pass`", bare_again),

@@ -6,13 +6,13 @@ import random
 from dataclasses import replace
 
 from toolscript.domain.catalog import Item
-from toolscript.services.catalogue.demo import demo_items, demo_pairs
+from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 
 
 def new_queries(count: int, seed: int) -> list[str]:
     """Different queries of natural length: the first half of one demo question, the second half of another."""
     chance = random.Random(seed)
-    asked = [query.split() for query, _ in demo_pairs()]
+    asked = [query.split() for query, _ in load_demo_pairs()]
     found: dict[str, None] = {}
     while len(found) < count:
         first, second = chance.sample(asked, 2)
@@ -24,14 +24,14 @@ def new_queries(count: int, seed: int) -> list[str]:
 def new_documents(count: int, words: int, seed: int) -> list[str]:
     """Different texts of so many words, drawn from the demo tools' descriptions."""
     chance = random.Random(seed)
-    known = [word for item in demo_items() for word in item.description.split()]
+    known = [word for item in load_demo_items() for word in item.description.split()]
     return [" ".join(chance.choices(known, k=words)) for _ in range(count)]
 
 
 def catalogue(count: int) -> list[Item]:
     """Tools made from the demo's: each server many times over, each description part its own, part another's."""
     chance = random.Random(count)
-    demo = demo_items()
+    demo = load_demo_items()
     made: list[Item] = []
     for number in range(count):
         base, other = demo[number % len(demo)], chance.choice(demo)

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Suggestion
 from toolscript.domain.documents import Document
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http
 from toolscript.surfaces.http.openapi import KEY, TOKEN
@@ -75,7 +75,7 @@ class Gateway:
 
 
 async def fill(app: App) -> None:
-    await app.sync.run(demo_items())
+    await app.sync.run(load_demo_items())
     await app.catalog.suggest(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
     await app.ingest_documents.put("acme", [Document("contracts/lease-7", "The notice period is three months.")])
 

@@ -24,7 +24,7 @@ from toolscript.evaluation.datasets import ToolSet, demo_folder, read_set
 from toolscript.evaluation.metrics import by_group, mean
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.catalogue.demo import item_from
+from toolscript.services.catalogue.demo import parse_item
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -130,7 +130,7 @@ async def test_the_default_threshold_answers_what_can_be_answered_and_hardly_any
 async def large(shared_data: Path) -> AsyncIterator[tuple[list[Item], ToolSearch]]:
     """5 792 tools of hundreds of servers, as they are, without a model that could tell one name from another."""
     lines = gzip.decompress((shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz").read_bytes()).decode()
-    items = [item_from(json.loads(line)) for line in lines.splitlines()]
+    items = [parse_item(json.loads(line)) for line in lines.splitlines()]
     async with searching(HashedEmbedder(16), items) as search:
         yield items, search
 

@@ -22,8 +22,8 @@ from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.evaluation.datasets import Judged, ToolSet, read_set
 from toolscript.evaluation.metrics import mean
 from toolscript.evaluation.run import Evaluation, Outcome
-from toolscript.services.catalogue.demo import demo_pairs, item_from
-from toolscript.services.tools.hierarchical_search import Ask, Found
+from toolscript.services.catalogue.demo import load_demo_pairs, parse_item
+from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults
 from toolscript.settings import load_settings
 from toolscript.surfaces.json.hierarchical import found_answer
 
@@ -51,7 +51,7 @@ async def opened(folder: Path) -> AsyncIterator[App]:
 def real_tools(shared_data: Path) -> list[Item]:
     """5 792 tools of hundreds of servers."""
     packed = (shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz").read_bytes()
-    return [item_from(json.loads(line)) for line in gzip.decompress(packed).decode().splitlines()]
+    return [parse_item(json.loads(line)) for line in gzip.decompress(packed).decode().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ async def large(
         yield app
 
 
-def without_times(found: Found) -> dict[str, Any]:
+def without_times(found: HierarchicalResults) -> dict[str, Any]:
     told = found_answer(found, with_schemas=True)
     return {**told, "metadata": {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}}
 
@@ -106,14 +106,14 @@ async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(larg
 @pytest.mark.req("H-01")
 async def test_a_hundred_equal_queries_at_once_get_equal_answers(large: App) -> None:
     """EC-006."""
-    ask = Ask("open a pull request with my changes and ask for a review")
+    ask = HierarchicalQuery("open a pull request with my changes and ask for a review")
     answers = await asyncio.gather(*(large.hierarchical_search.search(ask) for _ in range(100)))
     first = without_times(answers[0])
     assert first["tools"]
     assert all(without_times(found) == first for found in answers)
 
 
-def is_consistent(found: Found, counts: Sequence[Mapping[str, int]]) -> bool:
+def is_consistent(found: HierarchicalResults, counts: Sequence[Mapping[str, int]]) -> bool:
     """Nothing failed; every tool belongs to a skill that was searched; every skill has as many tools as it had before
     or has after."""
     used = set(found.skill_ids_used or ())
@@ -131,13 +131,13 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
     few = [item for item in offered if len(item.description) < 200]
     turned = dict(zip([i.id for i in few[:CHANGED]], reversed(few[-CHANGED:]), strict=True))
     changed = [replace(i, description=turned[i.id].description) if i.id in turned else i for i in offered]
-    queries = [query for query, _ in demo_pairs()]
+    queries = [query for query, _ in load_demo_pairs()]
     before, answers = await large.catalog.tool_counts(), []
     syncing = asyncio.create_task(large.sync.run(changed))
     for number in count():
         if syncing.done():
             break
-        ask = Ask(queries[number % len(queries)], limit=1 + number // len(queries) % 50)
+        ask = HierarchicalQuery(queries[number % len(queries)], limit=1 + number // len(queries) % 50)
         answers.append(await large.hierarchical_search.search(ask))
         await asyncio.sleep(0)  # an answer that is at hand gives nobody else a turn
     report = await syncing
@@ -146,7 +146,7 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
     assert counts[0] != counts[1]
     assert len(answers) >= 20
     assert [found for found in answers if not is_consistent(found, counts)] == []
-    after = [await large.hierarchical_search.search(Ask(query)) for query in queries]
+    after = [await large.hierarchical_search.search(HierarchicalQuery(query)) for query in queries]
     assert [found for found in after if not is_consistent(found, counts[1:])] == []
 
 
@@ -177,7 +177,10 @@ async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
             assert isinstance(data, ToolSet)
             some = shortened(data)
             outcomes.append((await evaluation.run(some, "hierarchical"), await evaluation.run(some, "direct")))
-            found = [await app.hierarchical_search.search(Ask(q.text, include_schemas=False)) for q in some.queries]
+            found = [
+                await app.hierarchical_search.search(HierarchicalQuery(q.text, include_schemas=False))
+                for q in some.queries
+            ]
             unanswered += [not each.tools for each in found]
     recalls = [[mean(outcome.scores)["r@5"] for outcome in pair] for pair in outcomes]
     through_skills, everywhere = (sum(column) / len(SETS) for column in zip(*recalls, strict=True))

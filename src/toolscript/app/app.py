@@ -18,7 +18,7 @@ from toolscript.app.access import Verifier, local_token
 from toolscript.app.engines import Servers, open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
-from toolscript.app.observability import Watching, open_watching
+from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import Skill, digest_of
 from toolscript.domain.search import Collection
 from toolscript.ports.access import TokenVerifier
@@ -32,11 +32,11 @@ from toolscript.services.access.environment import check_environment
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.gateway import Gateway, Limits
+from toolscript.services.catalogue.gateway import Gateway, Timeouts
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.catalogue.resync import Resync
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
-from toolscript.services.catalogue.skill_proposals import Propose
+from toolscript.services.catalogue.skill_proposals import ProposeSkills
 from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.sync import Sync
@@ -49,7 +49,7 @@ from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.support.result_cache import AnswerCache
 from toolscript.services.tools.call import CallTool
-from toolscript.services.tools.hierarchical_search import Ask, Found, HierarchicalSearch
+from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults, HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
 from toolscript.services.tools.schema_cache import KnownSchemas
@@ -98,7 +98,7 @@ class App:
     list_tools: ListTools
     hierarchical_search: HierarchicalSearch
     skills: Skills
-    propose: Propose
+    propose_skills: ProposeSkills
     resync: Resync
     token_costs: TokenCosts
     verifier: TokenVerifier
@@ -109,11 +109,11 @@ class App:
     local_key: str
     """What the tokens of this machine's own commands are signed with."""
 
-    async def indexed_tools(self) -> int:
+    async def count_indexed_tools(self) -> int:
         """How many tools, prompts and resources searches look at."""
         return await self.index.count(TOOLS)
 
-    async def ready(self) -> None:
+    async def check_ready(self) -> None:
         """Raises Unavailable when store or index do not answer."""
         await self.catalog.ping()
         await self.index.count(TOOLS)
@@ -145,7 +145,7 @@ class _Outside:
     knowledge_store: KnowledgeStore | None
     language_model: LanguageModel | None
     reranker: Reranker | None
-    watching: Watching
+    watching: Observability
     others_write: bool
     """Whether other processes may write to the index or the store, too."""
 
@@ -155,7 +155,7 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
     for each in (language_model, reranker):
         if each:
             stack.push_async_callback(each.close)
-    watching = open_watching(settings, stack, serving=serving)
+    watching = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
         with suppress(OSError):  # whoever needs the folder says what is wrong with it
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
 class _Caches:
     """What is kept of the catalogue, for as long as nothing is written to it."""
 
-    answers: AnswerCache[Ask, Found]
+    answers: AnswerCache[HierarchicalQuery, HierarchicalResults]
     schemas: KnownSchemas
     sizes: AnswerCache[None, int]
 
@@ -224,7 +224,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
     caches = _caches(catalog, oldest)
     sync = _sync(settings, outside, tool_search, finder, caches)
-    gateway = Gateway(Servers(), sync, Limits(connect=settings.connect_timeout, call=settings.call_timeout))
+    gateway = Gateway(Servers(), sync, Timeouts(connect=settings.connect_timeout, call=settings.call_timeout))
     local_key = secrets.token_urlsafe(32)
     verifier = Verifier(settings, local_key)
     for each in (caches.schemas, finder, sync, gateway, verifier):
@@ -250,7 +250,7 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         list_tools=ListTools(catalog),
         hierarchical_search=_hierarchical_search(retriever, finder, caches, gateway),
         skills=Skills(catalog, sync),
-        propose=Propose(catalog, index, embedder, outside.language_model),
+        propose_skills=ProposeSkills(catalog, index, embedder, outside.language_model),
         resync=Resync(gateway, sync, catalog),
         token_costs=TokenCosts(catalog, caches.sizes),
         verifier=verifier,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class Observability:
     """Where events go; and, where HTTP is served, metrics and spans."""
 
     events: EventSink
@@ -31,7 +31,7 @@ class Watching:
         return self.telemetry.span(name) if self.telemetry else no_span(name)
 
 
-def open_watching(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Watching:
+def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Observability:
     """What the settings name. Raises Invalid."""
     metrics = _metrics() if serving else None
     sinks: list[EventSink] = [metrics] if metrics else []
@@ -45,7 +45,7 @@ def open_watching(settings: Settings, stack: AsyncExitStack, *, serving: bool) -
     telemetry = _telemetry(settings) if serving or settings.otlp_endpoint else None
     if telemetry:
         stack.push_async_callback(telemetry.close)
-    return Watching(events, metrics, telemetry)
+    return Observability(events, metrics, telemetry)
 
 
 def _metrics() -> PrometheusMetrics:

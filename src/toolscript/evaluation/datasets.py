@@ -13,7 +13,7 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.book_sets import BOOKS, BookSet, read_book_set
 from toolscript.evaluation.rows import QUERY, Keys, rows_of
-from toolscript.services.catalogue.demo import item_from
+from toolscript.services.catalogue.demo import parse_item
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def read_set(folder: Path) -> AnySet:
             f"{folder} has neither tools.jsonl, tools.jsonl.gz, documents.jsonl nor books.toml",
             details={"field": "DIR"},
         )
-    items = {str(tool["id"]): item_from(tool) for tool in tools}
+    items = {str(tool["id"]): parse_item(tool) for tool in tools}
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 

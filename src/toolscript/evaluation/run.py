@@ -18,7 +18,12 @@ from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.request import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
 from toolscript.services.documents.search import DocumentAsk, DocumentSearch, SearchType
-from toolscript.services.tools.hierarchical_search import LONGEST_QUERY, Ask, HierarchicalSearch, Strategy
+from toolscript.services.tools.hierarchical_search import (
+    MAX_QUERY_LENGTH,
+    HierarchicalQuery,
+    HierarchicalSearch,
+    Strategy,
+)
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
@@ -118,7 +123,9 @@ class Evaluation:
 
         async def one(text: str) -> tuple[list[str], float, float]:
             found = await self._hierarchical.search(
-                Ask(text[:LONGEST_QUERY], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy)
+                HierarchicalQuery(
+                    text[:MAX_QUERY_LENGTH], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
+                )
             )
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
             within = len(own_id) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
@@ -131,7 +138,7 @@ class Evaluation:
             [by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
             [best for _, best, _ in done],
             [best for _, best, _ in none],
-            Ask("").tool_threshold,
+            HierarchicalQuery("").tool_threshold,
             [share for _, _, share in done],
         )
 

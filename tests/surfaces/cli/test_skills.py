@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Skill, Suggestion
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skills import CountedSkill
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import load_settings
@@ -35,7 +35,7 @@ def prepare(data: Path) -> None:
 
     async def fill() -> None:
         async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
-            await app.sync.run(demo_items())
+            await app.sync.run(load_demo_items())
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
                 await app.catalog.suggest(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
 

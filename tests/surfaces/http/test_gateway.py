@@ -155,11 +155,11 @@ async def test_what_of_a_server_could_not_be_used_is_named_and_costs_no_other_to
 
 @pytest.mark.req("G-01", "G-04")
 async def test_a_configuration_that_could_not_be_applied_is_told(http: httpx.AsyncClient, gateway: App) -> None:
-    gateway.gateway.complaint = "file.json, line 3: wrong"
+    gateway.gateway.configuration_error = "file.json, line 3: wrong"
     try:
         assert (await http.get("/servers")).json()["configurationError"] == "file.json, line 3: wrong"
     finally:
-        gateway.gateway.complaint = None
+        gateway.gateway.configuration_error = None
 
 
 @pytest.mark.req("G-04")

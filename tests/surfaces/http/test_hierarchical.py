@@ -12,7 +12,7 @@ import pytest
 
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Skill
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http
 from toolscript.surfaces.http.guard import LARGEST_BODY
@@ -31,7 +31,7 @@ TIMES = {
 }
 PROMPT = Item("wiki", "file_summary", "Read a file and sum it up", type=ItemType.PROMPT)
 PAGE = Item("wiki", "file:///notes", "Read a file about bees", type=ItemType.RESOURCE)
-ITEMS = (*demo_items(), PROMPT, PAGE)
+ITEMS = (*load_demo_items(), PROMPT, PAGE)
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,11 @@ from tests.fixtures.faults import FAULTS, Fault, Troubled, hang, saying
 from toolscript.app.app import App, open_app
 from toolscript.domain.search import Candidate, Similarity
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.result_cache import AnswerCache
-from toolscript.services.tools.hierarchical_search import HierarchicalSearch, Patience
+from toolscript.services.tools.hierarchical_search import HierarchicalSearch, StageTimeouts
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
 from toolscript.settings import load_settings
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
 SEARCH = "/api/v1/search"
 ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 # Short enough for a test, long enough for every part that works.
-SHORT = Patience(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
+SHORT = StageTimeouts(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
 LONGEST_SECONDS = 5.0
 
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
@@ -115,7 +115,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("filled")
     async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         await app.sync.index_catalogue()
         yield app
 

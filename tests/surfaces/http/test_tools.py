@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from toolscript.app.app import App
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.surfaces.http.app import create_http
 from toolscript.surfaces.http.serving import Serving
 
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.sync.run(demo_items())
+    await app.sync.run(load_demo_items())
     transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client

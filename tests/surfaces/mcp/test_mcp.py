@@ -37,7 +37,7 @@ from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.evaluation.datasets import demo_folder
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import load_settings
@@ -228,7 +228,7 @@ async def test_any_tool_is_found_described_and_called(
 
 @pytest.mark.req("G-08")
 async def test_every_tool_there_is_can_be_found_by_its_id_and_described(agent: Agent) -> None:
-    for item in demo_items():
+    for item in load_demo_items():
         tool_id = f"all__{item.name}"
         assert (await agent.found(tool_id, limit=1)) == [tool_id]
         assert json.loads(await agent.text("describe_tool", tool_id=tool_id))["inputSchema"] == item.input_schema
@@ -363,7 +363,7 @@ async def test_arguments_that_are_null_or_an_empty_list_are_as_good_as_none(agen
 
 @pytest.mark.req("G-08", "H-04")
 async def test_what_had_to_be_done_without_is_said_in_one_line(tmp_path: Path) -> None:
-    async with app_among(demo_items(), tmp_path) as app, Client(server_of(app)) as client:
+    async with app_among(load_demo_items(), tmp_path) as app, Client(server_of(app)) as client:
         agent = Agent(client)
         await app.index.drop(SKILLS)
         told = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
@@ -380,7 +380,7 @@ async def test_without_a_model_words_find_and_skills_say_why_they_do_not(tmp_pat
     (tmp_path / "models" / MODEL).mkdir(parents=True)  # takes the packaged one's place, and is none
     (tmp_path / "models" / MODEL / "config.json").write_text("{}")
     nowhere = {"search_model": None, "hub_url": "http://127.0.0.1:9"}
-    async with app_among(demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
+    async with app_among(load_demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
         assert app.model.embedder is None
         agent = Agent(client)
         told = await agent.text("search_tools", query="commit changes")
@@ -633,7 +633,7 @@ async def dearest(agent: Agent, queries: Sequence[str]) -> tuple[int, str, str]:
 
 @pytest.mark.req("G-08")
 async def test_five_hits_of_the_demo_catalogue_cost_less_than_600_tokens(tmp_path: Path) -> None:
-    async with agent_among(demo_items(), tmp_path) as agent:
+    async with agent_among(load_demo_items(), tmp_path) as agent:
         cost, query, text = await dearest(agent, demo_queries())
     assert cost < MOST_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
 

@@ -18,13 +18,13 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
 
 async def first_hit(app: App, query: str) -> str:
-    await app.sync.run(demo_items())
+    await app.sync.run(load_demo_items())
     return (await app.tool_search.search(query)).hits[0].id
 
 
@@ -47,7 +47,7 @@ async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_
         settings = load_settings(data_dir=tmp_path / "data", hub_url=hub.root)
         hub.fail_with = 503
         async with open_app(replace(settings, hub_url="http://127.0.0.1:9")) as app:
-            await app.sync.run(demo_items())
+            await app.sync.run(load_demo_items())
         async with open_app(settings) as app:
             assert app.model.embedder is not None
             assert app.model.embedder.model == PACKAGED
@@ -91,12 +91,12 @@ async def test_an_unknown_model_is_refused_naming_the_known_ones(tmp_path: Path)
 @pytest.mark.req("S-07", "S-10")
 async def test_another_model_makes_the_index_of_tools_anew_and_goes_on(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
     async with open_app(replace(small, search_model="hashed-32")) as app:
-        await app.sync.configure({item.server for item in demo_items()})
+        await app.sync.configure({item.server for item in load_demo_items()})
         assert await app.index.count(TOOLS) == 56
         assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
-        assert (await app.sync.run(demo_items())).indexed == 0
+        assert (await app.sync.run(load_demo_items())).indexed == 0
 
 
 @pytest.mark.req("X-03")
@@ -148,7 +148,7 @@ async def test_postgres_carries_the_same_application(small: Settings, postgres: 
         assert await first_hit(app, "read_file") == "filesystem__read_file"
         await app.catalog.ping()
     async with open_app(settings) as app:
-        assert (await app.sync.run(demo_items())).indexed == 0
+        assert (await app.sync.run(load_demo_items())).indexed == 0
 
 
 @pytest.mark.req("X-03")
@@ -220,14 +220,14 @@ async def test_a_second_application_on_the_same_folder_is_told_so(small: Setting
 
 async def test_names_that_a_sync_brings_are_found_at_once(app: App) -> None:
     await first_hit(app, "read_file")
-    await app.sync.run([*demo_items(), Item("new", "frobnicate")])
+    await app.sync.run([*load_demo_items(), Item("new", "frobnicate")])
     assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
 
 
 @pytest.mark.req("S-07")
 async def test_a_model_named_by_the_user_is_never_quietly_replaced_by_that_of_the_index(tmp_path: Path) -> None:
     async with open_app(load_settings(data_dir=tmp_path)) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
     with pytest.raises(Invalid, match="nosuchmodel"):
         async with open_app(load_settings(data_dir=tmp_path, search_model="nosuchmodel")):
             pass
@@ -275,7 +275,7 @@ async def test_an_embeddings_api_that_talks_nonsense_is_named(tmp_path: Path, se
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"collection": 5}'])
 async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it(small: Settings, damage: str) -> None:
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
     (small.data / "index" / "mcp_unified_search" / "collection.json").write_text(damage)
     with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
         async with open_app(small):
@@ -287,11 +287,11 @@ async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it
 @pytest.mark.req("H-15", "X-03")
 async def test_an_index_without_its_points_is_named_with_its_remedy(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
     shutil.rmtree(small.data / "index" / "mcp_unified_search" / "generation-1")
     with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
         async with open_app(small) as app:
-            await app.sync.run(demo_items())
+            await app.sync.run(load_demo_items())
 
 
 @pytest.mark.req("X-04")

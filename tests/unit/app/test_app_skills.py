@@ -10,7 +10,7 @@ import pytest
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Origin, Skill
 from toolscript.domain.errors import Invalid
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import Settings
@@ -51,14 +51,14 @@ async def test_the_packaged_skills_are_there_and_searchable_from_the_first_start
 
 async def test_what_people_do_to_seeded_skills_outlives_a_restart(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         await app.skills.remove("email")
         await app.skills.replace("databases", Skill("databases", "My databases", "Mine"))
         await app.skills.create(Skill("own", "Own"))
         before = await ids(app)
     for _ in range(2):
         async with open_app(anywhere) as app:
-            await app.sync.configure({item.server for item in demo_items()})
+            await app.sync.configure({item.server for item in load_demo_items()})
             assert "email" not in await ids(app)
             assert await ids(app) == before == await indexed(app)
             assert (await app.skills.get("databases")).skill.name == "My databases"
@@ -89,13 +89,13 @@ async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_nex
     small: Settings, tmp_path: Path
 ) -> None:
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         assert (await app.skills.get("source_control")).tool_count > 0
     file = tmp_path / "skills.toml"
     git = '[[skill]]\nid = "git"\nname = "Git"\ndescription = "Git commit, branch"\nkeywords = ["git", "commit"]\n'
     file.write_text(f"replace = true\n{git}")
     async with open_app(replace(small, skills=file)) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         assert await indexed(app) == {"git"}
         assert (await app.skills.get("git")).tool_count > 0
         assert {a.origin for s in await app.skills.tools("git") for a in s.assignments} == {Origin.EMBEDDING}
@@ -115,9 +115,9 @@ async def test_a_file_that_is_wrong_stops_the_start_and_names_itself(small: Sett
 
 @pytest.mark.req("H-13", "S-07")
 async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings) -> None:
-    servers = {item.server for item in demo_items()}
+    servers = {item.server for item in load_demo_items()}
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         before = await held(app)
     async with open_app(replace(small, search_model="hashed-32")) as app:
         await app.sync.configure(servers)
@@ -131,7 +131,7 @@ async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings)
 @pytest.mark.req("H-13", "H-15")
 async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         await app.skills.assign("git__git_commit", ["memory_and_notes"])
         before = await held(app)
         assert sum(count for i, (_, count, _) in before.items() if "#" not in i) >= 30
@@ -146,10 +146,10 @@ async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) 
 @pytest.mark.req("H-14")
 async def test_a_restart_writes_nothing_that_is_there_already(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(demo_items())
+        await app.sync.run(load_demo_items())
         before = await held(app)
     async with open_app(small) as app:
-        await app.sync.configure({item.server for item in demo_items()})
-        report = await app.sync.run(demo_items())
+        await app.sync.configure({item.server for item in load_demo_items()})
+        report = await app.sync.run(load_demo_items())
         assert (report.indexed, report.classified, report.embedded) == (0, 0, 0)
         assert await held(app) == before

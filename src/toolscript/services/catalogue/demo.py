@@ -10,18 +10,18 @@ from typing import Any
 from toolscript.domain.catalog import Item
 
 
-def demo_items() -> list[Item]:
+def load_demo_items() -> list[Item]:
     """The tools of the demo catalogue."""
-    return [item_from(told) for told in _lines("tools.jsonl")]
+    return [parse_item(told) for told in _lines("tools.jsonl")]
 
 
-def demo_pairs() -> list[tuple[str, str]]:
+def load_demo_pairs() -> list[tuple[str, str]]:
     """Plain questions about the demo catalogue, each with the id of the one tool that answers it."""
     plain = (q for q in _lines("queries.jsonl") if q["kind"] == "plain")
     return [(q["query"], q["relevant"][0]) for q in plain if len(q["relevant"]) == 1]
 
 
-def item_from(told: Mapping[str, Any]) -> Item:
+def parse_item(told: Mapping[str, Any]) -> Item:
     """A tool from an object with server, name, description and input_schema."""
     return Item(
         server=told["server"],

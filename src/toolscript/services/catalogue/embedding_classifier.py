@@ -16,26 +16,26 @@ from toolscript.retrieval.sorting import Fit
 from toolscript.retrieval.text.item_text import skill_text
 from toolscript.retrieval.text.words import split_identifier
 
-LEAST_CONFIDENCE = 0.5
-MOST_SKILLS = 3
+MIN_CONFIDENCE = 0.5
+MAX_SKILLS = 3
 # A second or third skill must leave hardly more doubt than the first.
 AS_GOOD = 1.06
 
-LONGEST_NAME = 80
-LONGEST_DESCRIPTION = 500
+MAX_NAME_LENGTH = 80
+MAX_DESCRIPTION_LENGTH = 500
 
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 
 
-def suggestion_for(item: Item) -> Suggestion:
+def suggest_skill(item: Item) -> Suggestion:
     """A skill for the item alone, until a person gives it a better name: named after its server and itself, described
     by its first sentence."""
-    words = split_identifier(f"{item.server} {item.name}"[: 8 * LONGEST_NAME]).split()
+    words = split_identifier(f"{item.server} {item.name}"[: 8 * MAX_NAME_LENGTH]).split()
     named = [w[:1].upper() + w[1:] for i, w in enumerate(words) if i == 0 or w.lower() != words[i - 1].lower()]
-    sentence = _END_OF_SENTENCE.split(item.description[: 8 * LONGEST_DESCRIPTION].strip(), maxsplit=1)[0]
+    sentence = _END_OF_SENTENCE.split(item.description[: 8 * MAX_DESCRIPTION_LENGTH].strip(), maxsplit=1)[0]
     return Suggestion(
-        one_line(" ".join(named), LONGEST_NAME) or "Unnamed",
-        one_line(sentence, LONGEST_DESCRIPTION),
+        one_line(" ".join(named), MAX_NAME_LENGTH) or "Unnamed",
+        one_line(sentence, MAX_DESCRIPTION_LENGTH),
         source_item_id=item.id,
         examples=(item.name,),
     )
@@ -61,7 +61,7 @@ class EmbeddingClassifier:
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
         if not items or not skills:
-            return [Classification(missing=suggestion_for(item)) for item, _ in items]
+            return [Classification(missing=suggest_skill(item)) for item, _ in items]
         fit = await self._fit(tuple(skills))
         confidences = fit.confidences([item for item, _ in items], [vector for _, vector in items])
         return [_classified(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
@@ -76,7 +76,7 @@ class EmbeddingClassifier:
 def _classified(item: Item, confidences: NDArray[np.float32], skills: Sequence[Skill]) -> Classification:
     ranked = sorted(zip((round(float(c), 4) for c in confidences), skills, strict=True), key=lambda r: (-r[0], r[1].id))
     best = ranked[0][0]
-    kept = [(c, s) for c, s in ranked[:MOST_SKILLS] if c >= LEAST_CONFIDENCE and 1 - c <= (1 - best) * AS_GOOD]
+    kept = [(c, s) for c, s in ranked[:MAX_SKILLS] if c >= MIN_CONFIDENCE and 1 - c <= (1 - best) * AS_GOOD]
     if not kept:
-        return Classification(missing=suggestion_for(item))
+        return Classification(missing=suggest_skill(item))
     return Classification(tuple(Assignment(s.id, c, n == 0, Origin.EMBEDDING) for n, (c, s) in enumerate(kept)))

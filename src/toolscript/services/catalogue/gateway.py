@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Timeouts:
     """How long anything may take, in seconds."""
 
     connect: float = 30.0
     call: float = 60.0
-    revive: float = 10.0
+    reconnect: float = 10.0
     heartbeat: float = 30.0
     first_pause: float = 1.0
-    longest_pause: float = 60.0
-    calm: float = 0.2
+    max_pause: float = 60.0
+    debounce: float = 0.2
     poll: float = 1.0
 
 
@@ -40,7 +40,7 @@ Watcher = Callable[[ServerStatus], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class RefreshResult:
     """What asking a server anew has led to, or why it could not be asked."""
 
     name: str
@@ -51,15 +51,15 @@ class Refreshed:
 class Gateway:
     """Keeps the configured servers connected and the catalogue at what they offer."""
 
-    def __init__(self, servers: ToolServers, sync: Sync, limits: Limits | None = None) -> None:
+    def __init__(self, servers: ToolServers, sync: Sync, limits: Timeouts | None = None) -> None:
         self._servers = servers
         self._sync = sync
-        self._limits = limits or Limits()
+        self._limits = limits or Timeouts()
         self._keepers: dict[str, _Keeper] = {}
         self._watchers: list[Watcher] = []
         self._known: frozenset[str] = frozenset()
         self._is_opening = False
-        self.complaint: str | None = None
+        self.configuration_error: str | None = None
         """What is wrong with the newest configuration, when an older one is in use for it."""
 
     def watch(self, watcher: Watcher) -> None:
@@ -107,14 +107,14 @@ class Gateway:
             for wait in late:
                 wait.cancel()
 
-    async def refresh(self) -> list[Refreshed]:
+    async def refresh(self) -> list[RefreshResult]:
         """Asks every server anew what it offers, and brings the catalogue to that. One that fails is told of."""
         return list(await asyncio.gather(*(self._keepers[name].refresh() for name in sorted(self._keepers))))
 
     @property
-    def refreshed(self) -> list[Refreshed]:
+    def last_refreshes(self) -> list[RefreshResult]:
         """What asking each server the last time has led to."""
-        return [self._keepers[name].refreshed for name in sorted(self._keepers)]
+        return [self._keepers[name].last_refreshes for name in sorted(self._keepers)]
 
     async def follow(self, seen: object, stamp: Callable[[], object], load: Callable[[], Sequence[ServerSpec]]) -> None:
         """Applies the configuration anew whenever its stamp is another than `seen`, that of the one in force, until
@@ -128,12 +128,12 @@ class Gateway:
                 await self.apply(await asyncio.to_thread(load))
             except Exception as error:  # noqa: BLE001  (whatever is wrong with a file, the gateway goes on)
                 reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
-                if reason != self.complaint:
+                if reason != self.configuration_error:
                     log.warning("configuration_not_applied", extra={"reason": reason})
-                self.complaint = reason
+                self.configuration_error = reason
                 seen = now if isinstance(error, Invalid) else seen  # what is no fault of the file is tried again
             else:
-                seen, self.complaint = now, None
+                seen, self.configuration_error = now, None
                 log.info("configuration_applied", extra={"servers": sorted(self._keepers)})
 
     async def call(self, item: Item, arguments: Mapping[str, Any], within: float | None = None) -> CallResult:
@@ -175,7 +175,7 @@ class _Keeper:
     """Keeps one server connected until stopped."""
 
     def __init__(
-        self, spec: ServerSpec, servers: ToolServers, sync: Sync, limits: Limits, tell: Callable[[ServerStatus], None]
+        self, spec: ServerSpec, servers: ToolServers, sync: Sync, limits: Timeouts, tell: Callable[[ServerStatus], None]
     ) -> None:
         self.spec = spec
         self.settled = asyncio.Event()
@@ -213,7 +213,7 @@ class _Keeper:
         is_under_way = self._status.state is ServerState.CONNECTING and not self._given_up.done()
         waiting_for = self._attempts if is_under_way else self._attempts + 1
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.revive):
+            async with asyncio.timeout(self._limits.reconnect):
                 while self._server is None and not self._failed(waiting_for):
                     if self._status.state is ServerState.FAILED:
                         self._wake.set()
@@ -225,25 +225,25 @@ class _Keeper:
         return self._server
 
     @property
-    def refreshed(self) -> Refreshed:
+    def last_refreshes(self) -> RefreshResult:
         """What asking it the last time has led to, if there is a connection."""
         if self._server is None or self._report is None:
-            return Refreshed(self.spec.name, reason=self._status.reason or "it has not answered yet")
-        return Refreshed(self.spec.name, self._report)
+            return RefreshResult(self.spec.name, reason=self._status.reason or "it has not answered yet")
+        return RefreshResult(self.spec.name, self._report)
 
-    async def refresh(self) -> Refreshed:
+    async def refresh(self) -> RefreshResult:
         """Asks the server anew what it offers, if there is a connection."""
         server = self._server
         if server is None:
-            return self.refreshed
+            return self.last_refreshes
         try:
             report = await self._refresh(server)
         except ToolscriptError as error:
-            return Refreshed(self.spec.name, reason=error.message)
+            return RefreshResult(self.spec.name, reason=error.message)
         except Exception as error:  # whatever one server does must not reach the others
             log.exception("server_fault", extra={"server": self.spec.name})
-            return Refreshed(self.spec.name, reason=f"{type(error).__name__}: {error}")
-        return Refreshed(self.spec.name, report)
+            return RefreshResult(self.spec.name, reason=f"{type(error).__name__}: {error}")
+        return RefreshResult(self.spec.name, report)
 
     def _failed(self, attempt: int) -> bool:
         return self._status.state is ServerState.FAILED and self._attempts >= attempt
@@ -308,7 +308,7 @@ class _Keeper:
                     if ended in done:
                         return ended.result()
                 if changed in done:
-                    await asyncio.sleep(self._limits.calm)  # changes come in groups
+                    await asyncio.sleep(self._limits.debounce)  # changes come in groups
                     changed = asyncio.ensure_future(server.wait_for_change())
                     await self._refresh(server)
                 else:
@@ -352,5 +352,5 @@ class _Keeper:
         self._tell(self.status)
 
     def _pause(self) -> float:
-        longest, first = self._limits.longest_pause, self._limits.first_pause
+        longest, first = self._limits.max_pause, self._limits.first_pause
         return float(min(longest, first * 2 ** min(self._failures - 1, 16)) * random.uniform(0.8, 1.2))  # noqa: S311

@@ -19,17 +19,17 @@ from toolscript.domain.search import Vector
 from toolscript.ports.models import LanguageModel
 from toolscript.retrieval.text.words import split_identifier
 from toolscript.services.catalogue.embedding_classifier import (
-    LEAST_CONFIDENCE,
-    LONGEST_DESCRIPTION,
-    LONGEST_NAME,
-    MOST_SKILLS,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_NAME_LENGTH,
+    MAX_SKILLS,
+    MIN_CONFIDENCE,
     one_line,
-    suggestion_for,
+    suggest_skill,
 )
 
 BATCH = 8
-MOST_CHARACTERS = 6000
-MOST_EXAMPLES = 5
+MAX_CHARACTERS = 6000
+MAX_EXAMPLES = 5
 FAILURES_IN_A_ROW = 3
 TOKENS_PER_ITEM = 256
 
@@ -74,8 +74,8 @@ class LlmClassifier:
         it."""
         asked = [item for item, _ in items]
         if not skills:
-            return [Classification(missing=suggestion_for(item)) for item in asked]
-        run = _Run(self._model, skills)
+            return [Classification(missing=suggest_skill(item)) for item in asked]
+        run = _ClassificationRun(self._model, skills)
         batches = _batches(asked, self._batch)
         await run.ask(batches)
         await run.ask([[each] for batch in batches if len(batch) > 1 for each in batch if each[0] in run.unclear])
@@ -87,11 +87,11 @@ class LlmClassifier:
         return [run.found.get(n, UNCLEAR if n in run.unclear else None) for n in range(len(asked))]
 
 
-class _Gone(Exception):
+class _ModelGone(Exception):
     """The model cannot be had: whoever is still waiting for it need not."""
 
 
-class _Run:
+class _ClassificationRun:
     """One classification of many items: what was found, what the model could not say, and whether it is gone."""
 
     def __init__(self, model: LanguageModel, skills: Sequence[Skill]) -> None:
@@ -115,7 +115,7 @@ class _Run:
             async with asyncio.TaskGroup() as asking:
                 for batch in batches:
                     asking.create_task(self._ask(batch))
-        except* _Gone:
+        except* _ModelGone:
             self._over = True
 
     async def _ask(self, batch: Batch) -> None:
@@ -131,7 +131,7 @@ class _Run:
             self.lost = error.message
             # Waiting for the same silence hundreds of times would take hours; what is left out is asked next time.
             if isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW:
-                raise _Gone from error
+                raise _ModelGone from error
             return
         self._failures = 0
         self._take(batch, said, reason)
@@ -162,7 +162,7 @@ def _batches(items: Sequence[Item], most: int) -> list[Batch]:
     for position, item in sorted(enumerate(items), key=lambda each: each[1].server):
         size = len(json.dumps(_data(item), ensure_ascii=False))
         last = batches[-1] if batches else []
-        if last and last[0][1].server == item.server and len(last) < most and used + size <= MOST_CHARACTERS:
+        if last and last[0][1].server == item.server and len(last) < most and used + size <= MAX_CHARACTERS:
             last.append((position, item))
             used += size
         else:
@@ -184,7 +184,7 @@ def _data(item: Item) -> dict[str, str]:
 def _instructions(skills: Sequence[Skill]) -> str:
     lines = []
     for skill in skills:
-        parts = [f"- {skill.id}: {one_line(skill.name, LONGEST_NAME)}.", one_line(skill.description, 400)]
+        parts = [f"- {skill.id}: {one_line(skill.name, MAX_NAME_LENGTH)}.", one_line(skill.description, 400)]
         if skill.keywords:
             parts.append(f"Words: {one_line(', '.join(skill.keywords), 200)}.")
         if skill.examples:
@@ -195,13 +195,13 @@ def _instructions(skills: Sequence[Skill]) -> str:
 
 def _examples(skills: Sequence[Skill]) -> tuple[tuple[str, str], ...]:
     """Tools that people say belong to a skill, one each, after one that belongs nowhere."""
-    shown = [skill for skill in skills if skill.examples][:MOST_EXAMPLES]
-    fitting = [_example(skill.name, one_line(skill.examples[0], LONGEST_NAME), _fits(skill)) for skill in shown]
+    shown = [skill for skill in skills if skill.examples][:MAX_EXAMPLES]
+    fitting = [_example(skill.name, one_line(skill.examples[0], MAX_NAME_LENGTH), _fits(skill)) for skill in shown]
     return _example("Kitchen", "make_coffee", NOTHING_FITS), *fitting
 
 
 def _fits(skill: Skill) -> dict[str, Any]:
-    work = one_line(split_identifier(skill.examples[0]), LONGEST_NAME)
+    work = one_line(split_identifier(skill.examples[0]), MAX_NAME_LENGTH)
     return {"work": work, "assignments": [{"skill_id": skill.id, "confidence": 0.95}], "missing": None}
 
 
@@ -218,7 +218,7 @@ def _answer_schema(keys: list[str], ids: Sequence[str]) -> dict[str, Any]:
     missing = _closed(name={"type": "string"}, description={"type": "string"})
     tool = _closed(
         work={"type": "string"},
-        assignments={"type": "array", "items": assignment, "maxItems": MOST_SKILLS},
+        assignments={"type": "array", "items": assignment, "maxItems": MAX_SKILLS},
         missing={"anyOf": [{"type": "null"}, missing]},
     )
     return {**_closed(**{key: {"$ref": "#/$defs/tool"} for key in keys}), "$defs": {"tool": tool}}
@@ -237,15 +237,13 @@ def _checked(said: Any, item: Item, ids: Sequence[str]) -> Classification | None
         skill_id, confidence = _pair(each)
         if skill_id in ids and confidence >= 0:
             sure[skill_id] = max(sure.get(skill_id, 0.0), confidence)
-    best = sorted(((c, i) for i, c in sure.items() if c >= LEAST_CONFIDENCE), key=lambda each: (-each[0], each[1]))
+    best = sorted(((c, i) for i, c in sure.items() if c >= MIN_CONFIDENCE), key=lambda each: (-each[0], each[1]))
     if best:
-        return Classification(
-            tuple(Assignment(i, c, n == 0, Origin.LLM) for n, (c, i) in enumerate(best[:MOST_SKILLS]))
-        )
+        return Classification(tuple(Assignment(i, c, n == 0, Origin.LLM) for n, (c, i) in enumerate(best[:MAX_SKILLS])))
     missing = _suggested(said.get("missing"), item)
     if missing is None and said["assignments"] and not sure:
         return None
-    return Classification(missing=missing or suggestion_for(item))
+    return Classification(missing=missing or suggest_skill(item))
 
 
 def _pair(said: Any) -> tuple[str, float]:
@@ -260,6 +258,6 @@ def _pair(said: Any) -> tuple[str, float]:
 def _suggested(said: Any, item: Item) -> Suggestion | None:
     """The skill that the model says is missing, if it names one."""
     name, description = (said.get("name"), said.get("description")) if isinstance(said, Mapping) else (None, None)
-    named = one_line(name, LONGEST_NAME) if isinstance(name, str) else ""
-    described = one_line(description, LONGEST_DESCRIPTION) if isinstance(description, str) else ""
+    named = one_line(name, MAX_NAME_LENGTH) if isinstance(name, str) else ""
+    described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
     return Suggestion(named, described, source_item_id=item.id, examples=(item.name,)) if named else None

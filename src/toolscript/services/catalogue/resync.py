@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.ports.stores import CatalogStore
-from toolscript.services.catalogue.gateway import Gateway, Refreshed
+from toolscript.services.catalogue.gateway import Gateway, RefreshResult
 from toolscript.services.catalogue.sync import Progress, Sync
 
 
@@ -14,7 +14,7 @@ from toolscript.services.catalogue.sync import Progress, Sync
 class ResyncReport:
     """What was found and done: per server, then over the whole catalogue."""
 
-    servers: list[Refreshed]
+    servers: list[RefreshResult]
     items: int
     classified: int
     refined: int
@@ -40,7 +40,7 @@ class Resync:
         """With `reclassify` every item is sorted anew; what a person decided only with `force`, too. Servers that were
         `just_connected` have been asked already: what that has led to is told."""
         refined_before = 0 if just_connected else self._sync.refined
-        servers = self._gateway.refreshed if just_connected else await self._gateway.refresh()
+        servers = self._gateway.last_refreshes if just_connected else await self._gateway.refresh()
         everything = reclassify or force
         done = await self._sync.reclassify(
             None if everything else (), force=force, over_model=everything, progress=progress

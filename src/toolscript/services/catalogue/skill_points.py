@@ -35,8 +35,8 @@ SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
 RECIPE = 2
 # So many tools each are a facet of their own; of more, the number of facets grows with the root of theirs.
 ALL_FACETS = 16
-MOST_FACETS = 120
-MOST_ROUNDS = 3
+MAX_FACETS = 120
+MAX_ROUNDS = 3
 
 Told = tuple[list[Skill], dict[str, list[Member]]]
 
@@ -62,7 +62,7 @@ class SkillPoints:
         meanwhile: what was written is compared with the store afterwards, a few times if need be.
         """
         told, changed = await self._told(skill_ids), 0
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             done = await self._bring_to(told, skill_ids)
             changed += done
             before, told = told, await self._told(skill_ids) if done else told
@@ -140,7 +140,7 @@ def _parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
 
 
 def _facets(tools: int) -> int:
-    return tools if tools <= ALL_FACETS else min(MOST_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
+    return tools if tools <= ALL_FACETS else min(MAX_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
 
 
 def _point(number: int, vector: Vector, tightness: float, payload: dict[str, Any]) -> Point:

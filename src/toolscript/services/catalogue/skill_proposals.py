@@ -23,18 +23,18 @@ from toolscript.retrieval.clusters import Cluster, clusters
 from toolscript.retrieval.text.topics import Theme, themes
 from toolscript.retrieval.text.words import split_identifier, words
 from toolscript.services.catalogue.embedding_classifier import one_line
-from toolscript.services.catalogue.skills import free_id
+from toolscript.services.catalogue.skills import find_free_id
 from toolscript.services.catalogue.tool_points import TOOLS
 
-MOST_PROPOSALS = 200
+MAX_PROPOSALS = 200
 # A category is for several tools.
 SMALLEST = 2
 # An existing skill is nearly the proposed one when its description scores this with the middle of the tools. Set by
 # looking at the tools of eighty servers and the default skills: below it, more pairs are wrong than right.
 NEARLY = 0.8
 
-LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_KEYWORD, MOST_KEYWORDS = 60, 400, 40, 8
-MOST_EXAMPLES = 5
+MAX_NAME_LENGTH, MAX_DESCRIPTION_LENGTH, MAX_KEYWORD_LENGTH, MAX_KEYWORDS = 60, 400, 40, 8
+MAX_EXAMPLES = 5
 SHOWN, SHOWN_DESCRIPTION = 12, 200
 
 _VERBS = """
@@ -92,7 +92,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _GroupNaming:
     """What a language model says of a group, as far as it can be used."""
 
     name: str
@@ -100,7 +100,7 @@ class _Told:
     keywords: tuple[str, ...]
 
 
-class Propose:
+class ProposeSkills:
     """Looks at the tools there are and proposes skills for them. Nothing changes but, if asked for, the queue."""
 
     def __init__(
@@ -126,10 +126,10 @@ class Propose:
         or was declined, or there is such a skill. Raises Invalid for a count that cannot be, Unavailable where items
         have no vectors.
         """
-        if count is not None and not 1 <= count <= MOST_PROPOSALS:
+        if count is not None and not 1 <= count <= MAX_PROPOSALS:
             raise Invalid(
-                f"count {count} is out of range: 1 to {MOST_PROPOSALS}, or none to have it chosen",
-                details={"field": "count", "least": 1, "most": MOST_PROPOSALS},
+                f"count {count} is out of range: 1 to {MAX_PROPOSALS}, or none to have it chosen",
+                details={"field": "count", "least": 1, "most": MAX_PROPOSALS},
             )
         marks = [m for m in await self._catalog.marks() if m.is_active and not (only_waiting and m.assignments)]
         if not marks:
@@ -168,11 +168,11 @@ class Propose:
             proposals.append(Proposal(skill, members, group.cluster.cohesion, near, nearness))
         return proposals
 
-    async def _told(self, groups: Sequence[_Group]) -> list[_Told | None]:
+    async def _told(self, groups: Sequence[_Group]) -> list[_GroupNaming | None]:
         model = self._language_model
         if model is None:
             return [None] * len(groups)
-        answers: dict[int, _Told | str] = {}
+        answers: dict[int, _GroupNaming | str] = {}
         gone = ""
 
         async def ask(number: int, group: _Group) -> None:
@@ -228,13 +228,13 @@ def _groups(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | N
     return [g for g in groups if len(g.items) >= SMALLEST] or groups
 
 
-async def _ask(model: LanguageModel, group: _Group) -> _Told | str:
+async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
     """What the model says of the group, or why that cannot be used. Raises Unavailable or Invalid when there is no
     asking it."""
     tools = [
         {
-            "server": one_line(item.server, LONGEST_NAME),
-            "name": one_line(item.name, LONGEST_NAME),
+            "server": one_line(item.server, MAX_NAME_LENGTH),
+            "name": one_line(item.name, MAX_NAME_LENGTH),
             "description": one_line(item.description, SHOWN_DESCRIPTION),
         }
         for item in group.items[:SHOWN]
@@ -246,40 +246,40 @@ async def _ask(model: LanguageModel, group: _Group) -> _Told | str:
         return error.message
 
 
-def _usable(said: Mapping[str, Any]) -> _Told | str:
+def _usable(said: Mapping[str, Any]) -> _GroupNaming | str:
     name, description, keywords = (said.get(key) for key in ("name", "description", "keywords"))
-    named = one_line(name, 2 * LONGEST_NAME) if isinstance(name, str) else ""
-    if len(named) > LONGEST_NAME or not any(c.isalpha() for c in named):
-        return f"the answer holds no name of 1 to {LONGEST_NAME} characters"
-    described = one_line(description, LONGEST_DESCRIPTION) if isinstance(description, str) else ""
+    named = one_line(name, 2 * MAX_NAME_LENGTH) if isinstance(name, str) else ""
+    if len(named) > MAX_NAME_LENGTH or not any(c.isalpha() for c in named):
+        return f"the answer holds no name of 1 to {MAX_NAME_LENGTH} characters"
+    described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
     listed = keywords if isinstance(keywords, Sequence) and not isinstance(keywords, str) else ()
-    kept = (one_line(word, LONGEST_KEYWORD).lower() for word in listed if isinstance(word, str))
-    return _Told(named, described, tuple(dict.fromkeys(word for word in kept if word))[:MOST_KEYWORDS])
+    kept = (one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed if isinstance(word, str))
+    return _GroupNaming(named, described, tuple(dict.fromkeys(word for word in kept if word))[:MAX_KEYWORDS])
 
 
-def _skill(group: _Group, told: _Told | None, ids: set[str], names: set[str]) -> Skill:
+def _skill(group: _Group, told: _GroupNaming | None, ids: set[str], names: set[str]) -> Skill:
     """The skill of a group: by what was told of it, as far as something was, else by its own words."""
     name = next(n for n in _names(group, told) if n.casefold() not in names)
-    own = tuple(one_line(topic, LONGEST_KEYWORD) for topic in group.theme.topics)
+    own = tuple(one_line(topic, MAX_KEYWORD_LENGTH) for topic in group.theme.topics)
     return Skill(
-        id=free_id(name, ids),
+        id=find_free_id(name, ids),
         name=name,
         description=told.description if told and told.description else _description(group),
-        keywords=told.keywords if told and told.keywords else own[:MOST_KEYWORDS],
+        keywords=told.keywords if told and told.keywords else own[:MAX_KEYWORDS],
         examples=_examples(group),
     )
 
 
-def _names(group: _Group, told: _Told | None) -> Iterator[str]:
+def _names(group: _Group, told: _GroupNaming | None) -> Iterator[str]:
     """Names for a group, the best first, and never an end of them."""
     best = told.name if told else None
     if best:
         yield best
-        yield from (one_line(f"{best}: {topic}", LONGEST_NAME) for topic in group.theme.topics)
+        yield from (one_line(f"{best}: {topic}", MAX_NAME_LENGTH) for topic in group.theme.topics)
     for heading in group.theme.headings():
         best = best or heading
-        yield one_line(heading, LONGEST_NAME)
-    best = one_line(best or split_identifier(group.items[0].name).title(), LONGEST_NAME) or "Tools"
+        yield one_line(heading, MAX_NAME_LENGTH)
+    best = one_line(best or split_identifier(group.items[0].name).title(), MAX_NAME_LENGTH) or "Tools"
     yield best
     number = 2
     while True:
@@ -294,12 +294,12 @@ def _description(group: _Group) -> str:
     verbs = [verb for verb, _ in sorted(done.items(), key=lambda each: (-each[1], each[0]))[:4]]
     about = _listed(group.theme.topics[:4]) or "related work"
     doing = f" that {_listed(verbs)}" if verbs else ""
-    return one_line(f"Tools for {about}{doing}, such as {_listed(_examples(group)[:3])}.", LONGEST_DESCRIPTION)
+    return one_line(f"Tools for {about}{doing}, such as {_listed(_examples(group)[:3])}.", MAX_DESCRIPTION_LENGTH)
 
 
 def _examples(group: _Group) -> tuple[str, ...]:
-    names = dict.fromkeys(one_line(item.name, LONGEST_NAME) for item in group.items)
-    return tuple(name for name in names if name)[:MOST_EXAMPLES]
+    names = dict.fromkeys(one_line(item.name, MAX_NAME_LENGTH) for item in group.items)
+    return tuple(name for name in names if name)[:MAX_EXAMPLES]
 
 
 def _listed(found: Sequence[str]) -> str:

@@ -23,12 +23,12 @@ from toolscript.services.catalogue.sync import Sync
 ID = re.compile(r"[a-z][a-z0-9_]*")
 # Where a skill of that id would be found over HTTP, there is something else.
 RESERVED_IDS = frozenset({"suggestions"})
-LONGEST_ID = 64
-LONGEST_NAME = 255
-LONGEST_DESCRIPTION = 4_000
-LONGEST_WORD = 100
-MOST_WORDS = 100
-MOST_SKILLS = 3
+MAX_ID_LENGTH = 64
+MAX_NAME_LENGTH = 255
+MAX_DESCRIPTION_LENGTH = 4_000
+MAX_WORD_LENGTH = 100
+MAX_WORDS = 100
+MAX_SKILLS = 3
 NEAREST = 3
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Skills:
     async def create(self, skill: Skill) -> CountedSkill:
         """Adds a skill and sorts the waiting items anew. Raises Invalid, naming the field, or Conflict when there is
         a skill of that id."""
-        skill = checked(skill)
+        skill = check_skill(skill)
         await self._catalog.add_skill(skill)
         await self._follow(await self._waiting())
         return await self.get(skill.id)
@@ -75,7 +75,7 @@ class Skills:
     async def replace(self, skill_id: str, skill: Skill) -> CountedSkill:
         """Changes everything of a skill but its id, and sorts the waiting items anew; those of a skill that is made
         inactive too. Raises Invalid or NotFound."""
-        skill = checked(skill)
+        skill = check_skill(skill)
         if skill.id != skill_id:
             raise Invalid(
                 f"the id of a skill cannot change: {skill_id!r} was asked for and {skill.id!r} was given",
@@ -104,11 +104,11 @@ class Skills:
     async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:
         """Puts an item into one to three skills, the first of them its primary one, by a person's word, which no
         classifier takes back. Raises Invalid or NotFound."""
-        if not 1 <= len(skill_ids) <= MOST_SKILLS or len(set(skill_ids)) < len(skill_ids):
+        if not 1 <= len(skill_ids) <= MAX_SKILLS or len(set(skill_ids)) < len(skill_ids):
             raise Invalid(
-                f"an item belongs to 1 to {MOST_SKILLS} different skills, the most fitting one first: "
+                f"an item belongs to 1 to {MAX_SKILLS} different skills, the most fitting one first: "
                 f"{len(skill_ids)} were given",
-                details={"field": "skill_ids", "allowed": f"1 to {MOST_SKILLS} different ids of skills"},
+                details={"field": "skill_ids", "allowed": f"1 to {MAX_SKILLS} different ids of skills"},
             )
         await self._item(item_id)
         for skill_id in skill_ids:
@@ -147,13 +147,13 @@ class Skills:
         reviewed_by = _reviewer(reviewed_by)
         async with self._turn:
             suggested = await self._pending(number)
-            named = _tidy(suggested.name, LONGEST_NAME) if name is None else name
+            named = _tidy(suggested.name, MAX_NAME_LENGTH) if name is None else name
             taken = {skill.id for skill in await self._catalog.skills(active_only=False)}
-            skill = checked(
+            skill = check_skill(
                 Skill(
-                    id=free_id(named, taken) if skill_id is None else skill_id,
+                    id=find_free_id(named, taken) if skill_id is None else skill_id,
                     name=named,
-                    description=_tidy(suggested.description, LONGEST_DESCRIPTION)
+                    description=_tidy(suggested.description, MAX_DESCRIPTION_LENGTH)
                     if description is None
                     else description,
                     keywords=_tidy_words(suggested.keywords),
@@ -229,13 +229,13 @@ def _index_may_be_away() -> Iterator[None]:
         log.warning("the index does not follow the skills until the next sync: %s", error.message)
 
 
-def checked(skill: Skill) -> Skill:
+def check_skill(skill: Skill) -> Skill:
     """The skill without space around its texts. Raises Invalid, naming the field that cannot be used."""
-    if len(skill.id) > LONGEST_ID or not ID.fullmatch(skill.id):
+    if len(skill.id) > MAX_ID_LENGTH or not ID.fullmatch(skill.id):
         raise Invalid(
-            f"the id {skill.id[:LONGEST_ID]!r} of a skill cannot be used: it starts with a letter a-z, goes on with "
-            f"a-z, 0-9 and _ and has at most {LONGEST_ID} characters",
-            details={"field": "id", "allowed": f"^{ID.pattern}$, at most {LONGEST_ID} characters"},
+            f"the id {skill.id[:MAX_ID_LENGTH]!r} of a skill cannot be used: it starts with a letter a-z, goes on with "
+            f"a-z, 0-9 and _ and has at most {MAX_ID_LENGTH} characters",
+            details={"field": "id", "allowed": f"^{ID.pattern}$, at most {MAX_ID_LENGTH} characters"},
         )
     if skill.id in RESERVED_IDS:
         raise Invalid(
@@ -244,24 +244,24 @@ def checked(skill: Skill) -> Skill:
         )
     return replace(
         skill,
-        name=_text("name", skill.name, LONGEST_NAME, required=True),
-        description=_text("description", skill.description, LONGEST_DESCRIPTION, lines=True),
-        parent_domain=_text("parent_domain", skill.parent_domain or "", LONGEST_ID) or None,
+        name=_text("name", skill.name, MAX_NAME_LENGTH, required=True),
+        description=_text("description", skill.description, MAX_DESCRIPTION_LENGTH, lines=True),
+        parent_domain=_text("parent_domain", skill.parent_domain or "", MAX_ID_LENGTH) or None,
         keywords=_words("keywords", skill.keywords),
         examples=_words("examples", skill.examples),
     )
 
 
-def free_id(name: str, taken: Collection[str]) -> str:
+def find_free_id(name: str, taken: Collection[str]) -> str:
     """An id for a skill of that name that no other skill has."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     if not ID.fullmatch(slug):
         slug = f"skill_{slug}".strip("_")
-    tried, number = slug[:LONGEST_ID].rstrip("_"), 1
+    tried, number = slug[:MAX_ID_LENGTH].rstrip("_"), 1
     while tried in taken or tried in RESERVED_IDS:
         number += 1
-        tried = f"{slug[: LONGEST_ID - 1 - len(str(number))].rstrip('_')}_{number}"
+        tried = f"{slug[: MAX_ID_LENGTH - 1 - len(str(number))].rstrip('_')}_{number}"
     return tried
 
 
@@ -270,22 +270,22 @@ def _waits(mark: ItemMark) -> bool:
 
 
 def _no_skill(skill_id: str, known: Collection[str]) -> NotFound:
-    near = difflib.get_close_matches(skill_id[:LONGEST_ID], known, n=NEAREST)
+    near = difflib.get_close_matches(skill_id[:MAX_ID_LENGTH], known, n=NEAREST)
     told = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
     return NotFound(f"there is no skill {skill_id!r}: {told}", details={"skill_id": skill_id, "nearest": near})
 
 
 def _reviewer(reviewed_by: str | None) -> str | None:
-    return _text("reviewed_by", reviewed_by or "", LONGEST_NAME) or None
+    return _text("reviewed_by", reviewed_by or "", MAX_NAME_LENGTH) or None
 
 
 def _words(field: str, words: Sequence[str]) -> tuple[str, ...]:
-    if len(words) > MOST_WORDS:
+    if len(words) > MAX_WORDS:
         raise Invalid(
-            f"{field} has {len(words)} entries: at most {MOST_WORDS} are allowed",
-            details={"field": field, "allowed": f"at most {MOST_WORDS} entries"},
+            f"{field} has {len(words)} entries: at most {MAX_WORDS} are allowed",
+            details={"field": field, "allowed": f"at most {MAX_WORDS} entries"},
         )
-    return tuple(_text(f"{field}[{n}]", word, LONGEST_WORD, required=True) for n, word in enumerate(words))
+    return tuple(_text(f"{field}[{n}]", word, MAX_WORD_LENGTH, required=True) for n, word in enumerate(words))
 
 
 def _text(field: str, text: str, longest: int, *, required: bool = False, lines: bool = False) -> str:
@@ -315,5 +315,5 @@ def _tidy(text: str, longest: int) -> str:
 
 
 def _tidy_words(words: Sequence[str]) -> tuple[str, ...]:
-    tidied = dict.fromkeys(_tidy(word, LONGEST_WORD) for word in words)
-    return tuple(word for word in tidied if word)[:MOST_WORDS]
+    tidied = dict.fromkeys(_tidy(word, MAX_WORD_LENGTH) for word in words)
+    return tuple(word for word in tidied if word)[:MAX_WORDS]

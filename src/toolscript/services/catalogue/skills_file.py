@@ -11,9 +11,9 @@ from typing import Any
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid
-from toolscript.services.catalogue.skills import checked
+from toolscript.services.catalogue.skills import check_skill
 
-MOST_SKILLS = 1000
+MAX_SKILLS = 1000
 TEXTS = ("id", "name", "description", "parent_domain")
 LISTS = ("keywords", "examples")
 
@@ -37,8 +37,8 @@ def load_skills(file: Path | None = None) -> list[Skill]:
     if not isinstance(rows, list):
         raise _wrong(file, "skill", "is a list of tables: write [[skill]]")
     own = [_skill(row, str(file), n) for n, row in enumerate(rows)]
-    if len(own) > MOST_SKILLS:
-        raise _wrong(file, "skill", f"is there {len(own)} times: {MOST_SKILLS} skills at most can be told apart")
+    if len(own) > MAX_SKILLS:
+        raise _wrong(file, "skill", f"is there {len(own)} times: {MAX_SKILLS} skills at most can be told apart")
     for skill in own:
         if sum(s.id == skill.id for s in own) > 1:
             raise _wrong(file, f"skill {skill.id}", "is there twice")
@@ -73,7 +73,7 @@ def _skill(told: Any, file: str, number: int) -> Skill:
             raise _wrong(file, where, f"has no {key}")
     given = {**told, **{key: tuple(told.get(key, ())) for key in LISTS}}
     try:
-        return checked(Skill(**given))
+        return check_skill(Skill(**given))
     except Invalid as error:
         raise _wrong(file, f"{where}:", error.message) from error
 

@@ -30,7 +30,7 @@ from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet, by_people
 from toolscript.services.catalogue.skill_points import SkillPoints
-from toolscript.services.catalogue.tool_points import Held, ToolPoints
+from toolscript.services.catalogue.tool_points import IndexedTool, ToolPoints
 
 BATCH = 64
 # So many that a language model is asked several questions at a time, so few that little is lost when it is cut short.
@@ -56,7 +56,7 @@ class SyncReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexReport:
     """What making the index current took."""
 
     written: int = 0
@@ -66,10 +66,10 @@ class Indexed:
 
 
 @dataclass(slots=True)
-class _Work:
+class _SyncPass:
     """What one pass over the catalogue has to do, and has done."""
 
-    held: Mapping[str, Held]
+    held: Mapping[str, IndexedTool]
     skills: SkillSet
     again: Collection[str] = ()
     over_people: bool = False
@@ -141,9 +141,9 @@ class Sync:
             await self._points.remove([m.id for m in gone])
             kept = [m for m in marks if m.is_active and m.server in configured]
             skills = await self._skills()
-            nothing_held = _Work({}, skills)
+            nothing_held = _SyncPass({}, skills)
             if await self._points.count() != len(kept) or any(self._needs_sorting(m, nothing_held) for m in kept):
-                await self._index_marks(kept, _Work(await self._points.held(None), skills), progress)
+                await self._index_marks(kept, _SyncPass(await self._points.held(None), skills), progress)
             await self._points.take_over({m.id: m.digest for m in kept})
             await self._follow(None, skills)
             return frozenset(m.server for m in kept)
@@ -174,7 +174,7 @@ class Sync:
             if added or changed or vanished:
                 self._on_change()
                 stored = {m.id: m for m in await self._catalog.marks(servers)}
-            work = _Work(await self._points.held(servers), await self._skills())
+            work = _SyncPass(await self._points.held(servers), await self._skills())
             done = await self._index_marks(list(stored.values()), work, progress)
         report = SyncReport(
             len(added), len(changed), len(vanished), done.written, done.removed, done.embedded, done.classified
@@ -182,7 +182,7 @@ class Sync:
         log.info("synced", extra=asdict(report))
         return report
 
-    async def index_catalogue(self, progress: Progress | None = None) -> Indexed:
+    async def index_catalogue(self, progress: Progress | None = None) -> IndexReport:
         """Makes the index hold exactly the active items of the catalogue, and its skills."""
         return await self.reclassify((), progress=progress)
 
@@ -193,7 +193,7 @@ class Sync:
         force: bool = False,
         over_model: bool = False,
         progress: Progress | None = None,
-    ) -> Indexed:
+    ) -> IndexReport:
         """Sorts these items (all, for None) anew and makes the index follow the catalogue. What the refiner has said of
         an item as it is now stays, unless it is to be asked again (`over_model`); what a person has decided stays,
         unless forced."""
@@ -203,14 +203,14 @@ class Sync:
             self._points.configured = self._points.configured or frozenset(m.server for m in marks)
             again = {m.id for m in marks} if item_ids is None else set(item_ids)
             held = await self._points.held(None)
-            work = _Work(held, await self._skills(), again, over_people=force, over_model=over_model or force)
+            work = _SyncPass(held, await self._skills(), again, over_people=force, over_model=over_model or force)
             return await self._index_marks(marks, work, progress)
 
-    async def follow(self, item_ids: Collection[str]) -> Indexed:
+    async def follow(self, item_ids: Collection[str]) -> IndexReport:
         """Makes the index follow what the store says of these items, and sorts those of them that are not sorted."""
         async with self._turn:
             marks = await self._catalog.marks(item_ids=item_ids)
-            work = _Work(await self._points.held_of(item_ids), await self._skills())
+            work = _SyncPass(await self._points.held_of(item_ids), await self._skills())
             # How surely they belong may be all that is new, which their own points do not tell.
             work.touched.update(a.skill_id for m in marks for a in m.assignments)
             return await self._index_marks(marks, work, None)
@@ -303,7 +303,7 @@ class Sync:
             log.exception("refiner_failed", extra={"items": len(items)})
             return [None] * len(items)
 
-    async def _index_marks(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> Indexed:
+    async def _index_marks(self, marks: Sequence[ItemMark], work: _SyncPass, progress: Progress | None) -> IndexReport:
         """Makes the points that are held those of the active ones among the marks, sorted into skills."""
         active = {m.id: m for m in marks if m.is_active}
         behind = [m for m in active.values() if self._is_behind(m, work)]
@@ -322,9 +322,9 @@ class Sync:
                 self._on_written()
                 self._on_indexed()  # a part of it may be there
                 raise
-        return Indexed(len(behind), len(gone), self._points.embedded - before, work.classified)
+        return IndexReport(len(behind), len(gone), self._points.embedded - before, work.classified)
 
-    async def _write(self, marks: Sequence[ItemMark], work: _Work, progress: Progress | None) -> None:
+    async def _write(self, marks: Sequence[ItemMark], work: _SyncPass, progress: Progress | None) -> None:
         lacking = {m.id: m.digest for m in marks if not self._points.has_vector(work.held.get(m.id), m.digest)}
         work.kept = await self._points.kept(lacking)
         for start in range(0, len(marks), BATCH):
@@ -333,7 +333,7 @@ class Sync:
                 progress(min(start + BATCH, len(marks)), len(marks))
         await self._points.keep(work.made)
 
-    async def _write_some(self, marks: Sequence[ItemMark], work: _Work) -> None:
+    async def _write_some(self, marks: Sequence[ItemMark], work: _SyncPass) -> None:
         items = await self._catalog.items([m.id for m in marks])
         vectors = await self._points.vectors(items, work.held, work.kept)
         for stored in items:
@@ -347,7 +347,7 @@ class Sync:
         work.touched.update(a.skill_id for s in items for a in s.assignments)
 
     async def _sort(
-        self, marks: Sequence[ItemMark], items: list[StoredItem], vectors: Mapping[str, Vector], work: _Work
+        self, marks: Sequence[ItemMark], items: list[StoredItem], vectors: Mapping[str, Vector], work: _SyncPass
     ) -> list[StoredItem]:
         """Sorts those of the items that need it, and returns all as they then are."""
         asked = {m.id: m for m in marks if self._needs_sorting(m, work)}
@@ -362,7 +362,7 @@ class Sync:
         work.classified += len(decisions)
         return await self._catalog.items([s.item.id for s in items])
 
-    async def _named(self, marks: Sequence[ItemMark], work: _Work) -> dict[str, Suggestion]:
+    async def _named(self, marks: Sequence[ItemMark], work: _SyncPass) -> dict[str, Suggestion]:
         """What is suggested for those of these items that are as they were then: the refiner has better names than the
         classifier, and people may be about to decide on them."""
         named = {m.id for m in marks if stamps.fits_nowhere(m)}
@@ -370,12 +370,12 @@ class Sync:
             work.pending = await self._catalog.suggestions(SuggestionStatus.PENDING)
         return {s.source_item_id: s for s in work.pending or () if s.source_item_id in named}
 
-    def _is_behind(self, mark: ItemMark, work: _Work) -> bool:
+    def _is_behind(self, mark: ItemMark, work: _SyncPass) -> bool:
         held = work.held.get(mark.id)
         current = self._points.fingerprint(mark.number, mark.digest, mark.assignments)
         return held is None or held.fingerprint != current or self._needs_sorting(mark, work)
 
-    def _needs_sorting(self, mark: ItemMark, work: _Work) -> bool:
+    def _needs_sorting(self, mark: ItemMark, work: _SyncPass) -> bool:
         if self._classifier is None:
             return False
         if by_people(mark):

@@ -40,7 +40,7 @@ def tools_collection(model: str, dimensions: int) -> search.Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class IndexedTool:
     """What the index says of a point that it holds."""
 
     fingerprint: str
@@ -61,13 +61,13 @@ class ToolPoints:
         self.embedded = 0
         """How many texts had to be embedded so far."""
 
-    async def held(self, servers: Collection[str] | None) -> dict[str, Held]:
+    async def held(self, servers: Collection[str] | None) -> dict[str, IndexedTool]:
         """The points of those servers (of all)."""
         where = EVERYTHING if servers is None else Filter(must=(Condition("server", Op.IN, sorted(servers)),))
         found = await self._index.scroll(TOOLS, where=where, fields=HELD_FIELDS)
         return {c.id: _held(c.payload) for c in found}
 
-    async def held_of(self, item_ids: Collection[str]) -> dict[str, Held]:
+    async def held_of(self, item_ids: Collection[str]) -> dict[str, IndexedTool]:
         """The points of these items."""
         found = await self._index.payloads(TOOLS, sorted(item_ids), HELD_FIELDS)
         return {item_id: _held(payload) for item_id, payload in found.items()}
@@ -78,7 +78,7 @@ class ToolPoints:
         made_of = [RECIPE, self._model, digest, number, skills]
         return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
-    def has_vector(self, held: Held | None, digest: str) -> bool:
+    def has_vector(self, held: IndexedTool | None, digest: str) -> bool:
         """Whether the point that is held has the vector of that digest."""
         return held is not None and held.vector_of == vector_of(self._model, digest)
 
@@ -102,7 +102,7 @@ class ToolPoints:
             await self.keep({i: (digests[i], vector) for i, vector in known.items()})
 
     async def vectors(
-        self, items: Sequence[StoredItem], held: Mapping[str, Held], kept: Mapping[str, Vector]
+        self, items: Sequence[StoredItem], held: Mapping[str, IndexedTool], kept: Mapping[str, Vector]
     ) -> dict[str, Vector]:
         """Of each item its vector: the one that its point has, if it is still right; one that was kept; a new one."""
         if self._embedder is None:
@@ -140,9 +140,9 @@ class ToolPoints:
         return Point(item.id, vector, document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH), payload)
 
 
-def _held(payload: Mapping[str, Any]) -> Held:
+def _held(payload: Mapping[str, Any]) -> IndexedTool:
     skill_ids = tuple(payload.get("skill_ids") or ())
-    return Held(payload.get("fingerprint", ""), payload.get("vector_of", ""), skill_ids)
+    return IndexedTool(payload.get("fingerprint", ""), payload.get("vector_of", ""), skill_ids)
 
 
 def vector_of(model: str, digest: str) -> str:

@@ -15,7 +15,7 @@ from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
-LONGEST_PROBLEM = 300
+MAX_PROBLEM_LENGTH = 300
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def _validator(item: Item) -> Any:
 
 def _shortened(message: str) -> str:
     """What is wrong is said at the end of a message, after what was given."""
-    return message if len(message) <= LONGEST_PROBLEM else f"{message[:40]}…{message[40 - LONGEST_PROBLEM :]}"
+    return message if len(message) <= MAX_PROBLEM_LENGTH else f"{message[:40]}…{message[40 - MAX_PROBLEM_LENGTH :]}"
 
 
 def _field(problem: Any) -> str:

@@ -28,7 +28,7 @@ from toolscript.services.support.result_cache import AnswerCache
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
 
-LONGEST_QUERY = 1000
+MAX_QUERY_LENGTH = 1000
 # The most that are looked at before the limit: what is beyond is not counted.
 DEPTH = 100
 # Skills that score this much less than the best one are matched, but not searched: their tools would hardly be among
@@ -57,7 +57,7 @@ class Strategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StageTimeouts:
     """How many seconds each stage may take."""
 
     embedding: float = 10.0
@@ -67,7 +67,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class HierarchicalQuery:
     """What is asked for."""
 
     query: str
@@ -89,7 +89,7 @@ class SkillHit(NamedTuple):
     """Whether it is near enough to the best one for its tools to be searched."""
 
 
-class FoundTool(NamedTuple):
+class HierarchicalHit(NamedTuple):
     """A tool that was found; its schemas are read last, for those that are returned alone."""
 
     id: str
@@ -100,19 +100,19 @@ class FoundTool(NamedTuple):
     annotations: Schema | None = None
 
 
-class Found(NamedTuple):
+class HierarchicalResults(NamedTuple):
     """The answer to a hierarchical search."""
 
     query: str
     strategy: Strategy
     report: Report
-    tools: Sequence[FoundTool] = ()
+    tools: Sequence[HierarchicalHit] = ()
     skills: Sequence[SkillHit] = ()
     skill_ids_used: Sequence[str] | None = None
     candidates: int = 0
 
 
-NOTHING: tuple[list[FoundTool], int] = [], 0
+NOTHING: tuple[list[HierarchicalHit], int] = [], 0
 
 
 class HierarchicalSearch:
@@ -122,9 +122,9 @@ class HierarchicalSearch:
         self,
         retriever: Retriever,
         skills: SkillFinder,
-        answers: AnswerCache[Ask, Found],
+        answers: AnswerCache[HierarchicalQuery, HierarchicalResults],
         schemas: KnownSchemas,
-        patience: Patience | None = None,
+        timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
         """While `is_incomplete` says so, more tools are on their way, and answers tell that."""
@@ -132,11 +132,11 @@ class HierarchicalSearch:
         self._skills = skills
         self._answers = answers
         self._schemas = schemas
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
-        self._under_way: dict[tuple[Ask, int], asyncio.Future[Found | None]] = {}
+        self._under_way: dict[tuple[HierarchicalQuery, int], asyncio.Future[HierarchicalResults | None]] = {}
 
-    async def search(self, ask: Ask) -> Found:
+    async def search(self, ask: HierarchicalQuery) -> HierarchicalResults:
         """The best tools, most similar first.
 
         Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
@@ -159,7 +159,7 @@ class HierarchicalSearch:
             report.degraded.append(INCOMPLETE)
         return found
 
-    async def _joined(self, ask: Ask) -> Found:
+    async def _joined(self, ask: HierarchicalQuery) -> HierarchicalResults:
         """The answer that somebody else is waiting for already, or else a new one: asked by many at once, it is looked
         for once."""
         at = self._answers.now()
@@ -181,22 +181,22 @@ class HierarchicalSearch:
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
-        ask = Ask(query, skill_limit=limit, skill_threshold=threshold)
+        ask = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
         report = Report()
         prepared = await self._prepared(sayable(query), report)
-        hits = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
+        hits = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
         _require(report, "skills")
         return hits
 
-    async def find_tools(self, ask: Ask, skill_ids: Sequence[str] | None = None) -> list[FoundTool]:
+    async def find_tools(self, ask: HierarchicalQuery, skill_ids: Sequence[str] | None = None) -> list[HierarchicalHit]:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index, or
         nothing in one that is not complete yet."""
         _check(ask)
         report = Report()
         prepared = await self._prepared(sayable(ask.query), report)
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
-        tools, _ = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
+        tools, _ = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
         if not tools:
             _require(report, "tools")
             if self._is_incomplete():
@@ -206,24 +206,24 @@ class HierarchicalSearch:
                 )
         return tools
 
-    async def _searched(self, ask: Ask, report: Report) -> Found:
+    async def _searched(self, ask: HierarchicalQuery, report: Report) -> HierarchicalResults:
         prepared = await self._prepared(ask.query, report)
         if prepared.vector is None:
-            return Found(ask.query, ask.strategy, report)
+            return HierarchicalResults(ask.query, ask.strategy, report)
         skills: list[SkillHit] = []
         if ask.strategy is not Strategy.DIRECT:
-            skills = await _bounded(report, SKILLS_STAGE, self._patience.skills, self._near(prepared, ask), [])
+            skills = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         work = self._ranked(prepared, ask, ids, report)
-        tools, candidates = await _bounded(report, TOOLS_STAGE, self._patience.tools, work, NOTHING)
+        tools, candidates = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
         if ask.include_schemas and tools:
             enriched = self._enriched(tools, report)
-            tools = await _bounded(report, SCHEMAS_STAGE, self._patience.schemas, enriched, tools)
-        return Found(ask.query, ask.strategy, report, tools, skills, ids, candidates)
+            tools = await _bounded(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, tools)
+        return HierarchicalResults(ask.query, ask.strategy, report, tools, skills, ids, candidates)
 
     async def _prepared(self, query: str, report: Report) -> Prepared:
         work = self._embedded(query)
-        prepared = await _bounded(report, EMBEDDING, self._patience.embedding, work, Prepared(query))
+        prepared = await _bounded(report, EMBEDDING, self._timeouts.embedding, work, Prepared(query))
         if prepared.vector is None and EMBEDDING not in report.degraded:
             report.degraded.append(EMBEDDING)
         return prepared
@@ -234,7 +234,7 @@ class HierarchicalSearch:
             raise Unavailable("the model's answer is no vector: it holds what is no number")
         return prepared
 
-    async def _near(self, prepared: Prepared, ask: Ask) -> list[SkillHit]:
+    async def _near(self, prepared: Prepared, ask: HierarchicalQuery) -> list[SkillHit]:
         if prepared.vector is None:
             return []
         skill_map = await self._skills.map()
@@ -250,8 +250,8 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
-        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None, report: Report
-    ) -> tuple[list[FoundTool], int]:
+        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: Report
+    ) -> tuple[list[HierarchicalHit], int]:
         """The best tools, and how many there were to choose from."""
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
             (inside, _), (everywhere, candidates) = await asyncio.gather(
@@ -265,7 +265,7 @@ class HierarchicalSearch:
         tools = self._told(found, ask, report)
         return tools, candidates - (len(found) - len(tools)) if tools else 0
 
-    def _told(self, found: Sequence[Candidate], ask: Ask, report: Report) -> list[FoundTool]:
+    def _told(self, found: Sequence[Candidate], ask: HierarchicalQuery, report: Report) -> list[HierarchicalHit]:
         """The candidates as tools; one that tells too little of itself is left out, and that is told."""
         whole = [c for c in found if math.isfinite(c.score) and None not in map(c.payload.get, NEEDED)]
         if len(whole) < len(found):
@@ -273,7 +273,7 @@ class HierarchicalSearch:
                 report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
             )
         similarity = self._retriever.similarity
-        scored = [FoundTool(c.id, round(calibrated(c.score, similarity), DIGITS), c.payload) for c in whole]
+        scored = [HierarchicalHit(c.id, round(calibrated(c.score, similarity), DIGITS), c.payload) for c in whole]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
 
     def _floor(self, threshold: float) -> float:
@@ -281,7 +281,7 @@ class HierarchicalSearch:
         return cosine_at(threshold, self._retriever.similarity) - 0.1**DIGITS
 
     async def _within(
-        self, prepared: Prepared, ask: Ask, skill_ids: Sequence[str] | None
+        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None
     ) -> tuple[list[Candidate], int]:
         return await self._retriever.nearest(
             prepared,
@@ -293,12 +293,12 @@ class HierarchicalSearch:
             fields=PAYLOAD,
         )
 
-    async def _enriched(self, tools: Sequence[FoundTool], report: Report) -> list[FoundTool]:
+    async def _enriched(self, tools: Sequence[HierarchicalHit], report: Report) -> list[HierarchicalHit]:
         known = await self._schemas.of([t.id for t in tools])
         gone = [i for i, schemas in known.items() if schemas is None]
         if gone:
             _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
-        return [FoundTool(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
+        return [HierarchicalHit(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
 
 
 async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
@@ -345,13 +345,13 @@ def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Fil
     return Filter(must=tuple(must))
 
 
-def _check(ask: Ask, *, most_skills: int = 10) -> None:
+def _check(ask: HierarchicalQuery, *, most_skills: int = 10) -> None:
     if not ask.query.strip():
         raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
-    if len(ask.query) > LONGEST_QUERY:
+    if len(ask.query) > MAX_QUERY_LENGTH:
         raise InvalidArguments(
-            f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
-            details={"field": "query", "longest": LONGEST_QUERY},
+            f"the query has {len(ask.query)} characters, at most {MAX_QUERY_LENGTH} are allowed",
+            details={"field": "query", "longest": MAX_QUERY_LENGTH},
         )
     for name, value, least, most in (
         ("limit", ask.limit, 1, 50),

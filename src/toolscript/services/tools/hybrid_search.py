@@ -25,7 +25,7 @@ from toolscript.retrieval.retriever import Legs, Prepared, Retriever, Stage
 from toolscript.retrieval.text.words import STOP_WORDS, sayable, stem, stems, words
 from toolscript.services.catalogue.tool_points import TOOLS
 
-LONGEST_QUERY = 1000
+MAX_QUERY_LENGTH = 1000
 DEPTH = 50
 # How many tools are looked at before a rest, and for how much longer than that took it lasts.
 PAGE, REST = 16, 2
@@ -219,10 +219,10 @@ def _own_stems(text: str) -> frozenset[str]:
 def _check(text: str, limit: int, threshold: float) -> None:
     if not words(text):
         raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
-    if len(text) > LONGEST_QUERY:
+    if len(text) > MAX_QUERY_LENGTH:
         raise Invalid(
-            f"the query has {len(text)} characters, at most {LONGEST_QUERY} are allowed",
-            details={"field": "query", "longest": LONGEST_QUERY},
+            f"the query has {len(text)} characters, at most {MAX_QUERY_LENGTH} are allowed",
+            details={"field": "query", "longest": MAX_QUERY_LENGTH},
         )
     if limit < 1:
         raise Invalid(f"limit {limit} is out of range: give 1 or more", details={"field": "limit"})

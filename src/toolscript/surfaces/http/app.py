@@ -90,7 +90,7 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
 
     @http.get("/ready", summary="Readiness: store and index answer, and every server has been tried", tags=["states"])
     async def ready() -> dict[str, Any]:
-        await serving.app.ready()
+        await serving.app.check_ready()
         if not serving.is_ready:
             waiting = [s.name for s in serving.app.gateway.statuses if s.state == "connecting"]
             raise Unavailable("servers are still being connected: " + ", ".join(waiting), details={"servers": waiting})
@@ -99,7 +99,7 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
     @http.get("/servers", summary="The servers behind the gateway, and how each is doing", tags=["states"])
     async def servers() -> dict[str, Any]:
         gateway = serving.app.gateway
-        return servers_answer(gateway.statuses, gateway.complaint)
+        return servers_answer(gateway.statuses, gateway.configuration_error)
 
 
 def _add_search(http: FastAPI, serving: Serving) -> None:
@@ -107,7 +107,7 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
 
     @http.get("/search/stats", summary="What is searched, with which model, and why not with another", tags=["tools"])
     async def stats() -> dict[str, Any]:
-        return stats_answer(serving.app, await serving.app.indexed_tools())
+        return stats_answer(serving.app, await serving.app.count_indexed_tools())
 
     @http.get(
         "/search",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolscript.services.catalogue.resync import ResyncReport
-    from toolscript.services.tools.hierarchical_search import Found, FoundTool, SkillHit
+    from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
 
 
-def found_answer(found: Found, *, with_schemas: bool) -> dict[str, Any]:
+def found_answer(found: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
     """The answer of `POST /api/v1/search`."""
     return {
         "query": found.query,
@@ -19,7 +19,7 @@ def found_answer(found: Found, *, with_schemas: bool) -> dict[str, Any]:
     }
 
 
-def tool_hit(tool: FoundTool, *, with_schemas: bool) -> dict[str, Any]:
+def tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
     """A tool that was found."""
     told = tool.payload
     hit: dict[str, Any] = {
@@ -72,7 +72,7 @@ def resync_answer(report: ResyncReport) -> dict[str, Any]:
     }
 
 
-def _metadata(found: Found) -> dict[str, Any]:
+def _metadata(found: HierarchicalResults) -> dict[str, Any]:
     took = found.report.timings_ms
     return {
         "strategy_used": found.strategy.value,

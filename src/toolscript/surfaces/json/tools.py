@@ -54,7 +54,7 @@ def stats_answer(app: App, indexed: int) -> dict[str, Any]:
     }
 
 
-def servers_answer(statuses: Sequence[ServerStatus], complaint: str | None) -> dict[str, Any]:
+def servers_answer(statuses: Sequence[ServerStatus], configuration_error: str | None) -> dict[str, Any]:
     """The answer of `GET /servers` and of `toolscript list-servers --json`."""
     return {
         "servers": [
@@ -72,7 +72,7 @@ def servers_answer(statuses: Sequence[ServerStatus], complaint: str | None) -> d
             }
             for s in statuses
         ],
-        "configurationError": complaint,
+        "configurationError": configuration_error,
     }
 
 

@@ -18,9 +18,9 @@ from toolscript.services.tools.hierarchical_search import (
     EMBEDDING,
     SKILLS_STAGE,
     TOOLS_STAGE,
-    Ask,
-    Found,
-    FoundTool,
+    HierarchicalHit,
+    HierarchicalQuery,
+    HierarchicalResults,
     SkillHit,
     Strategy,
 )
@@ -69,7 +69,7 @@ async def search_tools(app: App, arguments: Mapping[str, Any]) -> str:
     strategy = one_of(arguments, "strategy", STRATEGIES) or STANDARD
     skill_ids = _skill_ids(arguments, strategy)
     if skill_ids:
-        return await _inside(app, Ask(query, item_type=item_type, limit=limit), skill_ids)
+        return await _inside(app, HierarchicalQuery(query, item_type=item_type, limit=limit), skill_ids)
     if strategy == STANDARD:
         return await _standard(app, query, limit, item_type)
     return await _by_meaning(app, query, limit, item_type, Strategy(strategy))
@@ -110,7 +110,7 @@ async def _standard(app: App, query: str, limit: int, item_type: ItemType | None
 
 async def _by_meaning(app: App, query: str, limit: int, item_type: ItemType | None, strategy: Strategy) -> str:
     found = await app.hierarchical_search.search(
-        Ask(query, item_type=item_type, limit=limit, include_schemas=False, strategy=strategy)
+        HierarchicalQuery(query, item_type=item_type, limit=limit, include_schemas=False, strategy=strategy)
     )
     without = _done_without(found.report)
     if found.tools:
@@ -119,7 +119,7 @@ async def _by_meaning(app: App, query: str, limit: int, item_type: ItemType | No
     return "\n".join(without or [*_looked_in(found), _nothing(found.query, item_type)])
 
 
-async def _inside(app: App, ask: Ask, skill_ids: Sequence[str]) -> str:
+async def _inside(app: App, ask: HierarchicalQuery, skill_ids: Sequence[str]) -> str:
     known = {counted.skill.id for counted in await app.skills.all()}
     for skill_id in skill_ids:
         if skill_id not in known:
@@ -158,15 +158,15 @@ def _done_without(report: Report) -> list[str]:
     return [_WITHOUT[name] for name in dict.fromkeys(report.degraded) if name in _WITHOUT]
 
 
-def _hits(tools: Sequence[FoundTool]) -> list[_Hit]:
+def _hits(tools: Sequence[HierarchicalHit]) -> list[_Hit]:
     return [_Hit(t.id, t.score, _skills_of(t), str(t.payload.get("description") or "")) for t in tools]
 
 
-def _skills_of(tool: FoundTool) -> str:
+def _skills_of(tool: HierarchicalHit) -> str:
     return ", ".join(tool.payload.get("skill_ids") or ()) or "no skill"
 
 
-def _looked_in(found: Found) -> list[str]:
+def _looked_in(found: HierarchicalResults) -> list[str]:
     if found.strategy is Strategy.DIRECT:
         return []
     if found.skill_ids_used is None:

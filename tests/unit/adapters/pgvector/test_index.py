@@ -23,7 +23,7 @@ from toolscript.app.app import open_app
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, matches
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings
 
 pytestmark = pytest.mark.req("X-02", "H-16")
@@ -312,12 +312,12 @@ async def test_a_graph_under_way_does_not_hold_up_the_end(database: str) -> None
 async def test_one_database_carries_store_and_index(small: Settings, database: str) -> None:
     settings = replace(small, store=database, index=database)
     async with open_app(settings) as app:
-        await app.sync.run(demo_items())
-        await app.ready()
+        await app.sync.run(load_demo_items())
+        await app.check_ready()
         found = await app.tool_search.search("git commit")
         assert found.hits[0].id == "git__git_commit"
     async with open_app(settings) as app:
-        assert await app.indexed_tools() == len(demo_items())
+        assert await app.count_indexed_tools() == len(load_demo_items())
         assert [h.id for h in (await app.tool_search.search("git commit")).hits] == [h.id for h in found.hits]
     with pytest.raises(Invalid, match="hashed-64"):
         async with open_app(replace(settings, search_model="hashed-32")):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from toolscript.domain.catalog import Item
 from toolscript.retrieval.text.fuzzy import KEPT, Names
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 
-ITEMS = demo_items()
+ITEMS = load_demo_items()
 DEMO = Names((item.id, item.name) for item in ITEMS)
 LONG_ENOUGH = [item for item in ITEMS if sum(c.isalnum() for c in item.name) >= 5]
 READ = "filesystem__read_file"

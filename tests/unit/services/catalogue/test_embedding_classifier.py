@@ -16,11 +16,11 @@ from toolscript.domain.catalog import Classification, Item, Skill
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import item_text
 from toolscript.services.catalogue.embedding_classifier import (
-    LEAST_CONFIDENCE,
-    MOST_SKILLS,
+    MAX_SKILLS,
+    MIN_CONFIDENCE,
     EmbeddingClassifier,
     one_line,
-    suggestion_for,
+    suggest_skill,
 )
 from toolscript.services.catalogue.skills_file import load_skills
 
@@ -55,12 +55,12 @@ def test_each_item_is_sorted_by_the_rules_and_as_it_would_be_alone(items: list[I
         assert await classify(items[::-1], skills) == together[::-1]
         for item, found in zip(items, together, strict=True):
             sureness = [a.confidence for a in found.assignments]
-            assert len(sureness) <= MOST_SKILLS
-            assert all(LEAST_CONFIDENCE <= c <= 1 for c in sureness)
+            assert len(sureness) <= MAX_SKILLS
+            assert all(MIN_CONFIDENCE <= c <= 1 for c in sureness)
             assert sureness == sorted(sureness, reverse=True)
             assert [a.is_primary for a in found.assignments] == [True, False, False][: len(sureness)]
             assert {a.skill_id for a in found.assignments} <= {s.id for s in skills}
-            assert found.missing == (None if sureness else suggestion_for(item))
+            assert found.missing == (None if sureness else suggest_skill(item))
 
     asyncio.run(check())
 
@@ -95,14 +95,14 @@ async def test_the_skills_are_embedded_once_until_they_change() -> None:
     ],
 )
 async def test_an_item_that_fits_nowhere_suggests_a_skill_for_itself(item: Item, name: str, description: str) -> None:
-    suggested = suggestion_for(item)
+    suggested = suggest_skill(item)
     assert (suggested.name, suggested.description) == (name, description)
     assert (suggested.source_item_id, suggested.examples) == (item.id, (item.name,))
 
 
 @pytest.mark.req("H-11")
 async def test_what_a_server_says_at_length_is_cut_for_whoever_reads_the_queue() -> None:
-    suggested = suggestion_for(Item("s" * 5000, "n" * 5000, "d" * 5000))
+    suggested = suggest_skill(Item("s" * 5000, "n" * 5000, "d" * 5000))
     assert len(suggested.name) == 80
     assert len(suggested.description) == 500
     assert suggested.description.endswith("…")

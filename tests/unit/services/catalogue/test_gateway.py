@@ -17,10 +17,10 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
-from toolscript.services.catalogue.gateway import Gateway, Limits
+from toolscript.services.catalogue.gateway import Gateway, Timeouts
 from toolscript.services.tools.call import CallTool
 
-LIMITS = Limits(connect=10, call=10, revive=10, heartbeat=10, first_pause=0.05, longest_pause=0.2, poll=0.02)
+LIMITS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
 PATIENCE = 20.0
 
 
@@ -52,7 +52,7 @@ async def ids(app: App) -> set[str]:
 
 @pytest.mark.req("G-02")
 async def test_servers_that_fail_hinder_nobody_and_are_named_with_their_reasons(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=60))
     await gateway.apply(
         [spec("good"), spec("crash", crash=True), spec("hang", hang=True), ServerSpec("no", Transport.STDIO, "nope")]
     )
@@ -78,7 +78,7 @@ async def test_a_server_that_failed_is_tried_again_until_it_works(gateway: Gatew
 
 @pytest.mark.req("G-02")
 async def test_pauses_between_attempts_grow_and_are_told(app: App) -> None:
-    slow = Gateway(McpServers(), app.sync, Limits(first_pause=30, longest_pause=100))
+    slow = Gateway(McpServers(), app.sync, Timeouts(first_pause=30, max_pause=100))
     await slow.apply([ServerSpec("no", Transport.STDIO, "nope")])
     await slow.settle(PATIENCE)
     (status,) = slow.statuses
@@ -150,10 +150,10 @@ async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gat
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], load))
     await asyncio.sleep(0)
     stamp[0] = 1
-    await until(lambda: gateway.complaint == "line 3: wrong")
+    await until(lambda: gateway.configuration_error == "line 3: wrong")
     assert states(gateway) == {"good": "ready"}
     stamp[0] = 2
-    await until(lambda: gateway.complaint is None)
+    await until(lambda: gateway.configuration_error is None)
     assert states(gateway) == {}
     following.cancel()
 
@@ -170,7 +170,7 @@ async def test_a_server_that_died_is_started_again_for_the_next_call(calls: Call
 
 @pytest.mark.req("G-05")
 async def test_a_call_to_a_server_that_cannot_be_had_says_why(app: App) -> None:
-    limits = Limits(revive=0.3, first_pause=0.05, longest_pause=0.1)
+    limits = Timeouts(reconnect=0.3, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     await gateway.apply([spec("good")])
     await gateway.settle(PATIENCE)
@@ -268,7 +268,7 @@ async def test_what_a_tool_says_went_wrong_is_passed_on(calls: CallTool, app: Ap
         await calls.call("good__fail", {"message": "out of ink"})
     with pytest.raises(UpstreamFailed, match="good__error failed: out of paper"):
         await calls.call("good__error", {"message": "out of paper"})
-    brief = Gateway(McpServers(), app.sync, Limits(call=0.2))
+    brief = Gateway(McpServers(), app.sync, Timeouts(call=0.2))
     await brief.apply([spec("good")])
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
         await CallTool(app.catalog, brief, app.tool_search).call("good__slow", {"seconds": 5})
@@ -289,7 +289,7 @@ async def test_a_resource_of_a_template_is_read_with_its_variables(calls: CallTo
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
-    limits = Limits(heartbeat=0.1, first_pause=0.05, longest_pause=0.1)
+    limits = Timeouts(heartbeat=0.1, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     with serving_http() as web:
         await gateway.apply([ServerSpec("web", Transport.HTTP, url=web.http)])
@@ -305,7 +305,7 @@ async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
 
 @pytest.mark.req("G-02")
 async def test_a_server_that_keeps_dying_after_it_was_listed_is_not_tried_in_a_storm(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=0.2, longest_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=0.2, max_pause=60))
     await gateway.apply([spec("dies", crash_after_listing=True)])
     await until(lambda: gateway.statuses[0].attempts >= 2)
     await until(lambda: (gateway.statuses[0].retry_in_seconds or 0) > 0.5)
@@ -317,7 +317,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     app: App, tmp_path: Path
 ) -> None:
     starts = tmp_path / "starts"
-    gateway = Gateway(McpServers(), app.sync, Limits(revive=10, first_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=10, first_pause=60))
     await gateway.apply([spec("s")])
     await gateway.settle(PATIENCE)
     script = f"echo x >> {starts}; exit 1"
@@ -333,7 +333,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
 
 @pytest.mark.req("G-02")
 async def test_closing_while_a_server_is_being_given_up_leaves_no_process(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(connect=0.3))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=0.3))
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
     await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
@@ -359,7 +359,7 @@ async def test_a_tool_that_an_edit_leaves_out_cannot_be_called_from_that_moment(
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(connect=1, heartbeat=0.3, call=20))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(PATIENCE)
     answer = await CallTool(app.catalog, gateway, app.tool_search).call("s__slow", {"seconds": 3})
@@ -370,7 +370,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App)
 
 @pytest.mark.req("G-03")
 async def test_a_server_that_says_changed_all_the_time_is_listened_to_now_and_then(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(calm=0.3))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(debounce=0.3))
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(PATIENCE)
     await asyncio.sleep(1)
@@ -408,10 +408,10 @@ async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: [spec("new")]))
     await asyncio.sleep(0)
     stamp[0] = 1
-    await until(lambda: gateway.complaint == "the store is busy")
+    await until(lambda: gateway.configuration_error == "the store is busy")
     assert "old" in states(gateway)
     await until(lambda: states(gateway) == {"new": "ready"})
-    assert gateway.complaint is None
+    assert gateway.configuration_error is None
     following.cancel()
 
 

@@ -19,7 +19,7 @@ from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item,
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 from toolscript.services.catalogue import llm_classifier as classify_llm
-from toolscript.services.catalogue.embedding_classifier import one_line, suggestion_for
+from toolscript.services.catalogue.embedding_classifier import one_line, suggest_skill
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")
@@ -171,7 +171,7 @@ async def test_where_nothing_fits_the_model_names_what_is_missing(low: dict[str,
 
 @pytest.mark.parametrize("missing", [None, {}, {"name": "", "description": "x"}, {"name": 3}, "Tapes"])
 async def test_where_the_model_names_nothing_the_tool_does(missing: Any) -> None:
-    assert await one(sorted_into(missing=missing)) == Classification(missing=suggestion_for(READ))
+    assert await one(sorted_into(missing=missing)) == Classification(missing=suggest_skill(READ))
 
 
 async def test_tools_that_the_answer_leaves_out_are_asked_about_alone() -> None:
@@ -219,7 +219,7 @@ async def test_a_description_without_end_costs_no_more_than_a_long_one() -> None
     huge = Item("disk", "n" * 10_000, "All work and no play. " * 100_000, input_schema={"properties": {"p" * 9999: {}}})
     found, asked = await classify(lambda a: says({k: sorted_into(("files", 1)) for k in prompt_of(a)}), *[huge] * 20)
     assert all(found)
-    assert all(len(json.dumps(prompt_of(a))) < classify_llm.MOST_CHARACTERS + 500 for a in asked)
+    assert all(len(json.dumps(prompt_of(a))) < classify_llm.MAX_CHARACTERS + 500 for a in asked)
     assert max(len(prompt_of(a)) for a in asked) < 20
 
 
@@ -275,7 +275,7 @@ async def test_a_wrong_key_breaks_nothing_and_is_logged_once(caplog: pytest.LogC
 
 
 async def test_without_skills_or_tools_nobody_is_asked() -> None:
-    assert await classify([says({})], READ, skills=[]) == ([Classification(missing=suggestion_for(READ))], [])
+    assert await classify([says({})], READ, skills=[]) == ([Classification(missing=suggest_skill(READ))], [])
     assert await classify([says({})]) == ([], [])
 
 
@@ -350,7 +350,7 @@ def test_whatever_the_model_says_every_assignment_is_valid(said: Any) -> None:
     ],
 )
 def test_a_tool_that_fits_nowhere_suggests_a_skill_named_after_it(item: Item, name: str, description: str) -> None:
-    suggested = suggestion_for(item)
+    suggested = suggest_skill(item)
     assert suggested == Suggestion(name, description, source_item_id=item.id, examples=(item.name,))
 
 

@@ -22,8 +22,8 @@ from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Point, Terms
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import item_text
-from toolscript.services.catalogue.demo import demo_items
-from toolscript.services.catalogue.skill_proposals import LONGEST_NAME, MOST_PROPOSALS, Proposal, Propose
+from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.skill_proposals import MAX_NAME_LENGTH, MAX_PROPOSALS, Proposal, ProposeSkills
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 
 pytestmark = pytest.mark.req("H-12")
@@ -67,8 +67,8 @@ class House:
         points = [Point(i.id, v, Terms(), {}) for i, v in zip(items, vectors, strict=True)]
         await self.index.upsert(TOOLS, points)
 
-    def propose(self, answer: Answer | None = None) -> Propose:
-        return Propose(self.catalog, self.index, self.embedder, ScriptedModel(answer) if answer else None)
+    def propose(self, answer: Answer | None = None) -> ProposeSkills:
+        return ProposeSkills(self.catalog, self.index, self.embedder, ScriptedModel(answer) if answer else None)
 
     async def queued(self) -> list[str]:
         return [s.name for s in await self.catalog.suggestions(SuggestionStatus.PENDING)]
@@ -87,7 +87,7 @@ async def house() -> AsyncIterator[House]:
 async def demo(minilm: OnnxEmbedder) -> AsyncIterator[House]:
     """The demo catalogue with the model that the package brings."""
     made = House(minilm)
-    await made.fill(demo_items())
+    await made.fill(load_demo_items())
     yield made
     await made.catalog.close()
 
@@ -175,7 +175,7 @@ async def test_a_single_tool_is_left_out(house: House) -> None:
 
 
 async def test_single_tools_are_proposed_where_there_is_nothing_else(house: House) -> None:
-    proposals = await house.propose().propose(count=MOST_PROPOSALS)
+    proposals = await house.propose().propose(count=MAX_PROPOSALS)
     assert [len(p.items) for p in proposals] == [1] * 5
     assert len({p.skill.name for p in proposals}) == 5
 
@@ -231,13 +231,13 @@ async def test_an_empty_catalogue_calls_for_nothing() -> None:
     house = House(HashedEmbedder(8))
     await house.fill([])
     assert await house.propose().propose() == []
-    assert await Propose(house.catalog, house.index, None).propose() == []
+    assert await ProposeSkills(house.catalog, house.index, None).propose() == []
     await house.catalog.close()
 
 
 async def test_without_a_model_it_says_what_to_do(house: House) -> None:
     with pytest.raises(Unavailable, match=r"no embedding model.*TOOLSCRIPT_SEARCH_MODEL.*index rebuild"):
-        await Propose(house.catalog, house.index, None).propose()
+        await ProposeSkills(house.catalog, house.index, None).propose()
 
 
 async def test_without_vectors_it_says_what_to_do(house: House) -> None:
@@ -246,7 +246,7 @@ async def test_without_vectors_it_says_what_to_do(house: House) -> None:
         await house.propose().propose()
 
 
-@pytest.mark.parametrize("count", [0, MOST_PROPOSALS + 1])
+@pytest.mark.parametrize("count", [0, MAX_PROPOSALS + 1])
 async def test_a_count_out_of_range_is_refused(house: House, count: int) -> None:
     with pytest.raises(Invalid, match="1 to 200"):
         await house.propose().propose(count=count)
@@ -260,7 +260,7 @@ async def test_a_language_model_names_what_it_is_shown(house: House) -> None:
             "keywords": ["Post", "post", "stamp"],
         }
     )
-    proposals = await Propose(house.catalog, house.index, house.embedder, model).propose(count=2)
+    proposals = await ProposeSkills(house.catalog, house.index, house.embedder, model).propose(count=2)
     letters = holding(proposals, "mail__send_mail").skill
     assert (letters.id, letters.name, letters.description) == ("letters", "Letters", "Writes letters.")
     assert letters.keywords == ("post", "stamp")
@@ -300,7 +300,7 @@ async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(ho
         {"name": "\x00\n", "description": "x", "keywords": []},
         {"name": "123 !", "description": "x", "keywords": []},
         {"name": ["Mail"], "description": "x", "keywords": []},
-        {"name": "word " * LONGEST_NAME, "description": "x", "keywords": []},
+        {"name": "word " * MAX_NAME_LENGTH, "description": "x", "keywords": []},
     ],
 )
 async def test_an_answer_without_a_usable_name_leaves_the_words(
@@ -342,7 +342,7 @@ async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group
 
     model = Fading(lambda _: {"name": "Things", "description": "", "keywords": []})
     async with asyncio.timeout(10):
-        proposals = await Propose(house.catalog, house.index, house.embedder, model).propose(count=MOST_PROPOSALS)
+        proposals = await ProposeSkills(house.catalog, house.index, house.embedder, model).propose(count=MAX_PROPOSALS)
     assert len(proposals) == 5
     assert [p.skill.name for p in proposals].count("Things") == 1
     (record,) = [r for r in caplog.records if r.message == "proposals_named_by_words"]

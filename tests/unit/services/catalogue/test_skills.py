@@ -16,7 +16,7 @@ from toolscript.domain.catalog import Assignment, Classification, Item, Origin, 
 from toolscript.domain.errors import Conflict, Invalid, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.search import Point, Vector
 from toolscript.services.catalogue.skill_points import skills_collection
-from toolscript.services.catalogue.skills import CountedSkill, Skills, free_id
+from toolscript.services.catalogue.skills import CountedSkill, Skills, find_free_id
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 
@@ -325,14 +325,14 @@ async def test_a_change_stands_when_the_index_cannot_follow_and_the_next_sync_br
 
 
 def test_an_id_is_made_of_the_name_and_is_free() -> None:
-    assert free_id("Gärten & Parks!", ()) == "garten_parks"
-    assert free_id("3D printing", ()) == "skill_3d_printing"
-    assert free_id("园艺", {"skill"}) == "skill_2"
-    assert free_id("Files", {"files", "files_2"}) == "files_3"
-    long = free_id("word " * 40, ())
+    assert find_free_id("Gärten & Parks!", ()) == "garten_parks"
+    assert find_free_id("3D printing", ()) == "skill_3d_printing"
+    assert find_free_id("园艺", {"skill"}) == "skill_2"
+    assert find_free_id("Files", {"files", "files_2"}) == "files_3"
+    long = find_free_id("word " * 40, ())
     assert len(long) <= 64
-    assert len(free_id("word " * 40, {long})) <= 64
-    assert free_id("word " * 40, {long}) != long
+    assert len(find_free_id("word " * 40, {long})) <= 64
+    assert find_free_id("word " * 40, {long}) != long
 
 
 def test_a_conflict_has_a_code_of_its_own() -> None:

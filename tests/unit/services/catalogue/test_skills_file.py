@@ -11,7 +11,7 @@ import pytest
 
 from toolscript.domain.catalog import Skill, digest_of
 from toolscript.domain.errors import Invalid
-from toolscript.services.catalogue.skills import checked
+from toolscript.services.catalogue.skills import check_skill
 from toolscript.services.catalogue.skills_file import load_skills
 
 pytestmark = pytest.mark.req("H-09")
@@ -48,7 +48,7 @@ def test_the_packaged_skills_are_a_useful_set() -> None:
         assert len(set(skill.keywords)) == len(skill.keywords)
         assert len(set(skill.examples)) == len(skill.examples)
         assert skill.is_active
-        assert checked(skill) == skill
+        assert check_skill(skill) == skill
 
 
 def test_a_file_of_ones_own_adds_to_them(tmp_path: Path) -> None:

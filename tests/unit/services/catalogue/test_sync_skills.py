@@ -34,7 +34,7 @@ from toolscript.domain.catalog import Assignment, Item, Origin, Skill, Suggestio
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Vector
 from toolscript.retrieval.text.item_text import item_text, skill_text
-from toolscript.services.catalogue.skill_points import ALL_FACETS, MOST_FACETS, SKILLS
+from toolscript.services.catalogue.skill_points import ALL_FACETS, MAX_FACETS, SKILLS
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -144,7 +144,7 @@ async def test_many_tools_share_a_bounded_number_of_facets(quick: House) -> None
     await quick.sync.run(many)
     told, _ = (await quick.skill_points())["files"]
     assert told["tool_count"] == 300
-    assert told["parts"] - 1 == 70 < MOST_FACETS
+    assert told["parts"] - 1 == 70 < MAX_FACETS
     await assert_vector(quick, "files")
 
 

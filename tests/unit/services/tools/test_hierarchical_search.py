@@ -29,17 +29,17 @@ from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Similarity, Terms, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.support.result_cache import AnswerCache
 from toolscript.services.tools.hierarchical_search import (
     NEAR_THE_BEST,
-    Ask,
-    Found,
+    HierarchicalQuery,
+    HierarchicalResults,
     HierarchicalSearch,
-    Patience,
+    StageTimeouts,
     Strategy,
 )
 from toolscript.services.tools.schema_cache import KnownSchemas
@@ -143,7 +143,7 @@ class Library:
         self.catalog = WatchedCatalog(Database("sqlite://"))
         self.index = WatchedIndex()
         self.finder = SkillFinder(self.index, embedder.similarity or Similarity(0.0, 1.0))
-        self.answers, self.schemas = AnswerCache[Ask, Found](), KnownSchemas(self.catalog)
+        self.answers, self.schemas = AnswerCache[HierarchicalQuery, HierarchicalResults](), KnownSchemas(self.catalog)
         self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
         self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
 
@@ -151,8 +151,8 @@ class Library:
         for each in (self.finder, self.answers, self.schemas):
             each.changed()
 
-    async def search(self, query: str = "anything", **asked: Any) -> Found:
-        return await self.service.search(Ask(query, **asked))
+    async def search(self, query: str = "anything", **asked: Any) -> HierarchicalResults:
+        return await self.service.search(HierarchicalQuery(query, **asked))
 
     async def hold(self, items: Sequence[Item], skills: Sequence[Skill]) -> None:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
@@ -179,11 +179,11 @@ async def every() -> AsyncIterator[Library]:
         yield opened
 
 
-def names(found: Found) -> list[str]:
+def names(found: HierarchicalResults) -> list[str]:
     return [tool.payload["name"] for tool in found.tools]
 
 
-def told(found: Found) -> dict[str, Any]:
+def told(found: HierarchicalResults) -> dict[str, Any]:
     """The answer without its times."""
     answer = found_answer(found, with_schemas=True)
     answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
@@ -542,7 +542,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
         KnownSchemas(SqlCatalog(database)),
     )
     found = await service.search(
-        Ask(
+        HierarchicalQuery(
             "q",
             limit=limits[0],
             skill_limit=limits[1],
@@ -577,7 +577,11 @@ async def test_a_skill_without_tools_gives_an_empty_list() -> None:
 @pytest.mark.req("H-02", "X-03")
 @pytest.mark.parametrize("query", ["", " ", "\t\n", "\u00a0\u2003"])
 async def test_a_blank_query_is_refused(every: Library, query: str) -> None:
-    for asking in (every.search(query), every.service.find_skills(query), every.service.find_tools(Ask(query))):
+    for asking in (
+        every.search(query),
+        every.service.find_skills(query),
+        every.service.find_tools(HierarchicalQuery(query)),
+    ):
         with pytest.raises(Invalid, match="blank") as caught:
             await asking
         assert not isinstance(caught.value, InvalidArguments)
@@ -631,7 +635,7 @@ async def test_what_is_out_of_range_is_refused_naming_the_field_and_the_range(
 )
 async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> None:
     """EC-005."""
-    async with library(*demo_items()[:3], embedder=minilm) as opened:
+    async with library(*load_demo_items()[:3], embedder=minilm) as opened:
         found = await opened.search(query, tool_threshold=0.0)
         assert len(found.tools) == 3
         assert found.query == query.encode("utf-8", "replace").decode()
@@ -702,7 +706,7 @@ async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) ->
     await stale.map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
     service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, AnswerCache(), every.schemas)
-    found = await service.search(Ask("anything"))
+    found = await service.search(HierarchicalQuery("anything"))
     assert names(found)[0] == "reply"
     assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
 
@@ -724,14 +728,14 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
         every.finder,
         AnswerCache(),
         every.schemas,
-        Patience(embedding=0.05),
+        StageTimeouts(embedding=0.05),
     )
-    found = await service.search(Ask("anything"))
+    found = await service.search(HierarchicalQuery("anything"))
     assert (list(found.tools), found.report.degraded) == ([], ["embedding"])
-    waiting = asyncio.create_task(service.search(Ask("anything")))
+    waiting = asyncio.create_task(service.search(HierarchicalQuery("anything")))
     slow.may_answer.set()
     assert len((await waiting).tools) == 5
-    assert Patience().embedding == 10.0
+    assert StageTimeouts().embedding == 10.0
 
 
 async def test_an_answer_is_given_again_while_nothing_changes(every: Library) -> None:
@@ -790,7 +794,7 @@ async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: L
     embedder = Interrupted()
     service = HierarchicalSearch(Retriever(embedder, every.index), every.finder, every.answers, every.schemas)
     for _ in range(2):
-        await service.search(Ask("anything"))
+        await service.search(HierarchicalQuery("anything"))
     assert embedder.queries == 2
 
 
@@ -804,8 +808,8 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
             return await super().embed_query(text)
 
     service = HierarchicalSearch(Retriever(Moody(), every.index), every.finder, every.answers, every.schemas)
-    assert (await service.search(Ask("anything"))).report.degraded == ["embedding"]
-    again = await service.search(Ask("anything"))
+    assert (await service.search(HierarchicalQuery("anything"))).report.degraded == ["embedding"]
+    again = await service.search(HierarchicalQuery("anything"))
     assert (len(again.tools), again.report.degraded) == (5, [])
 
 
@@ -813,10 +817,10 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
 async def test_each_stage_can_be_asked_alone(every: Library) -> None:
     hits = await every.service.find_skills("anything", limit=50, threshold=0.375)
     assert [(h.skill.id, h.score) for h in hits] == [("mail", 0.75), ("files", 0.625), ("web", 0.375)]
-    within = await every.service.find_tools(Ask("anything"), ["web", "no_such_skill"])
+    within = await every.service.find_tools(HierarchicalQuery("anything"), ["web", "no_such_skill"])
     assert [t.id for t in within] == [FETCH.id]
-    assert (await every.service.find_tools(Ask("anything", limit=1)))[0].id == LOOSE.id
-    assert await every.service.find_tools(Ask("anything"), ["no_such_skill"]) == []
+    assert (await every.service.find_tools(HierarchicalQuery("anything", limit=1)))[0].id == LOOSE.id
+    assert await every.service.find_tools(HierarchicalQuery("anything"), ["no_such_skill"]) == []
     assert every.catalog.read == []
 
 

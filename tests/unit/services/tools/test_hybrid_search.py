@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import Report, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools import hybrid_search as tool_search
@@ -48,7 +48,7 @@ async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: flo
 
 @pytest.fixture(scope="module")
 async def demo(minilm: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
-    async with searching(BatchingEmbedder(minilm, similarity=minilm.similarity), demo_items()) as search:
+    async with searching(BatchingEmbedder(minilm, similarity=minilm.similarity), load_demo_items()) as search:
         yield search
 
 
@@ -70,7 +70,7 @@ async def test_a_name_written_any_way_and_mistyped_is_found_first(demo: ToolSear
 
 @pytest.mark.req("S-02")
 async def test_every_exact_name_and_id_is_found_first(demo: ToolSearch) -> None:
-    for item in demo_items():
+    for item in load_demo_items():
         for query in (item.name, item.id, f"please call {item.id} for me"):
             best = (await demo.search(query)).hits[0]
             assert (best.name, best.confidence, best.reason) == (item.name, 1.0, "Exact name"), query
@@ -109,7 +109,7 @@ async def test_a_reason_names_the_words_that_matched(minilm: OnnxEmbedder) -> No
 
 @pytest.mark.req("S-08")
 async def test_without_a_model_words_and_names_still_find() -> None:
-    async with searching(None, demo_items()) as search:
+    async with searching(None, load_demo_items()) as search:
         found = await search.search("read the text of a file")
         assert found.hits[0].name.startswith("read")
         assert found.report.degraded == ["embedder"]
@@ -122,7 +122,7 @@ async def test_a_model_that_fails_in_the_middle_costs_meaning_only(caplog: pytes
         async def embed_query(self, text: str) -> Vector:
             raise Unavailable("out of memory")
 
-    async with searching(Failing(16), demo_items()) as search:
+    async with searching(Failing(16), load_demo_items()) as search:
         found = await search.search("read the text of a file")
     assert found.hits
     assert found.report.degraded == ["embedder"]
@@ -182,7 +182,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
 
 @pytest.mark.req("S-01")
 async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
-    async with searching(HashedEmbedder(16), demo_items()) as search:
+    async with searching(HashedEmbedder(16), load_demo_items()) as search:
         await search._retriever.prepare("read a file", Report())  # as a search through skills does
         warming = asyncio.create_task(search.warm_up())
         assert await resting.get() > 0
@@ -195,7 +195,7 @@ async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resti
 async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_to_look_at(
     monkeypatch: pytest.MonkeyPatch, resting: asyncio.Queue[float]
 ) -> None:
-    async with searching(HashedEmbedder(16), demo_items()) as search:
+    async with searching(HashedEmbedder(16), load_demo_items()) as search:
         await search.warm_up()
         with monkeypatch.context() as blind:
             blind.setattr(tool_search, "facts_of", None)
@@ -206,7 +206,7 @@ async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_
 
 @pytest.mark.req("S-01", "H-14")
 async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
-    items = demo_items()
+    items = load_demo_items()
     async with changing(HashedEmbedder(16), items) as (search, sync):
         await search._retriever.prepare("read a file", Report())
         warming = asyncio.create_task(search.warm_up())

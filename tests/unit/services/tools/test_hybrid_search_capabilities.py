@@ -16,7 +16,7 @@ from toolscript.domain.catalog import Item
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.catalogue.demo import demo_items
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
@@ -83,7 +83,7 @@ async def test_a_tool_that_is_made_for_it_stays_ahead_and_the_shell_still_gains(
 async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(minilm: OnnxEmbedder) -> None:
     queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
     named = 0
-    async with catalogues(minilm, demo_items()) as search:
+    async with catalogues(minilm, load_demo_items()) as search:
         for query in queries:
             for hit, without in await search.both(query):
                 if "(git)" in hit.reason or "domain boost" in hit.reason or "inference" in hit.reason:
@@ -94,7 +94,7 @@ async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(min
 
 @pytest.mark.req("S-03")
 async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(minilm: OnnxEmbedder) -> None:
-    async with catalogues(minilm, demo_items()) as search:
+    async with catalogues(minilm, load_demo_items()) as search:
         best = (await search.packaged.search("filesystem__raed_file")).hits[0]
     assert (best.id, best.reason) == ("filesystem__read_file", "Fuzzy match + domain boost")
 
@@ -105,7 +105,7 @@ async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder)
     database, index = Database("sqlite://"), MemoryIndex()
     catalog = SqlCatalog(database)
     await index.open(tools_collection(minilm.model, minilm.dimensions))
-    await Sync(catalog, index, minilm).run(demo_items())
+    await Sync(catalog, index, minilm).run(load_demo_items())
     found: dict[float, dict[str, float]] = {}
     for alpha in (0.0, 0.8, 1.0):
         search = ToolSearch(Retriever(minilm, index), catalog, alpha=alpha, capabilities=NONE)

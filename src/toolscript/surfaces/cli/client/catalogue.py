@@ -67,9 +67,9 @@ def is_demo(configuration: Configuration) -> bool:
 
 async def load_demo(app: App) -> SyncReport:
     """Makes the built-in tools the catalogue."""
-    from toolscript.services.catalogue.demo import demo_items
+    from toolscript.services.catalogue.demo import load_demo_items
 
-    report = await app.sync.run(demo_items())
+    report = await app.sync.run(load_demo_items())
     Known(app.settings.data).write({})
     return report
 

@@ -138,7 +138,7 @@ class Run:
 
         with self._console.status("Indexing the demo catalogue"):
             await load_demo(app)
-        indexed = await app.indexed_tools()
+        indexed = await app.count_indexed_tools()
         self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
         found = await app.tool_search.search(
             SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold

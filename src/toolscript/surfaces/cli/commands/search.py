@@ -171,11 +171,11 @@ async def _here(app: App, asked: _Asked) -> tuple[Answer, Types]:
 
 async def _found(app: App, asked: _Asked) -> Answer:
     if asked.through_skills:
-        from toolscript.services.tools.hierarchical_search import Ask, Strategy
+        from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
         from toolscript.surfaces.json.hierarchical import found_answer
 
         told = {**asked.through_skills, "strategy": Strategy(asked.through_skills["strategy"])}
-        return found_answer(await app.hierarchical_search.search(Ask(**told)), with_schemas=True)
+        return found_answer(await app.hierarchical_search.search(HierarchicalQuery(**told)), with_schemas=True)
     from toolscript.surfaces.json.tools import search_answer
 
     limit, threshold = app.settings.search_limit, app.settings.search_threshold

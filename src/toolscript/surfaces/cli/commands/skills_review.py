@@ -146,7 +146,7 @@ def propose(count: int | None, only_waiting: bool, queue: bool, as_json: bool, *
     async def here(app: App) -> Answer:
         from toolscript.surfaces.json.skills import proposals_answer
 
-        return proposals_answer(await app.propose.propose(count=count, only_waiting=only_waiting, queue=queue))
+        return proposals_answer(await app.propose_skills.propose(count=count, only_waiting=only_waiting, queue=queue))
 
     answer = answered(flags, here, "/api/v1/skills/propose", body=wish)
     tell(answer, as_json, lambda told: _show_proposals(told, queue))

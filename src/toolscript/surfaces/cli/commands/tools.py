@@ -163,7 +163,7 @@ def _arguments(text: str | None, pairs: Sequence[str]) -> dict[str, Any]:
 async def _tried(app: App) -> dict[str, Any]:
     from toolscript.surfaces.json.tools import servers_answer
 
-    return servers_answer(app.gateway.statuses, app.gateway.complaint)
+    return servers_answer(app.gateway.statuses, app.gateway.configuration_error)
 
 
 async def _listed(app: App, filter_: str | None) -> dict[str, Any]:

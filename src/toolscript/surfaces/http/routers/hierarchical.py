@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from toolscript.domain.catalog import ItemType
-from toolscript.services.tools.hierarchical_search import Ask, Strategy
+from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
 from toolscript.surfaces.http.bare import BareRoute
 from toolscript.surfaces.http.openapi import body_of, errors
 from toolscript.surfaces.json.hierarchical import found_answer, resync_answer, skill_hit, tool_hit
@@ -67,7 +67,9 @@ def add_hierarchical(http: FastAPI, serving: Serving) -> None:
         given = vars(asked).copy()
         del given["count_tokens"]
         app = serving.app
-        answer = found_answer(await app.hierarchical_search.search(Ask(**given)), with_schemas=asked.include_schemas)
+        answer = found_answer(
+            await app.hierarchical_search.search(HierarchicalQuery(**given)), with_schemas=asked.include_schemas
+        )
         if asked.count_tokens:
             cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
             answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
@@ -113,7 +115,7 @@ def _add_stages(http: FastAPI, serving: Serving) -> None:
         threshold: Share = 0.3,
     ) -> list[dict[str, Any]]:
         named = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
-        ask = Ask(query, item_type=item_type, limit=limit, tool_threshold=threshold)
+        ask = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
         found = await serving.app.hierarchical_search.find_tools(ask, named or None)
         return [tool_hit(tool, with_schemas=False) for tool in found]
 

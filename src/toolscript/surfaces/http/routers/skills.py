@@ -8,14 +8,14 @@ from fastapi import APIRouter, Body, FastAPI, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from toolscript.domain.catalog import Skill, SuggestionStatus
-from toolscript.services.catalogue.skill_proposals import MOST_PROPOSALS
+from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
 from toolscript.services.catalogue.skills import (
-    LONGEST_DESCRIPTION,
-    LONGEST_ID,
-    LONGEST_NAME,
-    LONGEST_WORD,
-    MOST_SKILLS,
-    MOST_WORDS,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    MAX_SKILLS,
+    MAX_WORD_LENGTH,
+    MAX_WORDS,
 )
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.json.skills import (
@@ -38,17 +38,17 @@ NOT_USABLE, NOT_FOUND, TAKEN = errors(400), errors(404), errors(409)
 
 Id = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=LONGEST_ID),
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID_LENGTH),
     Field(description="Lower-case letters, digits and _, the first a letter.", examples=["calendar_events"]),
 ]
 Name = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_NAME, pattern=ONE_LINE),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
     Field(description="What people read.", examples=["Calendar & Events"]),
 ]
 Description = Annotated[
     str,
-    StringConstraints(max_length=LONGEST_DESCRIPTION),
+    StringConstraints(max_length=MAX_DESCRIPTION_LENGTH),
     Field(
         description="What the tools in it do; a skill without tools is found by this.",
         examples=["Create, list and cancel events in calendars."],
@@ -56,20 +56,20 @@ Description = Annotated[
 ]
 Domain = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, max_length=LONGEST_ID, pattern=ONE_LINE),
+    StringConstraints(strip_whitespace=True, max_length=MAX_ID_LENGTH, pattern=ONE_LINE),
     Field(description="What the skill is a part of.", examples=["productivity"]),
 ]
 Words = Annotated[
     list[
         Annotated[
-            str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_WORD, pattern=ONE_LINE)
+            str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORD_LENGTH, pattern=ONE_LINE)
         ]
     ],
-    Field(max_length=MOST_WORDS),
+    Field(max_length=MAX_WORDS),
 ]
 Reviewer = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, max_length=LONGEST_NAME, pattern=ONE_LINE),
+    StringConstraints(strip_whitespace=True, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
     Field(description="Who decides.", examples=["ada"]),
 ]
 SkillId = Annotated[str, Path(description="The id of a skill.", examples=["calendar_events"])]
@@ -138,7 +138,7 @@ class Wish(_Asked):
 
     count: Annotated[
         int | None,
-        Field(ge=1, le=MOST_PROPOSALS, description="Into how many groups tools are sorted; chosen when not given."),
+        Field(ge=1, le=MAX_PROPOSALS, description="Into how many groups tools are sorted; chosen when not given."),
     ] = None
     only_waiting: Annotated[bool, Field(description="Look only at tools that are in no skill.")] = False
     queue: Annotated[bool, Field(description="Put the proposals into the queue of suggestions.")] = False
@@ -151,7 +151,7 @@ class Override(_Asked):
         list[Id],
         Field(
             min_length=1,
-            max_length=MOST_SKILLS,
+            max_length=MAX_SKILLS,
             description="The skills it is in, the most fitting one first.",
             examples=[["calendar_events"]],
         ),
@@ -211,7 +211,7 @@ def _add_proposals(http: APIRouter, serving: Serving) -> None:
     @http.post(f"{SKILLS}/propose", summary="Propose skills from the tools there are", responses=NOT_USABLE)
     async def propose(wanted: Annotated[Wish | None, Body()] = None) -> dict[str, Any]:
         given = (wanted or Wish()).model_dump()
-        return proposals_answer(await serving.app.propose.propose(**given))
+        return proposals_answer(await serving.app.propose_skills.propose(**given))
 
 
 def _add_skills(http: APIRouter, serving: Serving) -> None:
