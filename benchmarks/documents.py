@@ -24,7 +24,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.app.app import local_token
 from toolscript.domain.documents import Document
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.points import documents_collection
 
@@ -73,7 +73,7 @@ class _MadeUp:
     def __init__(self, inner: OnnxEmbedder) -> None:
         self.model = inner.model
         self.dimensions = inner.dimensions
-        self.similarity: Similarity | None = None
+        self.similarity: SimilarityRange | None = None
         self.window = inner.window
         self.count_tokens = inner.count_tokens
 

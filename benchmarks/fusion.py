@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.timing import Row, Table, compared, side_by_side
-from toolscript.domain.search import Candidate, in_order
+from toolscript.domain.search import Candidate, sort_candidates
 from toolscript.retrieval.fusion import RRF_K, ordered, rrf, weighted, zscore
 
 Rankings = list[list[Candidate]]
@@ -67,4 +67,4 @@ def _rankings(size: int) -> Rankings:
     chance = random.Random(size)
     starts = (0, size // 2)
     # Ids of one width: ranx compiles anew for every width.
-    return [in_order([Candidate(f"tool-{i:06d}", chance.random()) for i in range(s, s + size)]) for s in starts]
+    return [sort_candidates([Candidate(f"tool-{i:06d}", chance.random()) for i in range(s, s + size)]) for s in starts]

@@ -25,7 +25,7 @@ from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import KnowledgeStore
@@ -88,16 +88,24 @@ class _Shelved:
 
 def _shelf(quick: bool) -> Iterator[_Shelved]:
     for number in range(4 if quick else SOURCES):
-        source = Source(own_id("source", number), "book", f"Book {number}", ("An Author",), f"{number}.md", WHEN)
+        source = Source(derive_id("source", number), "book", f"Book {number}", ("An Author",), f"{number}.md", WHEN)
         texts = new_documents(CHUNKS_EACH, CHUNK_WORDS, seed=2000 + number)
         chunks = [
-            Chunk(own_id(source.id, n), source.id, text, Position(f"Chapter {n // 50}", f"Section {n}", n), CHUNK_WORDS)
+            Chunk(
+                derive_id(source.id, n), source.id, text, Position(f"Chapter {n // 50}", f"Section {n}", n), CHUNK_WORDS
+            )
             for n, text in enumerate(texts)
         ]
         lessons = new_documents(EXTRACTIONS_EACH, EXTRACTION_WORDS, seed=3000 + number)
         extractions = [
             Extraction(
-                own_id(source.id, "e", n), source.id, chunks[5 * n].id, "decision", {"decision": text}, ("tools",), WHEN
+                derive_id(source.id, "e", n),
+                source.id,
+                chunks[5 * n].id,
+                "decision",
+                {"decision": text},
+                ("tools",),
+                WHEN,
             )
             for n, text in enumerate(lessons)
         ]

@@ -11,9 +11,9 @@ from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import (
     Assignment,
-    Decision,
+    ClassificationRecord,
     Item,
-    ItemMark,
+    ItemFingerprint,
     ItemType,
     Origin,
     Skill,
@@ -45,7 +45,7 @@ def catalog(database: Database) -> CatalogStore:
     return SqlCatalog(database)
 
 
-async def marked(catalog: CatalogStore, item: Item) -> ItemMark:
+async def marked(catalog: CatalogStore, item: Item) -> ItemFingerprint:
     return next(m for m in await catalog.marks() if m.id == item.id)
 
 
@@ -143,18 +143,18 @@ async def test_items_can_be_asked_for_by_id_in_any_number(catalog: CatalogStore)
 async def test_term_counts_follow_the_active_items(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, frozenset({1, 2})), (WRITE, frozenset({2, 3}))])
     counts = await catalog.term_counts([1, 2, 3, 4])
-    assert (counts.documents, counts.holding) == (2, {1: 1, 2: 2, 3: 1})
+    assert (counts.documents, counts.documents_with_term) == (2, {1: 1, 2: 2, 3: 1})
     await catalog.save_items([(READ, frozenset({3}))])
-    assert (await catalog.term_counts([1, 2, 3])).holding == {2: 1, 3: 2}
+    assert (await catalog.term_counts([1, 2, 3])).documents_with_term == {2: 1, 3: 2}
     await catalog.deactivate([WRITE.id])
     await catalog.deactivate([WRITE.id])
     counts = await catalog.term_counts([1, 2, 3])
-    assert (counts.documents, counts.holding) == (1, {3: 1})
+    assert (counts.documents, counts.documents_with_term) == (1, {3: 1})
 
 
 async def test_an_empty_catalogue_counts_nothing(catalog: CatalogStore) -> None:
     counts = await catalog.term_counts([1])
-    assert (counts.documents, counts.holding) == (0, {})
+    assert (counts.documents, counts.documents_with_term) == (0, {})
 
 
 async def test_skills_are_saved_changed_and_removed(catalog: CatalogStore) -> None:
@@ -234,7 +234,7 @@ async def test_writers_at_once_lose_nothing(catalog: CatalogStore) -> None:
 
     await asyncio.gather(*(save(n) for n in range(40)))
     counts = await catalog.term_counts([7])
-    assert (counts.documents, counts.holding) == (40, {7: 40})
+    assert (counts.documents, counts.documents_with_term) == (40, {7: 40})
     assert len(await catalog.items()) == 40
 
 
@@ -246,7 +246,7 @@ async def test_writers_of_the_same_items_count_them_once(catalog: CatalogStore) 
     items = [(Item("many", f"t{n:02d}"), frozenset({7, n + 100})) for n in range(30)]
     await asyncio.gather(*(catalog.save_items(items if n % 2 else items[::-1]) for n in range(12)))
     counts = await catalog.term_counts([7, 100])
-    assert (counts.documents, counts.holding) == (30, {7: 30, 100: 1})
+    assert (counts.documents, counts.documents_with_term) == (30, {7: 30, 100: 1})
 
 
 @pytest.mark.req("X-03")
@@ -276,7 +276,7 @@ async def test_a_seed_is_planted_once_and_takes_its_own_skills_back(catalog: Cat
     await catalog.save_skills([mine])
     assert await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
     await catalog.save_items([(READ, TERMS)])
-    await catalog.classify([Decision(READ.id, "stamp", (Assignment("a", 0.9, True),))])
+    await catalog.classify([ClassificationRecord(READ.id, "stamp", (Assignment("a", 0.9, True),))])
     await catalog.save_skills([Skill("b", "B, as a person likes it")])
     assert not await catalog.seed_skills("one", [Skill("a", "A"), Skill("b", "B")])
     assert [s.name for s in await catalog.skills()] == ["A", "B, as a person likes it", "Mine"]
@@ -296,7 +296,7 @@ async def test_a_seed_that_lacks_a_skill_leaves_what_people_have_put_into_it(cat
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
     human, found = Assignment("a", 1.0, True, Origin.HUMAN), Assignment("a", 0.9, True)
     await catalog.assign(READ.id, [human])
-    await catalog.classify([Decision(WRITE.id, "stamp", (found,))])
+    await catalog.classify([ClassificationRecord(WRITE.id, "stamp", (found,))])
     await catalog.seed_skills("two", [])
     assert await catalog.skills() == []
     assert await catalog.skills(active_only=False) == [Skill("a", "A", is_active=False)]
@@ -385,10 +385,10 @@ async def test_a_classification_replaces_assignments_stamp_and_what_is_pending(c
     idea = Suggestion("Gardening", "Plants", keywords=("plant", "größe"), examples=("water it",))
     await catalog.classify(
         [
-            Decision(
+            ClassificationRecord(
                 READ.id, "first", (Assignment("a", 0.9, True, Origin.LLM), Assignment("b", 0.5, False, Origin.LLM))
             ),
-            Decision(WRITE.id, "first", suggestion=idea),
+            ClassificationRecord(WRITE.id, "first", suggestion=idea),
         ]
     )
     read, write = await marked(catalog, READ), await marked(catalog, WRITE)
@@ -398,7 +398,12 @@ async def test_a_classification_replaces_assignments_stamp_and_what_is_pending(c
     kept = (await catalog.suggestions(PENDING))[2]
     assert (kept.description, kept.keywords, kept.examples) == ("Plants", ("plant", "größe"), ("water it",))
 
-    await catalog.classify([Decision(READ.id, "second"), Decision(WRITE.id, "second", (Assignment("b", 0.6, True),))])
+    await catalog.classify(
+        [
+            ClassificationRecord(READ.id, "second"),
+            ClassificationRecord(WRITE.id, "second", (Assignment("b", 0.6, True),)),
+        ]
+    )
     read, write = await marked(catalog, READ), await marked(catalog, WRITE)
     assert (read.assignments, read.classified) == ((), "second")
     assert (write.assignments, write.classified) == ((Assignment("b", 0.6, True),), "second")
@@ -413,9 +418,9 @@ async def test_what_is_gone_meanwhile_is_left_out_of_a_classification(catalog: C
     sure = (Assignment("a", 0.9, True),)
     await catalog.classify(
         [
-            Decision(READ.id, "stamp", (*sure, Assignment("gone", 0.8))),
-            Decision(WRITE.id, "stamp", sure, Suggestion("Nobody's")),
-            Decision("files__never", "stamp", sure, Suggestion("Nobody's")),
+            ClassificationRecord(READ.id, "stamp", (*sure, Assignment("gone", 0.8))),
+            ClassificationRecord(WRITE.id, "stamp", sure, Suggestion("Nobody's")),
+            ClassificationRecord("files__never", "stamp", sure, Suggestion("Nobody's")),
         ]
     )
     read, write = await marked(catalog, READ), await marked(catalog, WRITE)
@@ -431,8 +436,10 @@ async def test_hundreds_of_items_are_classified_at_once(catalog: CatalogStore) -
     await catalog.save_items([(item, TERMS) for item in many])
     await catalog.save_skills([Skill("a", "A")])
     sure = (Assignment("a", 0.9, True),)
-    half = [Decision(item.id, "s", sure) for item in many[:300]]
-    await catalog.classify([*half, *(Decision(item.id, "s", suggestion=Suggestion("New")) for item in many[300:])])
+    half = [ClassificationRecord(item.id, "s", sure) for item in many[:300]]
+    await catalog.classify(
+        [*half, *(ClassificationRecord(item.id, "s", suggestion=Suggestion("New")) for item in many[300:])]
+    )
     assert await catalog.tool_counts() == {"a": 300}
     assert {m.classified for m in await catalog.marks()} == {"s"}
     assert [source for _, source in await pending(catalog)] == [item.id for item in many[300:]]
@@ -442,7 +449,9 @@ async def test_hundreds_of_items_are_classified_at_once(catalog: CatalogStore) -
 async def test_saving_an_item_again_leaves_what_was_decided_of_it(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS)])
     await catalog.save_skills([Skill("a", "A")])
-    await catalog.classify([Decision(READ.id, "stamp", (Assignment("a", 0.9, True),), Suggestion("Another"))])
+    await catalog.classify(
+        [ClassificationRecord(READ.id, "stamp", (Assignment("a", 0.9, True),), Suggestion("Another"))]
+    )
     await catalog.save_items([(replace(READ, description="Changed"), TERMS)])
     mark = await marked(catalog, READ)
     assert (mark.classified, mark.assignments) == ("stamp", (Assignment("a", 0.9, True),))
@@ -454,7 +463,7 @@ async def test_items_of_a_removed_skill_count_as_not_classified(catalog: Catalog
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
     await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
     both = (Assignment("a", 0.9, True), Assignment("b", 0.8))
-    await catalog.classify([Decision(READ.id, "s", both), Decision(WRITE.id, "s", both[:1])])
+    await catalog.classify([ClassificationRecord(READ.id, "s", both), ClassificationRecord(WRITE.id, "s", both[:1])])
     await catalog.delete_skill("b")
     read, write = await marked(catalog, READ), await marked(catalog, WRITE)
     assert (read.assignments, read.classified) == (both[:1], "")
@@ -467,8 +476,8 @@ async def test_items_of_a_skill_that_is_made_inactive_count_as_not_classified(ca
     await catalog.save_skills([Skill("a", "A"), Skill("b", "B")])
     await catalog.classify(
         [
-            Decision(READ.id, "s", (Assignment("a", 0.9, True), Assignment("b", 0.8))),
-            Decision(WRITE.id, "s", (Assignment("a", 0.9, True),)),
+            ClassificationRecord(READ.id, "s", (Assignment("a", 0.9, True), Assignment("b", 0.8))),
+            ClassificationRecord(WRITE.id, "s", (Assignment("a", 0.9, True),)),
         ]
     )
     await catalog.save_skills([Skill("a", "Another name"), Skill("b", "B", is_active=False)])
@@ -481,7 +490,9 @@ async def test_a_stamp_is_replaced_only_where_it_is_still_the_same(catalog: Cata
     await catalog.save_skills([Skill("a", "A")])
     sure = (Assignment("a", 0.9, True),)
     idea = Suggestion("Gardening")
-    await catalog.classify([Decision(READ.id, "old", sure), Decision(WRITE.id, "new", suggestion=idea)])
+    await catalog.classify(
+        [ClassificationRecord(READ.id, "old", sure), ClassificationRecord(WRITE.id, "new", suggestion=idea)]
+    )
     await catalog.stamp({READ.id: ("old", "newer"), WRITE.id: ("old", "newer"), "files__never": ("", "newer")})
     read, write = await marked(catalog, READ), await marked(catalog, WRITE)
     assert (read.classified, read.assignments, write.classified) == ("newer", sure, "new")
@@ -501,7 +512,7 @@ async def test_marks_can_be_asked_for_by_id(catalog: CatalogStore) -> None:
 async def test_a_person_who_assigns_an_item_settles_what_was_pending_for_it(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
     await catalog.save_skills([Skill("a", "A")])
-    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
+    await catalog.classify([ClassificationRecord(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
     await catalog.assign(READ.id, [Assignment("a", 1.0, True, Origin.HUMAN)])
     assert await pending(catalog) == [("New", WRITE.id)]
     assert (await marked(catalog, READ)).classified == "s"
@@ -512,7 +523,7 @@ async def test_a_person_who_assigns_an_item_settles_what_was_pending_for_it(cata
 @pytest.mark.req("H-11", "H-14")
 async def test_what_is_pending_for_a_vanished_item_is_withdrawn(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
-    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
+    await catalog.classify([ClassificationRecord(i.id, "s", suggestion=Suggestion("New")) for i in (READ, WRITE)])
     await catalog.deactivate([READ.id])
     assert await pending(catalog) == [("New", WRITE.id)]
 
@@ -528,10 +539,13 @@ async def test_the_number_of_a_withdrawn_suggestion_never_names_another(catalog:
 @pytest.mark.req("H-11")
 async def test_what_is_suggested_again_under_the_same_name_keeps_its_number(catalog: CatalogStore) -> None:
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
-    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("Gärten")) for i in (READ, WRITE)])
+    await catalog.classify([ClassificationRecord(i.id, "s", suggestion=Suggestion("Gärten")) for i in (READ, WRITE)])
     read, write = await catalog.suggestions(PENDING)
     await catalog.classify(
-        [Decision(READ.id, "t", suggestion=Suggestion("GÄRTEN")), Decision(WRITE.id, "t", suggestion=Suggestion("Zoo"))]
+        [
+            ClassificationRecord(READ.id, "t", suggestion=Suggestion("GÄRTEN")),
+            ClassificationRecord(WRITE.id, "t", suggestion=Suggestion("Zoo")),
+        ]
     )
     kept, new = await catalog.suggestions(PENDING)
     assert (kept.number, kept.source_item_id) == (read.number, READ.id)
@@ -544,9 +558,9 @@ async def test_what_a_person_has_rejected_does_not_come_back_for_the_same_item(c
     await catalog.save_items([(READ, TERMS), (WRITE, TERMS)])
     first = await catalog.suggest(Suggestion("Gardening", "", READ.id))
     await catalog.review(first.number or 0, SuggestionStatus.REJECTED)
-    await catalog.classify([Decision(i.id, "s", suggestion=Suggestion("gardening")) for i in (READ, WRITE)])
+    await catalog.classify([ClassificationRecord(i.id, "s", suggestion=Suggestion("gardening")) for i in (READ, WRITE)])
     assert await pending(catalog) == [("gardening", WRITE.id)]
-    await catalog.classify([Decision(READ.id, "s", suggestion=Suggestion("Reading"))])
+    await catalog.classify([ClassificationRecord(READ.id, "s", suggestion=Suggestion("Reading"))])
     assert await pending(catalog) == [("gardening", WRITE.id), ("Reading", READ.id)]
 
 
@@ -607,7 +621,7 @@ async def test_writers_of_skills_and_items_at_once_take_turns(catalog: CatalogSt
         turn = 1 if n % 2 else -1
         sure = (Assignment(f"s{n % 9}", 0.9, True),)
         await catalog.save_skills(skills[::turn])
-        await catalog.classify([Decision(i.id, f"{n}", sure, Suggestion("New")) for i in items[::turn]])
+        await catalog.classify([ClassificationRecord(i.id, f"{n}", sure, Suggestion("New")) for i in items[::turn]])
         await catalog.assign(items[n].id, sure)
         await catalog.save_items([(item, TERMS) for item in items[::turn]])
 

@@ -48,7 +48,7 @@ async def test_saving_again_replaces(store: DocumentStore) -> None:
     changed = Document("one", "New text")
     await store.save_documents("acme", [stored(changed, 2)])
     assert await store.documents("acme") == [changed]
-    assert (await store.term_counts("acme", [1, 2])).holding == {2: 1}
+    assert (await store.term_counts("acme", [1, 2])).documents_with_term == {2: 1}
 
 
 @pytest.mark.req("D-04")
@@ -56,7 +56,7 @@ async def test_tenants_share_neither_documents_nor_counts(store: DocumentStore) 
     await store.save_documents("acme", [stored(ONE, 1, 2)])
     await store.save_documents("other", [stored(Document("one", "Theirs"), 1), stored(TWO, 1)])
     counts = await store.term_counts("acme", [1, 2])
-    assert (counts.documents, counts.holding) == (1, {1: 1, 2: 1})
+    assert (counts.documents, counts.documents_with_term) == (1, {1: 1, 2: 1})
     assert await store.documents("acme") == [ONE]
     assert await store.delete_documents("acme", ["two"]) == 0
     assert len(await store.documents("other")) == 2
@@ -67,7 +67,7 @@ async def test_deleting_tells_how_many_there_were_and_takes_their_terms(store: D
     await store.save_documents("acme", [stored(ONE, 1), stored(TWO, 1, 2)])
     assert await store.delete_documents("acme", ["two", "unknown"]) == 1
     counts = await store.term_counts("acme", [1, 2])
-    assert (counts.documents, counts.holding) == (1, {1: 1})
+    assert (counts.documents, counts.documents_with_term) == (1, {1: 1})
 
 
 async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -> None:
@@ -83,7 +83,7 @@ async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -
             now[own_id] = terms
     counts = await store.term_counts("acme", list(range(20)))
     assert counts.documents == len(now)
-    assert counts.holding == Counter(t for terms in now.values() for t in terms)
+    assert counts.documents_with_term == Counter(t for terms in now.values() for t in terms)
 
 
 @pytest.mark.req("D-09")

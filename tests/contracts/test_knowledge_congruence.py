@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.contracts.engines import LIBRARIES, open_knowledge
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.ports.stores import KnowledgeStore
 
 pytestmark = pytest.mark.req("K-05", "X-02")
 
-SOURCES = [own_id("source", n) for n in range(3)]
-CHUNKS = [own_id("chunk", n) for n in range(5)]
-EXTRACTIONS = [own_id("extraction", n) for n in range(5)]
+SOURCES = [derive_id("source", n) for n in range(3)]
+CHUNKS = [derive_id("chunk", n) for n in range(5)]
+EXTRACTIONS = [derive_id("extraction", n) for n in range(5)]
 Change = Callable[[KnowledgeStore], Awaitable[Any]]
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
@@ -61,11 +61,11 @@ extractions = st.lists(
 
 
 def own_chunks(source_id: str, several: list[Chunk]) -> list[Chunk]:
-    return [replace(each, id=own_id(source_id, each.id), source_id=source_id) for each in several]
+    return [replace(each, id=derive_id(source_id, each.id), source_id=source_id) for each in several]
 
 
 def own_extractions(source_id: str, several: list[Extraction]) -> list[Extraction]:
-    return [replace(each, id=own_id(source_id, each.id), source_id=source_id) for each in several]
+    return [replace(each, id=derive_id(source_id, each.id), source_id=source_id) for each in several]
 
 
 def replacing(source: Source, held: list[Chunk], drawn: list[Extraction]) -> Change:
@@ -130,7 +130,7 @@ async def _outcome(change: Change, store: KnowledgeStore) -> str:
 
 async def _told(store: KnowledgeStore) -> list[Any]:
     """Everything that can be asked of a store, as text, which tells 1 from 1.0 and one order of names from another."""
-    inside = [own_id(source_id, each) for source_id in SOURCES for each in (*CHUNKS, *EXTRACTIONS)]
+    inside = [derive_id(source_id, each) for source_id in SOURCES for each in (*CHUNKS, *EXTRACTIONS)]
     shelf = await store.shelf(SOURCES, inside, inside)
     return [
         repr(await store.sources()),

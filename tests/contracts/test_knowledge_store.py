@@ -12,13 +12,13 @@ import pytest
 
 from tests.contracts.engines import LIBRARIES, open_knowledge, open_reader
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Shelf, Source, SourceStatus, own_id
+from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source, SourceStatus, derive_id
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 
 pytestmark = pytest.mark.req("K-05", "X-02")
 
 BOOK = Source(
-    own_id("book"),
+    derive_id("book"),
     "book",
     "Über 東京 \U0001f4da",
     ("Ada Lovelace", "Đorđe 'O\"Neil"),
@@ -28,19 +28,19 @@ BOOK = Source(
     {"digest": "d", "pages": 12, "share": 0.5, "none": None, "nested": {"z": [1, {"a.b": True, "c$": []}], "": ""}},
     schema_version=3,
 )
-PAPER = Source(own_id("paper"), "paper", "A paper", (), "", "")
+PAPER = Source(derive_id("paper"), "paper", "A paper", (), "", "")
 EVERYWHERE = ["not-hex", "", "\0", "\ud800", "A" * 24, "f" * 24, "' OR 1=1 --", "$ne", "x" * 100_000]
 
 
 def chunks_of(source: Source, *texts: str) -> list[Chunk]:
     return [
-        Chunk(own_id(source.id, text), source.id, text, Position("Chapter 1", "§ 1.2 – ü", page), 7 * n, 2)
+        Chunk(derive_id(source.id, text), source.id, text, Position("Chapter 1", "§ 1.2 – ü", page), 7 * n, 2)
         for n, (text, page) in enumerate(zip(texts, [1, None, 3, 4, 5, 6], strict=False))
     ]
 
 
 def extraction(source: Source, chunk_id: str, kind: str = "decision", **content: Any) -> Extraction:
-    own = own_id("extraction", source.id, chunk_id, kind)
+    own = derive_id("extraction", source.id, chunk_id, kind)
     return Extraction(own, source.id, chunk_id, kind, content, ("caching", "тест"), "2025-01-02T03:04:05Z", 2)
 
 
@@ -58,14 +58,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.mark.req("K-02")
 async def test_every_field_comes_back_as_it_was_stored(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "first\n\ttext", "", "drei ß 三 \U0001f600")
-    odd = replace(chunks[0], id=own_id("odd"), position=Position())
+    odd = replace(chunks[0], id=derive_id("odd"), position=Position())
     drawn = extraction(BOOK, odd.id, why="ü", parts=[{"b": 1, "a": [None, -1.5, 2**40]}], empty={}, last=False)
     await store.replace(BOOK, [*chunks, odd], [drawn])
     assert await store.sources() == [BOOK]
     assert await store.contents(BOOK.id) == ([*chunks, odd], [drawn])
     (kept,) = (await store.contents(BOOK.id))[1]
     assert list(kept.content) == ["why", "parts", "empty", "last"]
-    assert await store.shelf([BOOK.id], [odd.id], [drawn.id]) == Shelf(
+    assert await store.shelf([BOOK.id], [odd.id], [drawn.id]) == KnowledgeRecords(
         {BOOK.id: BOOK}, {odd.id: odd}, {drawn.id: drawn}
     )
 
@@ -74,7 +74,7 @@ async def test_what_was_never_stored_is_nowhere(store: KnowledgeStore) -> None:
     assert await store.sources() == []
     assert await store.counts() == {}
     assert await store.contents(BOOK.id) == ([], [])
-    assert await store.shelf([], [], []) == Shelf({}, {}, {})
+    assert await store.shelf([], [], []) == KnowledgeRecords({}, {}, {})
     assert await store.remove(BOOK.id) is False
 
 
@@ -84,9 +84,9 @@ async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) ->
     drawn = extraction(BOOK, chunk.id)
     await store.replace(BOOK, [chunk], [drawn])
     found = await store.shelf([BOOK.id, PAPER.id, *EVERYWHERE], [*EVERYWHERE, chunk.id], [*EVERYWHERE, drawn.id])
-    assert found == Shelf({BOOK.id: BOOK}, {chunk.id: chunk}, {drawn.id: drawn})
-    assert await store.shelf(EVERYWHERE, EVERYWHERE, EVERYWHERE) == Shelf({}, {}, {})
-    assert await store.shelf([chunk.id], [drawn.id], [BOOK.id]) == Shelf({}, {}, {})
+    assert found == KnowledgeRecords({BOOK.id: BOOK}, {chunk.id: chunk}, {drawn.id: drawn})
+    assert await store.shelf(EVERYWHERE, EVERYWHERE, EVERYWHERE) == KnowledgeRecords({}, {}, {})
+    assert await store.shelf([chunk.id], [drawn.id], [BOOK.id]) == KnowledgeRecords({}, {}, {})
     for unknown in EVERYWHERE:
         assert await store.contents(unknown) == ([], [])
         assert await store.remove(unknown) is False
@@ -95,9 +95,9 @@ async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) ->
 async def test_a_shelf_of_ten_thousand_ids_is_one_read(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "one", "two", "three")
     await store.replace(BOOK, chunks, [])
-    ids = [own_id(n) for n in range(10_000)]
+    ids = [derive_id(n) for n in range(10_000)]
     found = await store.shelf(ids, [chunks[0].id, *ids, chunks[2].id], ids)
-    assert found == Shelf({}, {chunks[0].id: chunks[0], chunks[2].id: chunks[2]}, {})
+    assert found == KnowledgeRecords({}, {chunks[0].id: chunks[0], chunks[2].id: chunks[2]}, {})
 
 
 @pytest.mark.req("K-06")
@@ -119,7 +119,7 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
 
 async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore) -> None:
     def numbered(*numbers: int) -> list[Chunk]:
-        return [Chunk(own_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
+        return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
 
     await store.replace(BOOK, numbered(*range(1_300)), [])
     assert (await store.contents(BOOK.id))[0] == numbered(*range(1_300))
@@ -130,7 +130,7 @@ async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore)
 
 async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> None:
     titles = ["b", "B", "a", "Ä", "ä", "z", "a"]
-    sources = [replace(PAPER, id=own_id("n", n), title=title) for n, title in enumerate(titles)]
+    sources = [replace(PAPER, id=derive_id("n", n), title=title) for n, title in enumerate(titles)]
     for each in sources:
         await store.replace(each, [], [])
     assert await store.sources() == sorted(sources, key=lambda each: (each.title, each.id))
@@ -216,7 +216,9 @@ async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store
     assert await store.sources() == [PAPER]
     assert await store.contents(BOOK.id) == ([], [])
     gone = extraction(BOOK, chunks_of(BOOK, "two")[0].id)
-    assert await store.shelf([BOOK.id], [c.id for c in chunks_of(BOOK, "one", "two")], [gone.id]) == Shelf({}, {}, {})
+    assert await store.shelf([BOOK.id], [c.id for c in chunks_of(BOOK, "one", "two")], [gone.id]) == KnowledgeRecords(
+        {}, {}, {}
+    )
     assert await store.counts() == {PAPER.id: (2, 1)}
 
 
@@ -225,7 +227,7 @@ async def test_ids_that_are_no_object_ids_are_kept_as_they_are(store: KnowledgeS
     chunk = Chunk("chunk/1", source.id, "text", Position(), 1)
     drawn = replace(extraction(source, chunk.id), id="Extraction 1")
     await store.replace(source, [chunk], [drawn])
-    assert await store.shelf(["paper-1"], ["chunk/1"], ["Extraction 1"]) == Shelf(
+    assert await store.shelf(["paper-1"], ["chunk/1"], ["Extraction 1"]) == KnowledgeRecords(
         {source.id: source}, {chunk.id: chunk}, {drawn.id: drawn}
     )
     assert await store.contents("paper-1") == ([chunk], [drawn])
@@ -281,7 +283,7 @@ async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> No
 
 
 async def test_sources_replaced_at_the_same_time_do_not_disturb_each_other(store: KnowledgeStore) -> None:
-    sources = [replace(PAPER, id=own_id("many", n), title=f"Paper {n}") for n in range(6)]
+    sources = [replace(PAPER, id=derive_id("many", n), title=f"Paper {n}") for n in range(6)]
 
     async def write(source: Source) -> None:
         for texts in (("one", "two", "three"), ("three", "four"), ("five", source.title)):

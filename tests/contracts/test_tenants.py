@@ -94,7 +94,7 @@ class Archive:
         try:
             page = await self.page(ask)
         except ToolscriptError as error:
-            return json.dumps(error.envelope(), sort_keys=True).encode()
+            return json.dumps(error.to_envelope(), sort_keys=True).encode()
         told = {
             "hits": [asdict(hit) for hit in page.hits],
             "total": [page.total, page.total_relation],

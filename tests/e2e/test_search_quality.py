@@ -19,7 +19,7 @@ from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Point, Terms, Vector, in_order
+from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
 from toolscript.evaluation.datasets import ToolSet, demo_folder, read_set
 from toolscript.evaluation.metrics import by_group, mean
 from toolscript.ports.models import Embedder
@@ -84,7 +84,7 @@ class QuickIndex(MemoryIndex):
         assert self._ids is not None
         found = scores()
         rows = np.argpartition(-found, limit)[:limit] if limit < len(found) else range(len(found))
-        return in_order(
+        return sort_candidates(
             [Candidate(self._ids[r], float(found[r]), self._payloads[r]) for r in rows if found[r] >= least]
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
 
 CACHED_QUERIES = 4096
@@ -33,7 +33,7 @@ class BatchingEmbedder:
     and embeds a query once when several callers want it at the same time."""
 
     def __init__(
-        self, inner: MultiQueryEmbedder, *, similarity: Similarity | None, cached_queries: int = CACHED_QUERIES
+        self, inner: MultiQueryEmbedder, *, similarity: SimilarityRange | None, cached_queries: int = CACHED_QUERIES
     ) -> None:
         self._inner = inner
         self._similarity = similarity
@@ -52,7 +52,7 @@ class BatchingEmbedder:
         return self._inner.dimensions
 
     @property
-    def similarity(self) -> Similarity | None:
+    def similarity(self) -> SimilarityRange | None:
         return self._similarity
 
     @property

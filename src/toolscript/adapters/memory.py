@@ -11,7 +11,16 @@ import numpy as np
 
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload, matches
-from toolscript.domain.search import Candidate, Collection, Point, Similarity, Terms, Vector, in_order, require_same
+from toolscript.domain.search import (
+    Candidate,
+    Collection,
+    Point,
+    SimilarityRange,
+    Terms,
+    Vector,
+    require_same_model,
+    sort_candidates,
+)
 
 
 class MemoryIndex:
@@ -27,7 +36,7 @@ class MemoryIndex:
     async def open(self, collection: Collection) -> None:
         held = self._collections.get(collection.name)
         if held:
-            require_same(held[0], collection)
+            require_same_model(held[0], collection)
         self._collections[collection.name] = (
             (replace(held[0], exact=collection.exact), held[1]) if held else (collection, {})
         )
@@ -59,7 +68,7 @@ class MemoryIndex:
             return []
         cosines = np.stack([p.vector for p in found if p.vector is not None]) @ vector
         scored = [Candidate(p.id, float(s), _told(p, fields)) for p, s in zip(found, cosines, strict=True)]
-        return in_order([c for c in scored if floor is None or c.score >= floor])[:limit]
+        return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
 
     async def nearest(
         self,
@@ -84,7 +93,7 @@ class MemoryIndex:
             for p in self._points(name).values()
             if not asked.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
         ]
-        return in_order([c for c in scored if c.score > 0])[:limit]
+        return sort_candidates([c for c in scored if c.score > 0])[:limit]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return sum(matches(where, p.payload) for p in self._points(name).values())
@@ -132,8 +141,8 @@ class HashedEmbedder:
         return self._dimensions
 
     @property
-    def similarity(self) -> Similarity | None:
-        return Similarity(0.0, 1.0)
+    def similarity(self) -> SimilarityRange | None:
+        return SimilarityRange(0.0, 1.0)
 
     @property
     def query_batch_size(self) -> int:

@@ -19,7 +19,7 @@ from toolscript.app.engines import Servers, open_index, open_language_model, ope
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.observability import Observability, open_observability
-from toolscript.domain.catalog import Skill, digest_of
+from toolscript.domain.catalog import Skill, compute_skills_digest
 from toolscript.domain.search import Collection
 from toolscript.ports.access import TokenVerifier
 from toolscript.ports.indexes import VectorIndex
@@ -346,4 +346,4 @@ async def _is_empty(index: VectorIndex, held: Collection) -> bool:
 
 def _seed(settings: Settings) -> tuple[str, list[Skill]]:
     skills = load_skills(settings.skills)
-    return digest_of(skills), skills
+    return compute_skills_digest(skills), skills

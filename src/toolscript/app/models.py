@@ -12,7 +12,7 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, download, find_locally
 from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
-from toolscript.domain.search import Similarity
+from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.calibration import measured
 from toolscript.retrieval.text.item_text import item_text
@@ -86,7 +86,7 @@ async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:
     return BatchingEmbedder(inner, similarity=similarity)
 
 
-async def _calibrate(embedder: MultiQueryEmbedder) -> Similarity:
+async def _calibrate(embedder: MultiQueryEmbedder) -> SimilarityRange:
     """Measures a model that the registry does not know on the demo catalogue's questions and answers."""
     by_id = {item.id: item_text(item) for item in load_demo_items()}
     pairs = [(query, by_id[tool]) for query, tool in load_demo_pairs()]

@@ -11,7 +11,7 @@ from toolscript.codegen.names import Names, names_of, pascal
 from toolscript.codegen.schemas import Path, Reading, label, read_arguments, read_schema
 from toolscript.codegen.shapes import ANY_OBJECT, NEVER, UNKNOWN, Shape, accepts_nothing_said
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.selection import select
+from toolscript.domain.selection import select_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ class ToolServer:
 def tool_servers(items: Iterable[Item], names: Names) -> list[ToolServer]:
     """The tools among the items by server, each once, in the order of names; their types' names come from `names`."""
     tools = sorted(
-        (item for item in select(items, None) if item.type is ItemType.TOOL), key=lambda item: (item.server, item.name)
+        (item for item in select_items(items, None) if item.type is ItemType.TOOL),
+        key=lambda item: (item.server, item.name),
     )
     type_names = names_of((item.server for item in tools), pascal)
     return [

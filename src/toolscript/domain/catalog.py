@@ -68,7 +68,7 @@ class StoredItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemMark:
+class ItemFingerprint:
     """What it takes to see whether an item has changed, without reading the item."""
 
     id: str
@@ -100,7 +100,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SkillMember:
     """An active item of a skill, as far as the skill's vectors depend on it."""
 
     item_id: str
@@ -121,7 +121,7 @@ class Skill:
     is_active: bool = True
 
 
-def digest_of(skills: Sequence[Skill]) -> str:
+def compute_skills_digest(skills: Sequence[Skill]) -> str:
     """Changes exactly when the skills do."""
     return hashlib.sha256(json.dumps([astuple(s) for s in skills]).encode()).hexdigest()
 
@@ -164,7 +164,7 @@ UNCLEAR = Classification(is_clear=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ClassificationRecord:
     """What is recorded of an item that has been classified."""
 
     item_id: str

@@ -19,7 +19,7 @@ class ToolscriptError(Exception):
         self.message = message
         self.details = dict(details or {})
 
-    def envelope(self) -> dict[str, Any]:
+    def to_envelope(self) -> dict[str, Any]:
         """The error as every surface prints it: `{"error": {"code", "message", "details"}}`."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 

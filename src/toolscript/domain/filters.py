@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid
 Payload = Mapping[str, Any]
 
 # Numbers beyond this lose digits in engines that compare as 64-bit floats.
-LARGEST_EXACT_NUMBER = 2**53
+MAX_EXACT_NUMBER = 2**53
 
 # The forms of ISO 8601 that every engine reads, and reads alike: a day; with a time; with a time and an offset.
 _HOUR, _MINUTE = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
@@ -83,7 +83,7 @@ class Filter:
     should: tuple[Condition, ...] = ()
     must_not: tuple[Condition, ...] = ()
 
-    def requiring(self, *conditions: Condition) -> Filter:
+    def with_conditions(self, *conditions: Condition) -> Filter:
         """This filter, and those conditions as well."""
         return Filter((*self.must, *conditions), self.should, self.must_not)
 
@@ -100,7 +100,7 @@ def matches(where: Filter, payload: Payload) -> bool:
     )
 
 
-def moment(value: Any) -> datetime | None:
+def parse_moment(value: Any) -> datetime | None:
     """The instant that an ISO 8601 text names, to the microsecond (a text without an offset is UTC), or None. A week, a
     date without hyphens, an hour alone, an offset with seconds or after minutes name none: engines differ on them."""
     told = _MOMENT.fullmatch(value) if isinstance(value, str) else None
@@ -156,7 +156,7 @@ def _ordered(value: Any, op: Op, wanted: Any) -> bool:
     if is_number(wanted):
         left, right = (value, wanted) if is_number(value) else (None, None)
     else:
-        left, right = moment(value), moment(wanted)
+        left, right = parse_moment(value), parse_moment(wanted)
     if left is None or right is None:
         return False
     match op:
@@ -181,7 +181,7 @@ def _value_problem(op: Op, value: Any) -> str | None:
         if not _is_list(value):
             return "the value must be a list"
         return next((p for p in map(_scalar_problem, value) if p), None)
-    if op in RANGE_OPS and not is_number(value) and moment(value) is None:
+    if op in RANGE_OPS and not is_number(value) and parse_moment(value) is None:
         return "the value must be a number or an ISO 8601 date"
     return _scalar_problem(value)
 
@@ -191,6 +191,6 @@ def _scalar_problem(value: Any) -> str | None:
         return None
     if not isinstance(value, int | float):
         return f"{reprlib.repr(value)} must be a string, a number, true or false"
-    if not -LARGEST_EXACT_NUMBER <= value <= LARGEST_EXACT_NUMBER:
+    if not -MAX_EXACT_NUMBER <= value <= MAX_EXACT_NUMBER:
         return f"the number {value!r} is out of range (at most 2^53 either side of zero)"
     return None

@@ -110,7 +110,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class KnowledgeRecords:
     """What one batched read brought, by id; what is not there is missing."""
 
     sources: Mapping[str, Source]
@@ -118,17 +118,17 @@ class Shelf:
     extractions: Mapping[str, Extraction]
 
 
-def own_id(*parts: object) -> str:
+def derive_id(*parts: object) -> str:
     """An id of 24 hexadecimal digits, which is also what MongoDB calls an ObjectId: the same for the same parts."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def page_name(stem: str) -> str:
+def strip_language(stem: str) -> str:
     """What a page of a folder is called, without its language: one of FIRST_PAGES, if it is the first."""
     return _LANGUAGE.sub("", stem.lower())
 
 
-def told(content: Mapping[str, Any]) -> str:
+def format_content(content: Mapping[str, Any]) -> str:
     """What an extraction says, as text: its parts one a line, with their names."""
     return "\n".join(_named(content))
 

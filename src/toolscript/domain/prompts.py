@@ -14,6 +14,6 @@ class Prompt:
     instructions: str
     text: str
     answer: Mapping[str, Any]
-    most_tokens: int = 1024
+    max_tokens: int = 1024
     examples: tuple[tuple[str, str], ...] = ()
     """Texts and what a good answer to each would be, shown to the model before the question."""

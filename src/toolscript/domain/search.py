@@ -40,7 +40,7 @@ class Collection:
     """Whether every point is compared, however many there are: what one tenant finds must not depend on another's."""
 
 
-def require_same(held: Collection, wanted: Collection) -> None:
+def require_same_model(held: Collection, wanted: Collection) -> None:
     """Raises Invalid when a collection was made by another model: vectors of two models must not mix."""
     if (held.model, held.dimensions) == (wanted.model, wanted.dimensions):
         return
@@ -82,7 +82,7 @@ class Candidate(NamedTuple):
 Ranking = Sequence[Candidate]
 
 
-def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+def sort_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Best score first; equal scores by id, so that an order never depends on the engine."""
     return sorted(candidates, key=lambda c: (-c.score, c.id))
 
@@ -95,12 +95,12 @@ def no_span(_: str) -> AbstractContextManager[object]:
     return _NOTHING
 
 
-INCOMPLETE = "catalogue"
+DEGRADED_CATALOGUE = "catalogue"
 """What a report says was done without while tools of some server are still on their way."""
 
 
 @dataclass(slots=True)
-class Report:
+class SearchReport:
     """How a search went: milliseconds per stage, counts, and the name of whatever had to be done without."""
 
     timings_ms: dict[str, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Similarity:
+class SimilarityRange:
     """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` what texts that say the same do."""
 
     floor: float
@@ -123,4 +123,4 @@ class TermCounts:
     """How many documents a scope has, and how many of them hold each of the asked-for terms."""
 
     documents: int
-    holding: Mapping[int, int]
+    documents_with_term: Mapping[int, int]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from toolscript.domain.catalog import Item
 
 
-def select(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 the name it has on every surface
+def select_items(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 the name it has on every surface
     """The items that a comma list names, each once, by id; all of them for no list.
 
     An entry with `__` is the id of one item, any other is a server. What nothing is called selects nothing.

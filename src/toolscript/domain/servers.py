@@ -34,7 +34,7 @@ class ServerSpec:
     include_tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
 
-    def offers(self, name: str) -> bool:
+    def allows_tool(self, name: str) -> bool:
         """Whether the configuration lets a tool of that name through. Patterns as in file names: `read_*`."""
         included = self.include_tools is None or any(fnmatchcase(name, p) for p in self.include_tools)
         return included and not any(fnmatchcase(name, p) for p in self.exclude_tools)
@@ -63,7 +63,7 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ServerListing:
     """What a server offers, and what of it could not be understood."""
 
     items: Sequence[Item]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from toolscript.domain.access import Principal
-from toolscript.domain.catalog import Item, Member
+from toolscript.domain.catalog import Item, SkillMember
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
@@ -79,7 +79,7 @@ class Evaluation:
         ingest: IngestDocuments,
         document_search: DocumentSearch,
         hierarchical: HierarchicalSearch,
-        members: Callable[[], Awaitable[Mapping[str, Sequence[Member]]]],
+        members: Callable[[], Awaitable[Mapping[str, Sequence[SkillMember]]]],
     ) -> None:
         """`members` tells who is in which skill."""
         self._sync = sync

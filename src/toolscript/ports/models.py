@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from toolscript.domain.catalog import Classification, Item, Skill
 from toolscript.domain.prompts import Prompt
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 
 
 class Embedder(Protocol):
@@ -21,7 +21,7 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     @property
-    def similarity(self) -> Similarity | None:
+    def similarity(self) -> SimilarityRange | None:
         """What the model's cosines mean; None where nobody has measured it."""
 
     @property

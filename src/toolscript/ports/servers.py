@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from toolscript.domain.catalog import Item
-from toolscript.domain.servers import CallResult, Listing, ServerSpec
+from toolscript.domain.servers import CallResult, ServerListing, ServerSpec
 
 
 class ToolServer(Protocol):
     """A connection to one server, for as long as it lasts."""
 
-    async def list_items(self) -> Listing:
+    async def list_items(self) -> ServerListing:
         """Everything it offers that the configuration lets through. Raises Unavailable."""
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:

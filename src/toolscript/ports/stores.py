@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 from toolscript.domain.catalog import (
     Assignment,
-    Decision,
+    ClassificationRecord,
     Item,
-    ItemMark,
-    Member,
+    ItemFingerprint,
     Schemas,
     Skill,
+    SkillMember,
     StoredItem,
     Suggestion,
     SuggestionStatus,
 )
 from toolscript.domain.documents import Document, StoredDocument
-from toolscript.domain.knowledge import Chunk, Extraction, Shelf, Source
+from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source
 from toolscript.domain.search import TermCounts
 
 # Names or ids; None means all.
@@ -44,7 +44,7 @@ class CatalogStore(Protocol):
     async def schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
         """Those of the active items that come next in the order of their ids."""
 
-    async def marks(self, servers: Those = None, *, item_ids: Those = None) -> list[ItemMark]:
+    async def marks(self, servers: Those = None, *, item_ids: Those = None) -> list[ItemFingerprint]:
         """What there is to compare of items, inactive ones too, by id order: of those servers, with those ids."""
 
     async def term_counts(self, terms: Sequence[int]) -> TermCounts:
@@ -74,13 +74,13 @@ class CatalogStore(Protocol):
     async def items_in(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, surest first, then by id."""
 
-    async def members(self, skill_ids: Those = None) -> dict[str, list[Member]]:
+    async def members(self, skill_ids: Those = None) -> dict[str, list[SkillMember]]:
         """The active items of those skills (of all), by id order; skills without any are left out."""
 
     async def tool_counts(self) -> dict[str, int]:
         """How many active items each skill has; skills without any are left out."""
 
-    async def classify(self, decisions: Sequence[Decision], *, over_people: bool = False) -> None:
+    async def classify(self, decisions: Sequence[ClassificationRecord], *, over_people: bool = False) -> None:
         """Replaces the items' assignments, stamps and pending suggestions by what was decided. Items and skills that
         are gone meanwhile are left out; an item that was to go into such a skill counts as not classified. What a
         person has assigned stays, unless told otherwise; what a person has rejected for an item is not suggested for
@@ -156,7 +156,9 @@ class DocumentStore(Protocol):
 class KnowledgeReader(Protocol):
     """Sources, chunks and extractions, to be read and nothing else: all that searching needs."""
 
-    async def shelf(self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]) -> Shelf:
+    async def shelf(
+        self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]
+    ) -> KnowledgeRecords:
         """Those of the named that exist, in one batched read."""
 
     async def sources(self) -> list[Source]:

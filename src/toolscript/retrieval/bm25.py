@@ -41,10 +41,10 @@ def query_terms(frequencies: Counter[int], counts: TermCounts) -> QueryTerms:
     weights: dict[int, float] = {}
     full = 0.0
     for number, times in frequencies.items():
-        holding = counts.holding.get(number, 0)
-        weight = times * math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+        documents_with_term = counts.documents_with_term.get(number, 0)
+        weight = times * math.log(1 + (total - documents_with_term + 0.5) / (documents_with_term + 0.5))
         full += weight
-        if holding:
+        if documents_with_term:
             weights[number] = weight
     return QueryTerms(_sorted_terms(weights), full)
 

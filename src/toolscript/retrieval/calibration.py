@@ -8,26 +8,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 
 
-def calibrated(cosine: float, similarity: Similarity) -> float:
+def calibrated(cosine: float, similarity: SimilarityRange) -> float:
     """0 at what unrelated texts score, 1 at a text that says the same, linear between."""
     place = position(cosine, similarity)
     return place if 0.0 < place < 1.0 else float(place >= 1.0)
 
 
-def position(cosine: float, similarity: Similarity) -> float:
+def position(cosine: float, similarity: SimilarityRange) -> float:
     """Where a cosine lies between floor (0) and ceiling (1), or beyond them."""
     return (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
 
 
-def cosine_at(score: float, similarity: Similarity) -> float:
+def cosine_at(score: float, similarity: SimilarityRange) -> float:
     """The cosine that has that score; of no score at all, the least there is."""
     return similarity.floor + score * (similarity.ceiling - similarity.floor) if score > 0 else -1.0
 
 
-def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity:
+def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> SimilarityRange:
     """The calibration of a model, from questions in plain words and the texts that answer them, pair by pair.
 
     A typical question scores 0.5 with its own answer, and 0 with three quarters of the others'. It takes two pairs at
@@ -36,7 +36,7 @@ def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> Similarity
     cosines = np.asarray(queries) @ np.asarray(answers).T
     own = np.median(np.diag(cosines))
     floor = float(np.percentile(cosines[~np.eye(len(cosines), dtype=bool)], 75))
-    return Similarity(floor, floor + max(2 * (float(own) - floor), 0.05))
+    return SimilarityRange(floor, floor + max(2 * (float(own) - floor), 0.05))
 
 
 # How much the evidence for an answer counts beside the similarity: the share of the request that the text covers, and

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.domain.search import Similarity
+from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
 from toolscript.retrieval.fusion import Scores, weighted
@@ -63,7 +63,7 @@ class Confidences:
     capabilities may raise it.
     """
 
-    def __init__(self, legs: Legs, full_score: float, similarity: Similarity, alpha: float, about: About) -> None:
+    def __init__(self, legs: Legs, full_score: float, similarity: SimilarityRange, alpha: float, about: About) -> None:
         self._about = about
         near = {c.id: position(c.score, similarity) + BENEATH for c in legs.dense}
         nearest = max([1e-9, *near.values()])
@@ -137,7 +137,7 @@ class Confidences:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
 
 
-def _evidence(legs: Legs, full_score: float, similarity: Similarity, about: About) -> float:
+def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about: About) -> float:
     """The most that speaks for any one candidate: nearness, the share of the request that it covers, and that it is of
     the domain asked for or can do its work."""
     covered = COVERED if legs.dense else COVERED_ALONE

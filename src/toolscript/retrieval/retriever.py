@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Report, Similarity, TermCounts, Terms, Vector, no_span
+from toolscript.domain.search import Candidate, SearchReport, SimilarityRange, TermCounts, Terms, Vector, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
@@ -57,12 +57,12 @@ class Retriever:
         return self._embedder.model if self._embedder else None
 
     @property
-    def similarity(self) -> Similarity:
+    def similarity(self) -> SimilarityRange:
         """What the model's cosines mean; without a model, cosines as they are."""
-        return (self._embedder and self._embedder.similarity) or Similarity(0.0, 1.0)
+        return (self._embedder and self._embedder.similarity) or SimilarityRange(0.0, 1.0)
 
     async def prepare(
-        self, text: str, report: Report, *, count_terms: CountTerms | None = None, dense: bool = True
+        self, text: str, report: SearchReport, *, count_terms: CountTerms | None = None, dense: bool = True
     ) -> Prepared:
         """Embeds the text exactly once and weighs its words; either is left out when not asked for.
 
@@ -80,7 +80,7 @@ class Retriever:
         self,
         prepared: Prepared,
         collection: str,
-        report: Report,
+        report: SearchReport,
         *,
         where: Filter = EVERYTHING,
         depth: int,
@@ -121,7 +121,7 @@ class Retriever:
             collection, prepared.vector, where=where, limit=limit, floor=floor, count_to=count_to, fields=fields
         )
 
-    async def _embed(self, text: str, report: Report) -> Vector | None:
+    async def _embed(self, text: str, report: SearchReport) -> Vector | None:
         if self._embedder is None:
             report.degraded.append("embedder")
             return None
@@ -143,7 +143,7 @@ class Stage:
 
     __slots__ = ("_name", "_report", "_span", "_started")
 
-    def __init__(self, report: Report, name: str) -> None:
+    def __init__(self, report: SearchReport, name: str) -> None:
         self._report = report
         self._name = name
         self._span = None if report.span is no_span else report.span(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Candidate, Similarity, Vector
+from toolscript.domain.search import Candidate, SimilarityRange, Vector
 
 # How far beyond its centre a group of tools reaches towards a query, in units of how wide it lies and of what the
 # model's cosines range over. Fitted so that the estimate from a facet ranks skills as their nearest tools would
@@ -35,7 +35,7 @@ class SkillFacts:
 class SkillMap:
     """The parts of all skills, as they were when the map was drawn."""
 
-    def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector], similarity: Similarity) -> None:
+    def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector], similarity: SimilarityRange) -> None:
         """Takes the points of the skills' collection, their vectors, and what the model's cosines mean. Raises
         Unavailable for what is no vector."""
         drawn = sorted((p for p in points if p.id in vectors), key=lambda p: (p.payload["skill_id"], p.id))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Item, Skill
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 # How much the words count beside the meaning: a tool all of whose words are a skill's own lies as far above one that
@@ -33,7 +33,7 @@ Matrix = NDArray[np.float32]
 class Fit:
     """Skills as a classifier sees them: each with a vector and weighted words."""
 
-    def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: Similarity) -> None:
+    def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: SimilarityRange) -> None:
         self._vectors = np.stack(vectors) if vectors else np.zeros((0, 1), np.float32)
         self._similarity = similarity
         said = [_words_of(skill) for skill in skills]

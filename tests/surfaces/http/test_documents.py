@@ -18,7 +18,7 @@ import pytest
 from toolscript.app.app import App, open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Report
+from toolscript.domain.search import SearchReport
 from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentStream
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http
@@ -383,7 +383,7 @@ async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: st
         yield [DocumentHit("a", 1.0, {}, "A"), DocumentHit("b", 0.5, {}, "B")]
         raise fault
 
-    page = DocumentPage("id", [], 2, "eq", None, Report())
+    page = DocumentPage("id", [], 2, "eq", None, SearchReport())
     told = b"".join([part async for part in json_lines(DocumentStream(page, batches()))])
     lines = [json.loads(line) for line in told.splitlines()]
     assert [line["hit"]["doc_id"] for line in lines[:-1]] == ["a", "b"]

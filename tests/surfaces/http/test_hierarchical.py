@@ -80,12 +80,12 @@ async def described(http: httpx.AsyncClient) -> dict[str, Any]:
 def refused(answer: httpx.Response, status: int, field: str | None = None) -> str:
     """The message of an envelope with that status, about that field."""
     assert answer.status_code == status, answer.text
-    (envelope,) = answer.json().values()
-    assert envelope.keys() == {"code", "message", "details"}
-    assert envelope["code"] == "VALIDATION_ERROR"
+    (to_envelope,) = answer.json().values()
+    assert to_envelope.keys() == {"code", "message", "details"}
+    assert to_envelope["code"] == "VALIDATION_ERROR"
     if field is not None:
-        assert envelope["details"]["field"] == field
-    return str(envelope["message"])
+        assert to_envelope["details"]["field"] == field
+    return str(to_envelope["message"])
 
 
 @pytest.mark.req("H-06")

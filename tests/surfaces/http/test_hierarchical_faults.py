@@ -17,7 +17,7 @@ import pytest
 
 from tests.fixtures.faults import FAULTS, Fault, Troubled, hang, saying
 from toolscript.app.app import App, open_app
-from toolscript.domain.search import Candidate, Similarity
+from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
@@ -129,7 +129,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         parts[name] = trouble
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
-        SkillFinder(parts["index"], Similarity(0.0, 1.0), within=SHORT.skills / 2),
+        SkillFinder(parts["index"], SimilarityRange(0.0, 1.0), within=SHORT.skills / 2),
         AnswerCache(),
         KnownSchemas(parts["catalog"]),
         SHORT,

@@ -25,7 +25,7 @@ from tests.servers.mongo import serving_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.knowledge import Shelf
+from toolscript.domain.knowledge import KnowledgeRecords
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
@@ -154,7 +154,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "scores that are no numbers": ("index", lambda c: [each._replace(score=float("nan")) for each in c]),
     "scores without end": ("index", lambda c: [each._replace(score=float("inf")) for each in c]),
     "scores in words": ("index", lambda c: [each._replace(score="high") for each in c]),
-    "a shelf of None": ("reader", lambda _: Shelf(None, None, None)),  # type: ignore[arg-type]
+    "a shelf of None": ("reader", lambda _: KnowledgeRecords(None, None, None)),  # type: ignore[arg-type]
     "chunks that are texts": ("reader", lambda s: replace(s, chunks=dict.fromkeys(s.chunks, "text"))),
     "extractions that are texts": ("reader", lambda s: replace(s, extractions=dict.fromkeys(s.extractions, "text"))),
     "sources that are texts": ("reader", lambda s: replace(s, sources=dict.fromkeys(s.sources, "text"))),
@@ -199,7 +199,7 @@ async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untol
 
 @pytest.mark.req("K-02")
 async def test_a_store_that_has_nothing_of_it_leaves_nothing(app: App) -> None:
-    async with asking(app, ("reader", "shelf", saying(lambda _: Shelf({}, {}, {})), ())) as http:
+    async with asking(app, ("reader", "shelf", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
         told = await found(http)
     assert (told["results"], told["metadata"]["sources_cited"]) == ([], [])
 

@@ -303,7 +303,7 @@ async def test_a_service_that_is_not_there_is_told() -> None:
     reranker = HttpReranker("http://user:pass@127.0.0.1:9", None, None)
     with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:9/rerank does not answer") as told:
         await reranker.scores(QUERY, PASSAGES)
-    assert "pass" not in json.dumps(told.value.envelope())
+    assert "pass" not in json.dumps(told.value.to_envelope())
     await reranker.close()
 
 
@@ -315,7 +315,7 @@ async def test_the_key_is_told_to_nobody(
     with caplog.at_level(logging.DEBUG, "toolscript"), pytest.raises(UpstreamFailed) as told:
         await reranker.scores(QUERY, PASSAGES)
     assert "[key] is not a key" in told.value.message
-    assert "a-secret-key" not in caplog.text + json.dumps(told.value.envelope())
+    assert "a-secret-key" not in caplog.text + json.dumps(told.value.to_envelope())
 
 
 @pytest.mark.parametrize("url", ["", "nowhere", "ftp://there", "http://", "http://[::1"])

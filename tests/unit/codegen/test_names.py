@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolscript.codegen.names import Names, bare, camel, names_of, pascal, snake
 from toolscript.codegen.texts import comment_lines, python_string, script_key, script_string
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.selection import select
+from toolscript.domain.selection import select_items
 
 ITEMS = [
     Item("myserver", "echo"),
@@ -110,4 +110,4 @@ def test_every_line_break_is_one() -> None:
     ],
 )
 def test_a_filter_names_servers_and_tools(wanted: str | None, ids: list[str]) -> None:
-    assert [item.id for item in select([*ITEMS, *ITEMS], wanted)] == sorted(ids)
+    assert [item.id for item in select_items([*ITEMS, *ITEMS], wanted)] == sorted(ids)

@@ -529,7 +529,7 @@ def test_any_file_gives_servers_or_one_error_that_keeps_secrets(lasting: Place, 
     try:
         servers = lasting.load().servers
     except Invalid as error:
-        told = json.dumps(error.envelope())
+        told = json.dumps(error.to_envelope())
         assert SECRET not in told
         assert "s3cret" not in told
         for problem in error.details["problems"]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.domain.documents import Document, check, check_reference
+from toolscript.domain.documents import Document, check_document, check_identifiers
 from toolscript.domain.errors import Invalid, InvalidArguments
 
 pytestmark = pytest.mark.req("D-09", "X-03")
@@ -29,7 +29,7 @@ TEXT = "Some text"
     ],
 )
 def test_what_may_be_kept_passes(document: Document) -> None:
-    check(document)
+    check_document(document)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_what_may_be_kept_passes(document: Document) -> None:
 )
 def test_a_field_that_cannot_be_kept_is_named(document: Document, field: str, told: str) -> None:
     with pytest.raises(Invalid, match=told) as refused:
-        check(document)
+        check_document(document)
     assert refused.value.details["field"] == field
     assert refused.value.details["allowed"] in refused.value.message
-    json.dumps(refused.value.envelope()).encode()
+    json.dumps(refused.value.to_envelope()).encode()
     refused.value.details["document_id"].encode()
 
 
 @pytest.mark.parametrize("name", ["", "n" * 129, 'a"b', "a\\b", "a\nb", "\x85", "\ud800"])
 def test_a_name_that_no_filter_could_say_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="names of 1 to 128 characters without double quotes"):
-        check(Document("a", TEXT, metadata={name: 1}))
+        check_document(Document("a", TEXT, metadata={name: 1}))
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,17 @@ def test_a_name_that_no_filter_could_say_is_refused(name: str) -> None:
 )
 def test_a_value_that_no_filter_could_compare_is_refused(value: Any, told: str) -> None:
     with pytest.raises(Invalid, match=told) as refused:
-        check(Document("a", TEXT, metadata={"fine": 1, "odd": value}))
+        check_document(Document("a", TEXT, metadata={"fine": 1, "odd": value}))
     assert refused.value.details["field"] == "metadata.odd"
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
 def test_an_id_that_no_store_could_look_for_is_refused_by_the_name_of_its_field(odd: str) -> None:
-    check_reference(tenant="acme", id="ü", after=None)
+    check_identifiers(tenant="acme", id="ü", after=None)
     with pytest.raises(InvalidArguments, match=r"after .* holds a null character or half a surrogate pair") as refused:
-        check_reference(tenant="acme", after=odd)
+        check_identifiers(tenant="acme", after=odd)
     assert refused.value.details["field"] == "after"
-    json.dumps(refused.value.envelope(), ensure_ascii=False).encode()
+    json.dumps(refused.value.to_envelope(), ensure_ascii=False).encode()
 
 
 def test_the_digest_tells_apart_what_differs() -> None:

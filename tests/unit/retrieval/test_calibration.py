@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval.calibration import calibrated, measured
 
 similarities = st.builds(
-    lambda floor, span: Similarity(floor, floor + span), st.floats(-0.5, 0.9), st.floats(0.05, 1.0)
+    lambda floor, span: SimilarityRange(floor, floor + span), st.floats(-0.5, 0.9), st.floats(0.05, 1.0)
 )
 cosines = st.floats(-1, 1)
 quick = settings(max_examples=100, deadline=None)
@@ -26,7 +26,7 @@ def unit(*values: float) -> Vector:
 @quick
 @given(similarities, st.floats(0, 1))
 def test_a_score_lies_as_far_between_zero_and_one_as_the_cosine_between_floor_and_ceiling(
-    similarity: Similarity, share: float
+    similarity: SimilarityRange, share: float
 ) -> None:
     cosine = (1 - share) * similarity.floor + share * similarity.ceiling
     assert calibrated(cosine, similarity) == pytest.approx(share, abs=1e-9)
@@ -35,7 +35,7 @@ def test_a_score_lies_as_far_between_zero_and_one_as_the_cosine_between_floor_an
 @pytest.mark.req("H-07")
 @quick
 @given(similarities, st.floats(0, 2))
-def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: Similarity, beyond: float) -> None:
+def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: SimilarityRange, beyond: float) -> None:
     assert calibrated(similarity.floor - beyond, similarity) == 0
     assert calibrated(similarity.ceiling + 1e-9 + beyond, similarity) == 1
 
@@ -43,21 +43,21 @@ def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: Similarit
 @pytest.mark.req("H-07")
 @quick
 @given(similarities, cosines, cosines)
-def test_a_larger_cosine_never_scores_less(similarity: Similarity, one: float, other: float) -> None:
+def test_a_larger_cosine_never_scores_less(similarity: SimilarityRange, one: float, other: float) -> None:
     lesser, larger = sorted([one, other])
     assert calibrated(lesser, similarity) <= calibrated(larger, similarity)
 
 
 @pytest.mark.req("H-07")
 def test_the_same_score_is_another_cosine_for_another_model() -> None:
-    assert calibrated(0.3, Similarity(0.0, 0.6)) == pytest.approx(0.5)
-    assert calibrated(0.8, Similarity(0.7, 0.9)) == pytest.approx(0.5)
+    assert calibrated(0.3, SimilarityRange(0.0, 0.6)) == pytest.approx(0.5)
+    assert calibrated(0.8, SimilarityRange(0.7, 0.9)) == pytest.approx(0.5)
 
 
 @pytest.mark.req("H-07")
 def test_a_typical_answer_scores_half() -> None:
     vectors = list(np.eye(4, dtype=np.float32))
-    assert measured(vectors, vectors) == Similarity(0.0, 2.0)
+    assert measured(vectors, vectors) == SimilarityRange(0.0, 2.0)
 
 
 @pytest.mark.req("H-07")

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Candidate, Similarity
+from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.calibration import certainty
 from toolscript.retrieval.capabilities import Subjects, load_capabilities
 from toolscript.retrieval.confidence import INFERRED_ALONE, UNNAMED, About, Confidences
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
 
-MODEL = Similarity(0.1, 0.5)
+MODEL = SimilarityRange(0.1, 0.5)
 NOTHING = About(frozenset(), {}, load_capabilities())
 GIT = About(
     frozenset({"git"}),

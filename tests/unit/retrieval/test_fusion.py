@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.domain.search import Candidate, Ranking, in_order
+from toolscript.domain.search import Candidate, Ranking, sort_candidates
 from toolscript.retrieval.fusion import FUSIONS, ordered, rrf, weighted, zscore
 
 Leg = dict[str, float]
@@ -31,7 +31,7 @@ quick = settings(max_examples=60, deadline=None)
 
 
 def ranking(leg: Leg) -> Ranking:
-    return in_order([Candidate(i, s) for i, s in leg.items()])
+    return sort_candidates([Candidate(i, s) for i, s in leg.items()])
 
 
 def fused_by_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Candidate, Similarity, Vector
+from toolscript.domain.search import Candidate, SimilarityRange, Vector
 from toolscript.retrieval.skill_map import REACH, UNPROVEN, SkillFacts, SkillMap
 
 pytestmark = pytest.mark.req("H-03", "H-13")
 
-PLAIN = Similarity(0.0, 1.0)
-MEASURED = Similarity(0.25, 0.75)
+PLAIN = SimilarityRange(0.0, 1.0)
+MEASURED = SimilarityRange(0.25, 0.75)
 ROWS = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=3, max_size=3).filter(any)
 PARTS = st.lists(st.tuples(ROWS, st.sampled_from([0.0, 0.25, 0.5, 1.0])), min_size=1, max_size=4)
 WORLDS = st.dictionaries(st.text("ab_", min_size=1, max_size=3), PARTS, max_size=6)
@@ -36,7 +36,7 @@ def tools_of(parts: list[tuple[list[float], float]]) -> int:
     return len(parts) - 1
 
 
-def drawn(world: World, similarity: Similarity = PLAIN) -> SkillMap:
+def drawn(world: World, similarity: SimilarityRange = PLAIN) -> SkillMap:
     return SkillMap(*points_of(world), similarity)
 
 
@@ -51,7 +51,7 @@ def points_of(world: World) -> tuple[list[Candidate], dict[str, Vector]]:
     return points, vectors
 
 
-def by_hand(world: World, query: Vector, similarity: Similarity) -> dict[str, float]:
+def by_hand(world: World, query: Vector, similarity: SimilarityRange) -> dict[str, float]:
     """Of each skill the best of its parts: the cosine to a centre, shrunk by how loose its group is, as a share of what
     the model's cosines range over; and what a facet reaches beyond."""
     found = {}
@@ -75,7 +75,7 @@ def by_hand(world: World, query: Vector, similarity: Similarity) -> dict[str, fl
     st.randoms(use_true_random=False),
 )
 def test_the_nearest_are_those_of_a_plain_loop(
-    world: World, row: list[float], limit: int, floor: float, similarity: Similarity, random: Random
+    world: World, row: list[float], limit: int, floor: float, similarity: SimilarityRange, random: Random
 ) -> None:
     points, vectors = points_of(world)
     random.shuffle(points)

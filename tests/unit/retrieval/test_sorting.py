@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ
 from toolscript.domain.catalog import Item, Skill
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval import sorting
 from toolscript.retrieval.sorting import Fit
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
@@ -20,7 +20,7 @@ from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 pytestmark = pytest.mark.req("H-10")
 
 SKILLS = [FILES, MAIL, MONEY]
-SIMILARITY = Similarity(0.1, 0.8)
+SIMILARITY = SimilarityRange(0.1, 0.8)
 VOCABULARY = st.lists(st.sampled_from(["read", "file", "email", "invoice", "zebra", "the", "of", "pay"]), max_size=10)
 TEXTS = VOCABULARY.map(" ".join)
 NUMBERS = st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=4)

@@ -48,7 +48,7 @@ from toolscript.adapters.mcp.reading import acceptable, clean, expanded, read_it
 from toolscript.adapters.mcp.stdio import LONGEST_MESSAGE, Child, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.servers import CallResult, Listing, ServerSpec, Transport
+from toolscript.domain.servers import CallResult, ServerListing, ServerSpec, Transport
 
 MOST_PAGES = 1000
 PATIENCE_SECONDS = 30.0
@@ -112,7 +112,7 @@ class McpServer:
         self._reach = reach
         self._calls = 0
 
-    async def list_items(self) -> Listing:
+    async def list_items(self) -> ServerListing:
         """Everything it offers that the configuration lets through. Raises Unavailable."""
         offered = self._session.server_capabilities
         answers: dict[str, list[dict[str, Any]]] = {"tools/list": await self._pages("tools/list")}
@@ -125,7 +125,9 @@ class McpServer:
             except UpstreamFailed as error:
                 refused.append(error.message)
         listing = read_items(self._spec.name, answers)
-        return Listing([i for i in listing.items if self._spec.offers(i.name)], [*refused, *listing.problems])
+        return ServerListing(
+            [i for i in listing.items if self._spec.allows_tool(i.name)], [*refused, *listing.problems]
+        )
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
         """What the tool answers; for a prompt its messages, for a resource its contents.

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.servers import Listing, ServerSpec
+from toolscript.domain.servers import ServerListing, ServerSpec
 
 LONGEST_NAME = 256
 LONGEST_DESCRIPTION = 20_000
@@ -56,7 +56,7 @@ def acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[str], 
     return raw
 
 
-def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Listing:
+def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> ServerListing:
     """The items in a server's answers (by method, page by page), and what was wrong with them."""
     problems: list[str] = []
     items: dict[str, Item] = {}
@@ -69,7 +69,7 @@ def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) 
                 problems.append(f"{item.type} {item.name!r} is listed twice: the first one counts")
             items.setdefault(item.id, item)
     more = len(problems) - MOST_PROBLEMS
-    return Listing(list(items.values()), [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])])
+    return ServerListing(list(items.values()), [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def expanded(template: str, arguments: Mapping[str, Any]) -> str:

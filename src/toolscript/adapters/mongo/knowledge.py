@@ -19,7 +19,7 @@ from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
 from toolscript.adapters.mongo.records import chunk_of, extraction_of, reading_order, source_of
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.knowledge import Chunk, Extraction, Shelf, Source, SourceStatus
+from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source, SourceStatus
 
 DATABASE = "toolscript"
 READING_SECONDS = 2.0
@@ -85,13 +85,13 @@ class MongoKnowledgeReader:
 
     async def shelf(
         self, source_ids: Collection[str], chunk_ids: Collection[str], extraction_ids: Collection[str]
-    ) -> Shelf:
+    ) -> KnowledgeRecords:
         sources, chunks, extractions = await asyncio.gather(
             self._named("sources", source_ids),
             self._named("chunks", chunk_ids),
             self._named("extractions", extraction_ids),
         )
-        return Shelf(
+        return KnowledgeRecords(
             {source.id: source for source in map(source_of, sources)},
             {chunk.id: chunk for chunk in map(chunk_of, chunks)},
             {extraction.id: extraction for extraction in map(extraction_of, extractions)},

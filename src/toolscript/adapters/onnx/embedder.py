@@ -20,7 +20,7 @@ import numpy as np
 
 from toolscript.adapters.onnx.model_folders import ModelFolder
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -67,7 +67,7 @@ class OnnxEmbedder:
         return self._card.dimensions
 
     @property
-    def similarity(self) -> Similarity | None:
+    def similarity(self) -> SimilarityRange | None:
         return self._card.similarity
 
     @property

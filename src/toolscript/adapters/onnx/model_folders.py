@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Similarity
+from toolscript.domain.search import SimilarityRange
 
 PACKAGED = "all-MiniLM-L6-v2"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
@@ -34,7 +34,7 @@ class ModelCard:
     prefix: str
     window: int
     files: tuple[str, ...]
-    similarity: Similarity | None
+    similarity: SimilarityRange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def read_registry() -> tuple[ModelCard, ...]:
             prefix=entry["prefix"],
             window=entry["window"],
             files=tuple(entry["files"]),
-            similarity=Similarity(**entry["similarity"]),
+            similarity=SimilarityRange(**entry["similarity"]),
         )
         for entry in tomllib.loads(text)["model"]
     )

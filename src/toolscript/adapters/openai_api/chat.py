@@ -241,7 +241,7 @@ def _message(role: str, text: str) -> dict[str, str]:
 
 
 def _request(manner: Manner, messages: list[dict[str, str]], prompt: Prompt) -> dict[str, Any]:
-    request: dict[str, Any] = {"messages": messages, manner.length: prompt.most_tokens}
+    request: dict[str, Any] = {"messages": messages, manner.length: prompt.max_tokens}
     if manner.cool:
         request["temperature"] = 0
     if manner.form == TYPED:

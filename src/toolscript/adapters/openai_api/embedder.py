@@ -10,7 +10,7 @@ import numpy as np
 import openai
 
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 
 BATCH = 128
 # Such an API says neither how much its models read nor how they count. Nearly all read this much, and few tokens are
@@ -50,7 +50,7 @@ class OpenAiEmbedder:
         return self._dimensions
 
     @property
-    def similarity(self) -> Similarity | None:
+    def similarity(self) -> SimilarityRange | None:
         return None
 
     @property

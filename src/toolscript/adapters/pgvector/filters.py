@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.filters import Condition, Filter, Op, is_number, moment
+from toolscript.domain.filters import Condition, Filter, Op, is_number, parse_moment
 from toolscript.domain.search import Point, Terms, Vector
 
 COLUMNS = "key, id, vector, terms, term_ids, moments, payload"
@@ -149,7 +149,7 @@ def _range(field: str, op: Op, value: Any) -> Said:
     if is_number(value):
         column, bound = _HELD_AS_LIST, value
     else:
-        instant = moment(value)
+        instant = parse_moment(value)
         if instant is None:
             return "false", []
         column, bound = "(moments -> %s::text)", _microseconds(instant)
@@ -170,7 +170,7 @@ def _moments(payload: Mapping[str, Any]) -> dict[str, list[int]]:
     """The instants that a payload's texts name, in the sense of the filter language rather than the database's."""
     found: dict[str, list[int]] = {}
     for field, value in payload.items():
-        instants = [moment(v) for v in (value if isinstance(value, list | tuple) else [value])]
+        instants = [parse_moment(v) for v in (value if isinstance(value, list | tuple) else [value])]
         named = [_microseconds(i) for i in instants if i is not None]
         if named:
             found[field] = named

@@ -19,7 +19,7 @@ from toolscript.adapters.pgvector.graph import Graphs
 from toolscript.adapters.pgvector.tables import Held
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same
+from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class PgVectorIndex:
         if held is None:
             raise NotFound(f"collection {name!r} is not open", details={"collection": name})
         if name in self._opened:
-            require_same(held.collection, self._opened[name])
+            require_same_model(held.collection, self._opened[name])
         self._known[name] = _Known(held, time.monotonic(), known.written if known else 0)
         return held
 

@@ -18,7 +18,7 @@ from toolscript.adapters.pgvector.filters import (
 )
 from toolscript.adapters.pgvector.tables import Held
 from toolscript.domain.filters import Filter, Payload
-from toolscript.domain.search import Candidate, Point, Terms, Vector, in_order
+from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
 
 COPY_BATCH = 5_000
 GRAPH_CANDIDATES = 128
@@ -66,7 +66,7 @@ def nearest_by_graph(
             f"SELECT id, -distance, {payload} FROM ({best}) AS best",
             [*named, asked, *parameters, asked, limit],
         )
-    return in_order([Candidate(i, score, told) for i, score, told in found])
+    return sort_candidates([Candidate(i, score, told) for i, score, told in found])
 
 
 def sharing_terms(
@@ -87,7 +87,7 @@ def count(connection: Connection, held: Held, where: Filter, at_most: int | None
 def scroll(connection: Connection, held: Held, where: Filter, fields: Sequence[str] | None) -> list[Candidate]:
     (condition, parameters), (payload, named) = translated(where), chosen(fields)
     found = rows(connection, f"SELECT id, {payload} FROM {held.table} WHERE {condition}", [*named, *parameters])
-    return in_order([Candidate(i, 0.0, told) for i, told in found])
+    return sort_candidates([Candidate(i, 0.0, told) for i, told in found])
 
 
 def payloads(
@@ -131,4 +131,4 @@ def _ranked(
         f"SELECT id, score, {payload} FROM ({best}) AS best",
         [*named, *score[1], *also[1], *parameters, limit],
     )
-    return in_order([Candidate(i, s, told) for i, s, told in found])
+    return sort_candidates([Candidate(i, s, told) for i, s, told in found])

@@ -12,7 +12,7 @@ from psycopg.sql import Literal
 from toolscript.adapters.pgvector.connections import Connection, rows
 from toolscript.adapters.pgvector.filters import TERM_SPACE, padded
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Collection, FieldType, require_same
+from toolscript.domain.search import Collection, FieldType, require_same_model
 
 SCHEMA = "toolscript_index"
 OLDEST_PGVECTOR = (0, 8)
@@ -68,9 +68,9 @@ def create(connection: Connection, wanted: Collection) -> Held:
             if found is None:
                 _prepare_database(connection)
                 found = _create(connection, wanted)
-            require_same(found.collection, wanted)
+            require_same_model(found.collection, wanted)
             found = _declare(connection, found, wanted)
-    require_same(found.collection, wanted)
+    require_same_model(found.collection, wanted)
     return found
 
 

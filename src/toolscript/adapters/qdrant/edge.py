@@ -13,7 +13,7 @@ from toolscript.adapters.qdrant.manifest import read_manifest
 from toolscript.adapters.qdrant.shard import Shard
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same
+from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
 
 # From here on a search over points without a graph takes longer than one with it.
 WORTH_OPTIMISING = 50_000
@@ -63,7 +63,7 @@ class QdrantEdgeIndex:
     async def open(self, collection: Collection) -> None:
         held = await self.describe(collection.name)
         if held:
-            require_same(held, collection)
+            require_same_model(held, collection)
         self._open[collection.name] = replace(held, exact=collection.exact) if held else collection
 
     async def drop(self, name: str) -> None:

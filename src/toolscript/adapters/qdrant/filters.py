@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from toolscript.domain.filters import Condition, Filter, Op, is_number, moment
-from toolscript.domain.search import Candidate, FieldType, in_order
+from toolscript.domain.filters import Condition, Filter, Op, is_number, parse_moment
+from toolscript.domain.search import Candidate, FieldType, sort_candidates
 
 DENSE = "dense"
 TERMS = "terms"
@@ -78,7 +78,7 @@ async def with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: i
     while True:
         found = await fetch(wanted)
         if len(found) < wanted or found[-1].score < found[limit - 1].score:
-            return in_order(found)[:limit]
+            return sort_candidates(found)[:limit]
         wanted *= 2
 
 
@@ -127,7 +127,7 @@ class _Translation:
     def _range(self, field: str, op: Op, value: Any) -> Any:
         if is_number(value):
             return self._numbers(field, {op.value: float(value)})
-        instant = moment(value)
+        instant = parse_moment(value)
         if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
             return self._words.nothing()
         bounds, ours = {op.value: _in_utc(instant)}, f"{MOMENTS_FIELD}.{key(field)}"
@@ -145,7 +145,7 @@ class _Translation:
 
 def _moments(value: Any) -> list[str]:
     values = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, str)]
-    instants = [moment(v) for v in values]
+    instants = [parse_moment(v) for v in values]
     if not any(i is None and _MAYBE_DATE.match(v) for v, i in zip(values, instants, strict=True)):
         return []
     return [_NO_DATE, *(_in_utc(i) for i in instants if i is not None)]

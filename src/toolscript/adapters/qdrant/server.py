@@ -33,7 +33,7 @@ from toolscript.domain.search import (
     Point,
     Terms,
     Vector,
-    require_same,
+    require_same_model,
 )
 
 UPSERT_BATCH = 256
@@ -77,7 +77,7 @@ class QdrantServerIndex:
         if not held:
             await self._create(collection)
             held = await self.describe(collection.name)
-        require_same(held or collection, collection)
+        require_same_model(held or collection, collection)
         async with _answering():
             for field, kind in collection.fields.items():
                 await self._client.create_payload_index(collection.name, key(field), _FIELD_INDEXES[kind])

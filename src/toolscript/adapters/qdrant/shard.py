@@ -33,7 +33,7 @@ from toolscript.adapters.qdrant.manifest import (
 )
 from toolscript.adapters.qdrant.memory_copy import Copied, Copy, CopyKeeper
 from toolscript.domain.filters import Filter, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms, Vector, in_order
+from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms, Vector, sort_candidates
 
 UPSERT_BATCH = 128
 # A filter that keeps less than this much (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms:
@@ -148,7 +148,7 @@ class Shard:
         ids: list[Any] = [*scores]
         records = self._shard.retrieve(ids, with_payload=payload_of(fields), with_vector=False) if ids else []
         told = [candidate(r.payload, scores[str(r.id)]) for r in records]
-        return in_order(told)[:limit], min(len(found), count_to)
+        return sort_candidates(told)[:limit], min(len(found), count_to)
 
     async def lexical(self, terms: Terms, where: Filter, limit: int, fields: Sequence[str] | None) -> list[Candidate]:
         query = qe.Query.Nearest(qe.SparseVector(list(terms.ids), list(terms.weights)), using=TERMS)

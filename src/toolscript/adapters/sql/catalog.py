@@ -11,13 +11,13 @@ from toolscript.adapters.sql.session import Row, Session
 from toolscript.adapters.sql.terms import change_counts, count_terms, packed, take_turns, unpacked
 from toolscript.domain.catalog import (
     Assignment,
-    Decision,
+    ClassificationRecord,
     Item,
-    ItemMark,
+    ItemFingerprint,
     ItemType,
-    Member,
     Schemas,
     Skill,
+    SkillMember,
     StoredItem,
     Suggestion,
     SuggestionStatus,
@@ -83,8 +83,8 @@ class SqlCatalog:
 
     async def marks(
         self, servers: Collection[str] | None = None, *, item_ids: Collection[str] | None = None
-    ) -> list[ItemMark]:
-        def work(session: Session) -> list[ItemMark]:
+    ) -> list[ItemFingerprint]:
+        def work(session: Session) -> list[ItemFingerprint]:
             given = {"server": servers, "item_id": item_ids}
             asked = {column: sorted(among) for column, among in given.items() if among is not None}
             named = " AND ".join(session.among(column, column) for column in asked) or "TRUE"
@@ -133,10 +133,10 @@ class SqlCatalog:
     async def tool_counts(self) -> dict[str, int]:
         return await self._database.read(sql_skills.count_tools)
 
-    async def members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[Member]]:
+    async def members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[SkillMember]]:
         return await self._database.read(lambda session: sql_skills.read_members(session, skill_ids))
 
-    async def classify(self, decisions: Sequence[Decision], *, over_people: bool = False) -> None:
+    async def classify(self, decisions: Sequence[ClassificationRecord], *, over_people: bool = False) -> None:
         await self._write(lambda session: sql_skills.classify(session, decisions, over_people=over_people))
 
     async def stamp(self, stamps: Mapping[str, tuple[str, str]]) -> None:
@@ -237,8 +237,8 @@ def _item(row: Row) -> Item:
     )
 
 
-def _mark(row: Row, assignments: Sequence[Assignment]) -> ItemMark:
-    return ItemMark(
+def _mark(row: Row, assignments: Sequence[Assignment]) -> ItemFingerprint:
+    return ItemFingerprint(
         id=row["item_id"],
         server=row["server"],
         number=row["id"],

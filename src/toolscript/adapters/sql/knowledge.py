@@ -9,7 +9,7 @@ from typing import Any
 from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Shelf, Source
+from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source
 
 
 class SqlKnowledgeReader:
@@ -20,9 +20,9 @@ class SqlKnowledgeReader:
 
     async def shelf(
         self, source_ids: Collection[str], chunk_ids: Collection[str], extraction_ids: Collection[str]
-    ) -> Shelf:
-        def work(session: Session) -> Shelf:
-            return Shelf(
+    ) -> KnowledgeRecords:
+        def work(session: Session) -> KnowledgeRecords:
+            return KnowledgeRecords(
                 {row["id"]: _source(row) for row in _named(session, "knowledge_sources", source_ids)},
                 {row["id"]: _chunk(row) for row in _named(session, "knowledge_chunks", chunk_ids)},
                 {row["id"]: _extraction(row) for row in _named(session, "knowledge_extractions", extraction_ids)},

@@ -11,7 +11,15 @@ from typing import Any
 
 from toolscript.adapters.sql.database import upsert
 from toolscript.adapters.sql.session import Row, Session
-from toolscript.domain.catalog import Assignment, Decision, Member, Origin, Skill, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import (
+    Assignment,
+    ClassificationRecord,
+    Origin,
+    Skill,
+    SkillMember,
+    Suggestion,
+    SuggestionStatus,
+)
 from toolscript.domain.errors import Conflict, NotFound
 
 
@@ -115,17 +123,17 @@ def count_tools(session: Session) -> dict[str, int]:
     return {row["skill_id"]: row["items"] for row in found}
 
 
-def read_members(session: Session, skill_ids: Collection[str] | None) -> dict[str, list[Member]]:
+def read_members(session: Session, skill_ids: Collection[str] | None) -> dict[str, list[SkillMember]]:
     """The active items of those skills (of all)."""
     named = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
     given = {} if skill_ids is None else {"ids": sorted(skill_ids)}
-    found: dict[str, list[Member]] = defaultdict(list)
+    found: dict[str, list[SkillMember]] = defaultdict(list)
     for row in session.rows(
         "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
         f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {named}",
         **given,
     ):
-        found[row["skill_id"]].append(Member(row["item_id"], row["digest"], row["confidence"]))
+        found[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
     return {skill: sorted(members, key=lambda m: m.item_id) for skill, members in found.items()}
 
 
@@ -139,7 +147,7 @@ def assign(session: Session, item_id: str, assignments: Sequence[Assignment]) ->
         session.run("UPDATE tools SET classified = '' WHERE id = :number", number=number)
 
 
-def classify(session: Session, decisions: Sequence[Decision], *, over_people: bool) -> None:
+def classify(session: Session, decisions: Sequence[ClassificationRecord], *, over_people: bool) -> None:
     """Records decisions about items, whatever their number, in a handful of statements."""
     decided = {d.item_id: d for d in decisions}
     by_people = "SELECT tool_id FROM tool_skill_assignments WHERE origin = 'human'"

@@ -17,7 +17,7 @@ import jwt
 from toolscript.adapters.tokens.jwks import KEY_OF, KeySet
 from toolscript.domain.access import DEFAULT_PLAN, Principal
 from toolscript.domain.errors import Invalid, Unauthorized
-from toolscript.domain.tenants import TENANT_RULE, is_tenant
+from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
 
 SYMMETRIC = "HS256"
 LOCAL_ISSUER = "toolscript-local"
@@ -239,7 +239,7 @@ def _principal(claims: Mapping[str, Any], tenant_claim: str, plan: str) -> Princ
     tenant, subject = claims.get(tenant_claim), claims.get("sub")
     if tenant is None:
         raise _refused(f"the token names no tenant (claim {tenant_claim})")
-    if not is_tenant(tenant):
+    if not is_tenant_name(tenant):
         raise _refused(f"the token's tenant (claim {tenant_claim}) is not {TENANT_RULE}")
     return Principal(tenant, plan, subject if isinstance(subject, str) else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.tenants import TENANT_RULE, is_tenant
+from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
 
 PRODUCTION = "production"
 
@@ -31,7 +31,7 @@ def check_environment(settings: Surroundings) -> None:
             "token: switch the bypass off, or run this as development",
             details={"field": "TOOLSCRIPT_DEBUG_BYPASS_AUTH", "allowed": "false in production"},
         )
-    if not is_tenant(settings.tenant):
+    if not is_tenant_name(settings.tenant):
         raise Invalid(
             f"TOOLSCRIPT_TENANT is not usable: give {TENANT_RULE}",
             details={"field": "TOOLSCRIPT_TENANT", "allowed": TENANT_RULE},

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from toolscript.domain.catalog import (
     Classification,
-    Decision,
+    ClassificationRecord,
     Item,
-    ItemMark,
+    ItemFingerprint,
     Origin,
     Skill,
     StoredItem,
     Suggestion,
-    digest_of,
+    compute_skills_digest,
 )
 
 ASKED = "+asked"
@@ -34,37 +34,37 @@ class SkillSet:
 
     def now(self, skills: Sequence[Skill]) -> SkillSet:
         """The set of these skills: this one, if they are the same."""
-        return self if self.digest and skills == self.all else SkillSet(skills, digest_of(skills)[:16])
+        return self if self.digest and skills == self.all else SkillSet(skills, compute_skills_digest(skills)[:16])
 
 
-def by_people(item: ItemMark | StoredItem) -> bool:
+def by_people(item: ItemFingerprint | StoredItem) -> bool:
     """Whether a person has put the item where it is."""
     return any(a.origin is Origin.HUMAN for a in item.assignments)
 
 
-def is_sorted(mark: ItemMark, skills: SkillSet) -> bool:
+def is_sorted(mark: ItemFingerprint, skills: SkillSet) -> bool:
     """Whether the item as it is now has been sorted. What fits nowhere is sorted only as long as the skills are the
     same."""
     return _parts(mark)[1] == (mark.digest if mark.assignments else f"{mark.digest}:{skills.digest}")
 
 
-def is_refined(mark: ItemMark, skills: SkillSet) -> bool:
+def is_refined(mark: ItemFingerprint, skills: SkillSet) -> bool:
     """Whether the language model has been asked of the item as it is now."""
     by = _parts(mark)[0]
     return is_sorted(mark, skills) and (by == Origin.LLM or by.endswith(ASKED))
 
 
-def by_model(mark: ItemMark) -> bool:
+def by_model(mark: ItemFingerprint) -> bool:
     """Whether it was the language model that last sorted the item, be it as it is now or as it was."""
     return _parts(mark)[0] == Origin.LLM
 
 
-def fits_nowhere(mark: ItemMark) -> bool:
+def fits_nowhere(mark: ItemFingerprint) -> bool:
     """Whether no skill was found for the item as it is now, among whichever skills."""
     return not mark.assignments and _parts(mark)[1].startswith(f"{mark.digest}:")
 
 
-def asked_in_vain(mark: ItemMark) -> tuple[str, str]:
+def asked_in_vain(mark: ItemFingerprint) -> tuple[str, str]:
     """The item's stamp, and the one it has once the language model had nothing usable to say of it."""
     by, what = _parts(mark)
     return mark.classified, mark.classified if by == Origin.LLM else f"{by.removesuffix(ASKED)}{ASKED}:{what}"
@@ -76,7 +76,7 @@ def decisions(
     by: Origin,
     skills: SkillSet,
     named: Mapping[str, Suggestion] | None = None,
-) -> list[Decision]:
+) -> list[ClassificationRecord]:
     """What to record of what a classifier has said; nothing where it could not say. Where nothing fits, what is
     `named` for an item is suggested for it still."""
     decided = []
@@ -84,10 +84,10 @@ def decisions(
         if each is not None and each.is_clear:
             what = items[item_id].digest if each.assignments else f"{items[item_id].digest}:{skills.digest}"
             missing = None if each.assignments else (named or {}).get(item_id, each.missing)
-            decided.append(Decision(item_id, f"{by}:{what}", each.assignments, missing))
+            decided.append(ClassificationRecord(item_id, f"{by}:{what}", each.assignments, missing))
     return decided
 
 
-def _parts(mark: ItemMark) -> tuple[str, str]:
+def _parts(mark: ItemFingerprint) -> tuple[str, str]:
     by, _, what = mark.classified.partition(":")
     return by, what

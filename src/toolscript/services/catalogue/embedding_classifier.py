@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.sorting import Fit
 from toolscript.retrieval.text.item_text import skill_text
@@ -69,7 +69,7 @@ class EmbeddingClassifier:
     async def _fit(self, skills: tuple[Skill, ...]) -> Fit:
         if self._known is None or self._known[0] != skills:
             vectors = await self._embedder.embed_documents([skill_text(skill) for skill in skills])
-            self._known = skills, Fit(skills, vectors, self._embedder.similarity or Similarity(0.0, 1.0))
+            self._known = skills, Fit(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
         return self._known[1]
 
 

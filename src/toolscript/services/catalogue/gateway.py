@@ -145,7 +145,7 @@ class Gateway:
         keeper = self._keepers.get(item.server)
         if keeper is None:
             raise Unavailable(f"server {item.server} is not configured here", details={"server": item.server})
-        if not keeper.spec.offers(item.name):
+        if not keeper.spec.allows_tool(item.name):
             raise NotFound(f"{item.id} is left out by the configuration", details={"tool": item.id})
         server = await keeper.connected()
         try:

@@ -150,7 +150,7 @@ class _ClassificationRun:
             self._instructions,
             json.dumps(data, ensure_ascii=False),
             _answer_schema(list(data), self._ids),
-            most_tokens=TOKENS_PER_ITEM * len(batch),
+            max_tokens=TOKENS_PER_ITEM * len(batch),
             examples=self._examples,
         )
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from toolscript.domain import search
-from toolscript.domain.catalog import Member, Skill
+from toolscript.domain.catalog import Skill, SkillMember
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
@@ -38,7 +38,7 @@ ALL_FACETS = 16
 MAX_FACETS = 120
 MAX_ROUNDS = 3
 
-Told = tuple[list[Skill], dict[str, list[Member]]]
+Told = tuple[list[Skill], dict[str, list[SkillMember]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
@@ -94,7 +94,7 @@ class SkillPoints:
         await self._index.delete(SKILLS, gone)
         return changed + bool(gone)
 
-    async def _write(self, skill: Skill, members: Sequence[Member], old: Sequence[Candidate]) -> None:
+    async def _write(self, skill: Skill, members: Sequence[SkillMember], old: Sequence[Candidate]) -> None:
         ids = [m.item_id for m in members]
         vectors = await self._index.vectors(TOOLS, ids)
         told = await self._index.payloads(TOOLS, ids, ["vector_of"])
@@ -123,7 +123,7 @@ class SkillPoints:
         left = {p.id for p in old} - {p.id for p in points}
         await self._index.delete(SKILLS, sorted(left))
 
-    def _fingerprint(self, skill: Skill, members: Sequence[Member], vectors: Sequence[str]) -> str:
+    def _fingerprint(self, skill: Skill, members: Sequence[SkillMember], vectors: Sequence[str]) -> str:
         tools = [[m.item_id, m.confidence, vector] for m, vector in zip(members, vectors, strict=True)]
         made_of = [RECIPE, self._embedder.model, astuple(skill), tools]
         return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]

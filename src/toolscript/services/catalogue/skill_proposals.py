@@ -14,7 +14,7 @@ from typing import Any
 from toolscript.domain.catalog import Item, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
-from toolscript.domain.search import Similarity, Vector
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel
 from toolscript.ports.stores import CatalogStore
@@ -202,7 +202,7 @@ class ProposeSkills:
         except Unavailable as error:
             log.warning("proposals_not_compared", extra={"skills": len(skills), "reason": error.message})
             return nothing
-        similarity = self._embedder.similarity or Similarity(0.0, 1.0)
+        similarity = self._embedder.similarity or SimilarityRange(0.0, 1.0)
         found: list[tuple[str | None, float]] = []
         for centre in centres:
             cosine, n = max((float(centre @ vector), -n) for n, vector in enumerate(vectors))
@@ -241,7 +241,7 @@ async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
     ]
     text = json.dumps({"tools": tools, "words": group.theme.topics}, ensure_ascii=False)
     try:
-        return _usable(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, most_tokens=400)))
+        return _usable(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, max_tokens=400)))
     except UpstreamFailed as error:
         return error.message
 

@@ -15,7 +15,15 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from toolscript.domain.catalog import Assignment, ItemMark, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import (
+    Assignment,
+    ItemFingerprint,
+    Origin,
+    Skill,
+    StoredItem,
+    Suggestion,
+    SuggestionStatus,
+)
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from toolscript.ports.stores import CatalogStore
 from toolscript.services.catalogue.sync import Sync
@@ -265,7 +273,7 @@ def find_free_id(name: str, taken: Collection[str]) -> str:
     return tried
 
 
-def _waits(mark: ItemMark) -> bool:
+def _waits(mark: ItemFingerprint) -> bool:
     return mark.is_active and not mark.assignments
 
 

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 
 from toolscript.domain.catalog import (
     Classification,
-    Decision,
+    ClassificationRecord,
     Item,
-    ItemMark,
+    ItemFingerprint,
     Origin,
     StoredItem,
     Suggestion,
@@ -261,7 +261,7 @@ class Sync:
         except Exception:  # whatever it is, the classifier's word stands
             log.exception("refining_failed")
 
-    async def _refine_some(self, marks: Sequence[ItemMark], skills: SkillSet) -> int | None:
+    async def _refine_some(self, marks: Sequence[ItemFingerprint], skills: SkillSet) -> int | None:
         """For how many of the items the refiner knew better or agreed; None when it could not be asked."""
         async with self._turn:
             stored = await self._catalog.items([m.id for m in marks])
@@ -286,7 +286,9 @@ class Sync:
                 await self._follow(touched if is_followed else None, skills)
         return len(before)
 
-    async def _unchanged(self, decisions: Sequence[Decision], asked: Mapping[str, Item]) -> dict[str, StoredItem]:
+    async def _unchanged(
+        self, decisions: Sequence[ClassificationRecord], asked: Mapping[str, Item]
+    ) -> dict[str, StoredItem]:
         """The items for which the decision still holds: neither they nor the skills that they are to go into have
         changed or gone while it was made, and no person has decided meanwhile."""
         there = {skill.id for skill in await self._catalog.skills()}
@@ -303,7 +305,9 @@ class Sync:
             log.exception("refiner_failed", extra={"items": len(items)})
             return [None] * len(items)
 
-    async def _index_marks(self, marks: Sequence[ItemMark], work: _SyncPass, progress: Progress | None) -> IndexReport:
+    async def _index_marks(
+        self, marks: Sequence[ItemFingerprint], work: _SyncPass, progress: Progress | None
+    ) -> IndexReport:
         """Makes the points that are held those of the active ones among the marks, sorted into skills."""
         active = {m.id: m for m in marks if m.is_active}
         behind = [m for m in active.values() if self._is_behind(m, work)]
@@ -324,7 +328,7 @@ class Sync:
                 raise
         return IndexReport(len(behind), len(gone), self._points.embedded - before, work.classified)
 
-    async def _write(self, marks: Sequence[ItemMark], work: _SyncPass, progress: Progress | None) -> None:
+    async def _write(self, marks: Sequence[ItemFingerprint], work: _SyncPass, progress: Progress | None) -> None:
         lacking = {m.id: m.digest for m in marks if not self._points.has_vector(work.held.get(m.id), m.digest)}
         work.kept = await self._points.kept(lacking)
         for start in range(0, len(marks), BATCH):
@@ -333,7 +337,7 @@ class Sync:
                 progress(min(start + BATCH, len(marks)), len(marks))
         await self._points.keep(work.made)
 
-    async def _write_some(self, marks: Sequence[ItemMark], work: _SyncPass) -> None:
+    async def _write_some(self, marks: Sequence[ItemFingerprint], work: _SyncPass) -> None:
         items = await self._catalog.items([m.id for m in marks])
         vectors = await self._points.vectors(items, work.held, work.kept)
         for stored in items:
@@ -347,7 +351,7 @@ class Sync:
         work.touched.update(a.skill_id for s in items for a in s.assignments)
 
     async def _sort(
-        self, marks: Sequence[ItemMark], items: list[StoredItem], vectors: Mapping[str, Vector], work: _SyncPass
+        self, marks: Sequence[ItemFingerprint], items: list[StoredItem], vectors: Mapping[str, Vector], work: _SyncPass
     ) -> list[StoredItem]:
         """Sorts those of the items that need it, and returns all as they then are."""
         asked = {m.id: m for m in marks if self._needs_sorting(m, work)}
@@ -362,7 +366,7 @@ class Sync:
         work.classified += len(decisions)
         return await self._catalog.items([s.item.id for s in items])
 
-    async def _named(self, marks: Sequence[ItemMark], work: _SyncPass) -> dict[str, Suggestion]:
+    async def _named(self, marks: Sequence[ItemFingerprint], work: _SyncPass) -> dict[str, Suggestion]:
         """What is suggested for those of these items that are as they were then: the refiner has better names than the
         classifier, and people may be about to decide on them."""
         named = {m.id for m in marks if stamps.fits_nowhere(m)}
@@ -370,12 +374,12 @@ class Sync:
             work.pending = await self._catalog.suggestions(SuggestionStatus.PENDING)
         return {s.source_item_id: s for s in work.pending or () if s.source_item_id in named}
 
-    def _is_behind(self, mark: ItemMark, work: _SyncPass) -> bool:
+    def _is_behind(self, mark: ItemFingerprint, work: _SyncPass) -> bool:
         held = work.held.get(mark.id)
         current = self._points.fingerprint(mark.number, mark.digest, mark.assignments)
         return held is None or held.fingerprint != current or self._needs_sorting(mark, work)
 
-    def _needs_sorting(self, mark: ItemMark, work: _SyncPass) -> bool:
+    def _needs_sorting(self, mark: ItemFingerprint, work: _SyncPass) -> bool:
         if self._classifier is None:
             return False
         if by_people(mark):
@@ -398,5 +402,5 @@ class Sync:
         self._on_indexed()
 
 
-def _differs(mark: ItemMark, item: Item) -> bool:
+def _differs(mark: ItemFingerprint, item: Item) -> bool:
     return not mark.is_active or mark.digest != item.digest

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from toolscript.domain.documents import Document, StoredDocument, check, check_reference
+from toolscript.domain.documents import Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Vector
@@ -82,10 +82,10 @@ class IngestDocuments:
         Raises Invalid for a document that cannot be kept, before anything is written; Unavailable when the model or
         a store fails, and what was stored by then waits for `repair`, or to be put again.
         """
-        check_reference(tenant=tenant)
+        check_identifiers(tenant=tenant)
         given = list({d.id: d for d in documents}.values())
         for document in given:
-            check(document)
+            check_document(document)
         tally = _Tally(len(given), progress)
 
         async def put_batch(batch: Sequence[Document]) -> None:
@@ -98,7 +98,7 @@ class IngestDocuments:
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents; returns how many there were."""
         for own_id in ids:
-            check_reference(tenant=tenant, id=own_id)
+            check_identifiers(tenant=tenant, id=own_id)
         gone = 0
         for page in _pages(list(dict.fromkeys(ids))):
             async with self._turns.of((tenant, i) for i in page):
@@ -108,7 +108,7 @@ class IngestDocuments:
 
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""
-        check_reference(tenant=tenant, id=doc_id)
+        check_identifiers(tenant=tenant, id=doc_id)
         found = await self._store.documents(tenant, [doc_id])
         if not found:
             raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
@@ -116,7 +116,7 @@ class IngestDocuments:
 
     async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
         """Documents by id order (of code points), from the first one after that id."""
-        check_reference(tenant=tenant, after=after)
+        check_identifiers(tenant=tenant, after=after)
         return await self._store.listing(tenant, after=after, limit=limit)
 
     async def index_all(self, progress: Progress | None = None) -> int:

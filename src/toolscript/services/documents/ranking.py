@@ -17,7 +17,7 @@ import numpy as np
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, Report, Vector
+from toolscript.domain.search import Candidate, SearchReport, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.bm25 import QueryTerms
@@ -84,13 +84,13 @@ class DocumentRanker:
         self._store = store
 
     async def rank(
-        self, tenant: str, ask: DocumentAsk, end: int, report: Report, patience: Patience
+        self, tenant: str, ask: DocumentAsk, end: int, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         """The ranking that a question has, at least as far as `end`, where there are that many.
 
         Raises Unavailable when index or store fail, or when nothing but meaning was asked for and no model answers.
         """
-        where = in_payload(ask.where).requiring(*in_tenant(tenant))
+        where = in_payload(ask.where).with_conditions(*in_tenant(tenant))
         if not ask.text:
             return await self._listed(where, end, report, patience)
         prepared = await self._prepared(tenant, ask, report, patience)
@@ -108,16 +108,16 @@ class DocumentRanker:
         """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
         await patience.of("index", self._index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
         await patience.of("store", self._store.ping())
-        if await self._embedded("health", Report()) is None:
+        if await self._embedded("health", SearchReport()) is None:
             raise _no_model()
 
-    async def _listed(self, where: Filter, end: int, report: Report, patience: Patience) -> DocumentRanking:
+    async def _listed(self, where: Filter, end: int, report: SearchReport, patience: Patience) -> DocumentRanking:
         with Stage(report, "rank"):
-            work = self._index.scroll(DOCUMENTS, where=where.requiring(first_parts()), fields=())
+            work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
             ids = sorted(doc_of(c.id)[0] for c in await patience.of("index", work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
 
-    async def _prepared(self, tenant: str, ask: DocumentAsk, report: Report, patience: Patience) -> Prepared:
+    async def _prepared(self, tenant: str, ask: DocumentAsk, report: SearchReport, patience: Patience) -> Prepared:
         text = sayable(ask.text)
         if ask.search_type is SearchType.KEYWORD:
             return Prepared(text, None, await self._weighed(tenant, text, patience))
@@ -131,11 +131,11 @@ class DocumentRanker:
 
     async def _weighed(self, tenant: str, text: str, patience: Patience) -> QueryTerms:
         work = self._retriever.prepare(
-            text, Report(), count_terms=lambda terms: self._store.term_counts(tenant, terms), dense=False
+            text, SearchReport(), count_terms=lambda terms: self._store.term_counts(tenant, terms), dense=False
         )
         return (await patience.of("store", work)).terms
 
-    async def _embedded(self, text: str, report: Report) -> Vector | None:
+    async def _embedded(self, text: str, report: SearchReport) -> Vector | None:
         """The query's vector. A model that is not there, fails, takes too long or makes no sense costs the search by
         meaning, and the report says so."""
         try:
@@ -152,25 +152,25 @@ class DocumentRanker:
         return vector
 
     async def _by_meaning(
-        self, prepared: Prepared, where: Filter, end: int, report: Report, patience: Patience
+        self, prepared: Prepared, where: Filter, end: int, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
-        counting = self._index.count(DOCUMENTS, where.requiring(first_parts()))
+        counting = self._index.count(DOCUMENTS, where.with_conditions(first_parts()))
         total, found = await asyncio.gather(
             patience.of("index", counting), self._dense(prepared, where, DEPTH, report, patience)
         )
         crowd = _Crowd(end, DEEP)
         while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(prepared, where.requiring(*beyond), crowd.depth, report, patience)
+            found = await self._dense(prepared, where.with_conditions(*beyond), crowd.depth, report, patience)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
 
     async def _dense(
-        self, prepared: Prepared, where: Filter, depth: int, report: Report, patience: Patience
+        self, prepared: Prepared, where: Filter, depth: int, report: SearchReport, patience: Patience
     ) -> list[Place]:
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=depth, fields=())
         return _rounded((await patience.of("index", work)).dense)
 
     async def _by_word(
-        self, prepared: Prepared, where: Filter, end: int, report: Report, patience: Patience
+        self, prepared: Prepared, where: Filter, end: int, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         words = Prepared(prepared.text, None, prepared.terms)
         work = self._retriever.rank(words, DOCUMENTS, report, where=where, depth=KEYWORD_DEPTH, fields=())
@@ -178,7 +178,7 @@ class DocumentRanker:
         return DocumentRanking(_documents(found[:end]), len(found), len(found) == KEYWORD_DEPTH)
 
     async def _by_both(
-        self, prepared: Prepared, where: Filter, fusion: str, report: Report, patience: Patience
+        self, prepared: Prepared, where: Filter, fusion: str, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         """Both rankings to a depth that no page changes: what is fused depends on it."""
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
@@ -186,7 +186,7 @@ class DocumentRanker:
         crowd, found = _Crowd(ENOUGH, DEPTH), _rounded(legs.dense)
         vector = Prepared(prepared.text, prepared.vector)
         while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(vector, where.requiring(*beyond), crowd.depth, report, patience)
+            found = await self._dense(vector, where.with_conditions(*beyond), crowd.depth, report, patience)
         is_cut = DEPTH in {len(found), len(legs.lexical)}
         with Stage(report, "fuse"):
             worded = _documents(_sure(_rounded(legs.lexical), DEPTH))

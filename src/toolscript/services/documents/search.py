@@ -19,7 +19,7 @@ from typing import Any
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.requests import current_request_id
-from toolscript.domain.search import Report, no_span
+from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Reranker
 from toolscript.ports.observability import EventSink
@@ -55,7 +55,7 @@ class DocumentPage:
     total: int
     total_relation: str
     next_page_token: str | None
-    report: Report = field(default_factory=Report)
+    report: SearchReport = field(default_factory=SearchReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class DocumentSearch:
     def admit(self, principal: Principal) -> Plan:
         """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
         count it again. Raises RateLimited."""
-        with _Told(self._events, _UnderWay(principal, DocumentAsk(), Report()), at_success=False):
+        with _Told(self._events, _UnderWay(principal, DocumentAsk(), SearchReport()), at_success=False):
             return self._plans.admit(principal)
 
     async def search(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentPage:
@@ -107,7 +107,7 @@ class DocumentSearch:
         Invalid for a page token that is no good, Unavailable when index or store fail, or the model does and nothing
         but meaning was asked for.
         """
-        under_way = _UnderWay(principal, ask, Report(span=self._span))
+        under_way = _UnderWay(principal, ask, SearchReport(span=self._span))
         with _Told(self._events, under_way), self._span("search.execute"):
             found = await self._found(under_way, plan)
             page = replace(found.page, hits=await self._hits(found, found.documents))
@@ -117,7 +117,7 @@ class DocumentSearch:
     async def stream(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentStream:
         """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
         does; what goes wrong after the ranking is raised while reading."""
-        under_way = _UnderWay(principal, ask, Report(span=self._span))
+        under_way = _UnderWay(principal, ask, SearchReport(span=self._span))
         telling = _Told(self._events, under_way, at_success=False)
         with telling, self._span("search.execute"):
             found = await self._found(under_way, plan)
@@ -186,7 +186,7 @@ class DocumentSearch:
                 yield hits
 
     async def _reranked(
-        self, tenant: str, ask: DocumentAsk, ranking: DocumentRanking, report: Report, patience: Patience
+        self, tenant: str, ask: DocumentAsk, ranking: DocumentRanking, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
         page is asked for.
@@ -231,7 +231,7 @@ class _UnderWay:
 
     principal: Principal
     ask: DocumentAsk
-    report: Report
+    report: SearchReport
     query_id: str = field(default_factory=current_request_id)
     plan: Plan | None = None
     offset: int = 0

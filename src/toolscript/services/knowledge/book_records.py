@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, own_id, page_name
+from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, derive_id, strip_language
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.book_chunks import RECIPE, cut
 from toolscript.retrieval.text.words import sayable
@@ -45,7 +45,7 @@ def bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
             else:
                 chapter = own
             blocks.append(replace(block, position=replace(block.position, chapter=own, section=section)))
-    title = next((page.title for stem, page in pages if page_name(stem) in TITLED_PAGES and page.title), name)
+    title = next((page.title for stem, page in pages if strip_language(stem) in TITLED_PAGES and page.title), name)
     authors = dict.fromkeys(author for _, page in pages for author in page.authors)
     return Book(title, tuple(authors), tuple(blocks))
 
@@ -69,7 +69,7 @@ def chunks_of(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> li
     for piece in cut([_cleaned(block) for block in blocks], size=size, overlap=size // OVERLAP_SHARE, measure=measure):
         own = (piece.text, piece.position.chapter, piece.position.section)
         chunks.append(
-            Chunk(own_id(source_id, *own, seen[own]), source_id, piece.text, piece.position, measure(piece.text))
+            Chunk(derive_id(source_id, *own, seen[own]), source_id, piece.text, piece.position, measure(piece.text))
         )
         seen[own] += 1
     return chunks

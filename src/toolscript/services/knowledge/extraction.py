@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
-from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Extraction, own_id
+from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Extraction, derive_id
 from toolscript.domain.prompts import Prompt
 from toolscript.ports.models import LanguageModel
 from toolscript.services.catalogue.embedding_classifier import one_line
@@ -231,7 +231,7 @@ def _prompt(title: str, batch: Sequence[Chunk]) -> Prompt:
         INSTRUCTIONS.format(most=MOST_PER_CHUNK, topics=MOST_TOPICS),
         json.dumps({"book": one_line(title, 200), "passages": passages}, ensure_ascii=False),
         _answer_schema(list(passages)),
-        most_tokens=TOKENS_PER_CHUNK * len(batch),
+        max_tokens=TOKENS_PER_CHUNK * len(batch),
         examples=((json.dumps(question, ensure_ascii=False), json.dumps(answer, ensure_ascii=False)),),
     )
 
@@ -277,7 +277,7 @@ def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
 
 
 def _own_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
-    return own_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
+    return derive_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
 
 
 def _line(said: Any, most: int) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.knowledge import Book, Chunk, Extraction, Source, SourceStatus, own_id
+from toolscript.domain.knowledge import Book, Chunk, Extraction, Source, SourceStatus, derive_id
 from toolscript.ports.files import BookReader
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
@@ -193,7 +193,7 @@ class IngestKnowledge:
     async def _take(
         self, path: Path, book: Book, about: About, warnings: list[str], progress: Progress | None
     ) -> Ingested:
-        source_id = own_id("source", path)
+        source_id = derive_id("source", path)
         async with self._turns.of([source_id]):
             before = (await self._store.shelf([source_id], [], [])).sources.get(source_id)
             source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._shelving.embedder)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.knowledge import SCHEMA_VERSION, Chunk, Extraction, Position, Source, SourceStatus, own_id
+from toolscript.domain.knowledge import SCHEMA_VERSION, Chunk, Extraction, Position, Source, SourceStatus, derive_id
 
 KINDS = ("source", "chunk", "extraction")
 Record = Mapping[str, Any]
@@ -81,7 +81,7 @@ def source_of(told: Record) -> Source:
     if told.get("status") == SourceStatus.INDEXING:
         raise Invalid("the source was not complete when it was exported: ingest it again, then export it")
     return Source(
-        _own_id(told) or own_id("source", path or title),
+        _own_id(told) or derive_id("source", path or title),
         _text(told, "type", LONGEST_TYPE, default="book"),
         title,
         _texts(told, "authors"),
@@ -109,7 +109,7 @@ def chunk_of(told: Record, source_id: str, measure: Callable[[str], int]) -> Chu
         _text(place, "section", LONGEST_LINE, default=""),
         _number(place, "page"),
     )
-    own = _own_id(told) or own_id(source_id, content, position.chapter, position.section, position.page, 0)
+    own = _own_id(told) or derive_id(source_id, content, position.chapter, position.section, position.page, 0)
     return Chunk(own, source_id, content, position, measure(content))
 
 
@@ -125,7 +125,7 @@ def extraction_of(told: Record, source_id: str) -> Extraction:
     if any(map(_CONTROL.search, topics)):
         raise Invalid("topics holds a control character: give words")
     chunk_id = _text(told, "chunk_id", LONGEST_TYPE, default="")
-    own = _own_id(told) or own_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
+    own = _own_id(told) or derive_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
     return Extraction(
         own, source_id, chunk_id, kind, content, topics, _text(told, "extracted_at", LONGEST_TYPE, default="")
     )

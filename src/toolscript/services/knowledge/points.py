@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, told
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, format_content
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.ports.models import Embedder
 
@@ -102,7 +102,7 @@ class Drafting:
                 e.type,
                 sorted(_lower(e.topics)),
                 positions.get(e.chunk_id, Position()),
-                told(e.content)[:LONGEST_EXTRACTION],
+                format_content(e.content)[:LONGEST_EXTRACTION],
             )
             for e in extractions
         ]

@@ -21,9 +21,9 @@ import numpy as np
 
 from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.knowledge import UNKNOWN_SOURCE, Position, Shelf, told
+from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
 from toolscript.domain.requests import current_request_id
-from toolscript.domain.search import Candidate, Collection, Report, no_span, require_same
+from toolscript.domain.search import Candidate, Collection, SearchReport, no_span, require_same_model
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
@@ -87,7 +87,7 @@ class KnowledgeFound:
 
     hits: list[KnowledgeHit]
     sources_cited: list[str]
-    report: Report = field(default_factory=Report)
+    report: SearchReport = field(default_factory=SearchReport)
 
 
 class KnowledgeSearch:
@@ -118,14 +118,14 @@ class KnowledgeSearch:
         Raises InvalidArguments for what is out of range, and Unavailable, naming the `adapter`, when the model, the
         store or the whole of the index does not answer.
         """
-        found = KnowledgeFound([], [], Report(span=self._span))
+        found = KnowledgeFound([], [], SearchReport(span=self._span))
         with self._told(ask, found), self._span("search.execute"):
             check(ask)
             found.hits.extend(await self._hits(ask, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
         return found
 
-    async def _hits(self, ask: KnowledgeAsk, report: Report) -> list[KnowledgeHit]:
+    async def _hits(self, ask: KnowledgeAsk, report: SearchReport) -> list[KnowledgeHit]:
         embedding, ranking, reading = (Patience(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
         prepared = await embedding.of("embedder", self._prepared(ask.query, report))
 
@@ -142,7 +142,7 @@ class KnowledgeSearch:
         report.degraded.extend(looked.missing)
         return looked.hits
 
-    async def _prepared(self, text: str, report: Report) -> Prepared:
+    async def _prepared(self, text: str, report: SearchReport) -> Prepared:
         prepared = await self._retriever.prepare(sayable(text), report)
         if prepared.vector is None:
             raise Unavailable("it does not answer, the log tells why")
@@ -151,7 +151,7 @@ class KnowledgeSearch:
         return prepared
 
     async def _ranked(
-        self, ask: KnowledgeAsk, prepared: Prepared, depth: int, report: Report, patience: Patience
+        self, ask: KnowledgeAsk, prepared: Prepared, depth: int, report: SearchReport, patience: Patience
     ) -> tuple[list[_Place], list[str]]:
         """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
         those that were asked does."""
@@ -178,7 +178,9 @@ class KnowledgeSearch:
             log.warning("collection_not_searched", extra={"collection": name, "reason": error.message})
         return sorted(places.values(), key=lambda place: (-place.score, place.id, place.type)), list(failed)
 
-    async def _nearest(self, name: str, prepared: Prepared, where: Filter, depth: int, report: Report) -> list[_Place]:
+    async def _nearest(
+        self, name: str, prepared: Prepared, where: Filter, depth: int, report: SearchReport
+    ) -> list[_Place]:
         """The nearest of one collection; none where there is no such collection."""
         try:
             if not await self._is_open(name, prepared):
@@ -200,7 +202,7 @@ class KnowledgeSearch:
         if held is None:
             return False
         dimensions = 0 if prepared.vector is None else len(prepared.vector)
-        require_same(held, Collection(name, self._retriever.model or "", dimensions))
+        require_same_model(held, Collection(name, self._retriever.model or "", dimensions))
         if name not in self._believed_until:
             await self._index.open(held)
         self._believed_until[name] = now + BELIEVED_SECONDS
@@ -322,7 +324,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _hit(place: _Place, shelf: Shelf) -> KnowledgeHit | None:
+def _hit(place: _Place, shelf: KnowledgeRecords) -> KnowledgeHit | None:
     """What is told of a place; None where the store does not have it."""
     if place.type == CHUNK:
         chunk = shelf.chunks.get(place.id)
@@ -331,11 +333,11 @@ def _hit(place: _Place, shelf: Shelf) -> KnowledgeHit | None:
     if extraction is None:
         return None
     topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
-    content = f"{extraction.type}{topics}\n{told(extraction.content)}"
+    content = f"{extraction.type}{topics}\n{format_content(extraction.content)}"
     return _attributed(place, content, extraction.source_id, extraction.chunk_id, shelf)
 
 
-def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shelf: Shelf) -> KnowledgeHit:
+def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shelf: KnowledgeRecords) -> KnowledgeHit:
     source, chunk = shelf.sources.get(source_id), shelf.chunks.get(chunk_id)
     return KnowledgeHit(
         id=place.id,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import INCOMPLETE, Candidate, Report, in_order
+from toolscript.domain.search import DEGRADED_CATALOGUE, Candidate, SearchReport, sort_candidates
 from toolscript.retrieval.calibration import calibrated, cosine_at
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
@@ -105,7 +105,7 @@ class HierarchicalResults(NamedTuple):
 
     query: str
     strategy: Strategy
-    report: Report
+    report: SearchReport
     tools: Sequence[HierarchicalHit] = ()
     skills: Sequence[SkillHit] = ()
     skill_ids_used: Sequence[str] | None = None
@@ -145,7 +145,7 @@ class HierarchicalSearch:
         query = sayable(ask.query)
         if query != ask.query:
             ask = replace(ask, query=query)
-        report = Report()
+        report = SearchReport()
         with Stage(report, "total"):
             known = self._answers.find(ask)
             if known is None:
@@ -156,7 +156,7 @@ class HierarchicalSearch:
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
         if self._is_incomplete():
-            report.degraded.append(INCOMPLETE)
+            report.degraded.append(DEGRADED_CATALOGUE)
         return found
 
     async def _joined(self, ask: HierarchicalQuery) -> HierarchicalResults:
@@ -171,7 +171,7 @@ class HierarchicalSearch:
         answer = self._under_way[question] = asyncio.get_running_loop().create_future()
         found = None
         try:
-            found = await self._searched(ask, Report())
+            found = await self._searched(ask, SearchReport())
         finally:  # whoever looked for it may have gone away: then the next one who waits has to
             del self._under_way[question]
             answer.set_result(found)
@@ -183,7 +183,7 @@ class HierarchicalSearch:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
         ask = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
-        report = Report()
+        report = SearchReport()
         prepared = await self._prepared(sayable(query), report)
         hits = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
         _require(report, "skills")
@@ -193,7 +193,7 @@ class HierarchicalSearch:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index, or
         nothing in one that is not complete yet."""
         _check(ask)
-        report = Report()
+        report = SearchReport()
         prepared = await self._prepared(sayable(ask.query), report)
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
         tools, _ = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
@@ -202,11 +202,11 @@ class HierarchicalSearch:
             if self._is_incomplete():
                 raise Unavailable(
                     "nothing was found, and not every tool is indexed yet: try again in a moment",
-                    details={"degraded": [INCOMPLETE]},
+                    details={"degraded": [DEGRADED_CATALOGUE]},
                 )
         return tools
 
-    async def _searched(self, ask: HierarchicalQuery, report: Report) -> HierarchicalResults:
+    async def _searched(self, ask: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
         prepared = await self._prepared(ask.query, report)
         if prepared.vector is None:
             return HierarchicalResults(ask.query, ask.strategy, report)
@@ -221,7 +221,7 @@ class HierarchicalSearch:
             tools = await _bounded(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, tools)
         return HierarchicalResults(ask.query, ask.strategy, report, tools, skills, ids, candidates)
 
-    async def _prepared(self, query: str, report: Report) -> Prepared:
+    async def _prepared(self, query: str, report: SearchReport) -> Prepared:
         work = self._embedded(query)
         prepared = await _bounded(report, EMBEDDING, self._timeouts.embedding, work, Prepared(query))
         if prepared.vector is None and EMBEDDING not in report.degraded:
@@ -229,7 +229,7 @@ class HierarchicalSearch:
         return prepared
 
     async def _embedded(self, query: str) -> Prepared:
-        prepared = await self._retriever.prepare(query, Report())
+        prepared = await self._retriever.prepare(query, SearchReport())
         if prepared.vector is not None and not math.isfinite(prepared.vector.dot(prepared.vector)):
             raise Unavailable("the model's answer is no vector: it holds what is no number")
         return prepared
@@ -250,7 +250,7 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
-        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: Report
+        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
     ) -> tuple[list[HierarchicalHit], int]:
         """The best tools, and how many there were to choose from."""
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
@@ -259,13 +259,13 @@ class HierarchicalSearch:
             )
             best = {c.id: c for c in everywhere}
             best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
-            found = in_order(list(best.values()))[: ask.limit]
+            found = sort_candidates(list(best.values()))[: ask.limit]
         else:
             found, candidates = await self._within(prepared, ask, skill_ids)
         tools = self._told(found, ask, report)
         return tools, candidates - (len(found) - len(tools)) if tools else 0
 
-    def _told(self, found: Sequence[Candidate], ask: HierarchicalQuery, report: Report) -> list[HierarchicalHit]:
+    def _told(self, found: Sequence[Candidate], ask: HierarchicalQuery, report: SearchReport) -> list[HierarchicalHit]:
         """The candidates as tools; one that tells too little of itself is left out, and that is told."""
         whole = [c for c in found if math.isfinite(c.score) and None not in map(c.payload.get, NEEDED)]
         if len(whole) < len(found):
@@ -293,7 +293,7 @@ class HierarchicalSearch:
             fields=PAYLOAD,
         )
 
-    async def _enriched(self, tools: Sequence[HierarchicalHit], report: Report) -> list[HierarchicalHit]:
+    async def _enriched(self, tools: Sequence[HierarchicalHit], report: SearchReport) -> list[HierarchicalHit]:
         known = await self._schemas.of([t.id for t in tools])
         gone = [i for i, schemas in known.items() if schemas is None]
         if gone:
@@ -301,7 +301,7 @@ class HierarchicalSearch:
         return [HierarchicalHit(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
 
 
-async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+async def _bounded(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
     """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
     with Stage(report, name):
         try:
@@ -316,12 +316,12 @@ async def _bounded(report: Report, name: str, seconds: float, work: Coroutine[An
     return otherwise
 
 
-def _done_without(report: Report, name: str, reason: str) -> None:
+def _done_without(report: SearchReport, name: str, reason: str) -> None:
     report.degraded.append(name)
     log.warning("stage_failed", extra={"stage": name, "reason": reason})
 
 
-def _require(report: Report, what: str) -> None:
+def _require(report: SearchReport, what: str) -> None:
     if report.degraded:
         why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
         raise Unavailable(

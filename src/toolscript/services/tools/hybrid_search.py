@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import INCOMPLETE, Report
+from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
 from toolscript.ports.stores import CatalogStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import Catalogue, Facts, facts_of
@@ -68,7 +68,7 @@ class ToolResults:
     query: str
     hits: list[ToolHit]
     threshold: float
-    report: Report = field(default_factory=Report)
+    report: SearchReport = field(default_factory=SearchReport)
 
 
 class ToolSearch:
@@ -114,7 +114,7 @@ class ToolSearch:
         """
         _check(text, limit, threshold)
         text = sayable(text)
-        report = Report()
+        report = SearchReport()
         with Stage(report, "total"):
             catalogue = await self._catalogue()
             meant = catalogue.spelling.corrected(text) if blend is Blend.HYBRID else text
@@ -130,7 +130,7 @@ class ToolSearch:
             asked = [w for w in words(meant) if w not in STOP_WORDS]
             hits = [_hit(i, score, catalogue.facts[i], asked, evidence) for i, score in best]
         if self._is_incomplete():
-            report.degraded.append(INCOMPLETE)
+            report.degraded.append(DEGRADED_CATALOGUE)
         report.counts.update(candidates=len(ranked), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 

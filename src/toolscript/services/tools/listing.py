@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolscript.domain.catalog import Item
-from toolscript.domain.selection import select
+from toolscript.domain.selection import select_items
 from toolscript.ports.stores import CatalogStore
 
 
@@ -15,7 +15,7 @@ class ListTools:
 
     async def matching(self, filter: str | None) -> list[Item]:  # noqa: A002  (the name it has on every surface)
         """The items that a filter names, by id; all without one. Unknown names are nothing."""
-        return select([stored.item for stored in await self._catalog.items()], filter)
+        return select_items([stored.item for stored in await self._catalog.items()], filter)
 
     async def by_id(self, item_ids: list[str]) -> dict[str, Item]:
         """The named items that there are."""

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from toolscript.domain.search import Similarity
+from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.catalogue.skill_points import SKILLS
@@ -21,7 +21,7 @@ class SkillFinder:
     def __init__(
         self,
         index: VectorIndex,
-        similarity: Similarity,
+        similarity: SimilarityRange,
         *,
         oldest: float | None = None,
         within: float = 10.0,

@@ -87,7 +87,7 @@ def _understood(error: Exception) -> ToolscriptError:
 
 def _say(error: ToolscriptError) -> int:
     if "--json" in sys.argv:
-        click.echo(json.dumps(error.envelope(), ensure_ascii=False), err=True)
+        click.echo(json.dumps(error.to_envelope(), ensure_ascii=False), err=True)
     else:
         told = "\n".join(map(printable, error.message.splitlines()))
         click.echo(click.style("error: ", fg="red", bold=True) + told, err=True)

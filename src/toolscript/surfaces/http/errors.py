@@ -62,7 +62,7 @@ async def answer_to(request: Request, error: Exception) -> Response:
 def error_response(error: ToolscriptError) -> JSONResponse:
     """The envelope, with the status of its class."""
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    return JSONResponse(error.envelope(), status_code=status, headers=_headers(error))
+    return JSONResponse(error.to_envelope(), status_code=status, headers=_headers(error))
 
 
 def _headers(error: ToolscriptError) -> dict[str, str] | None:
@@ -86,16 +86,16 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     field = str(first["loc"][-1])
     told = Invalid(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
-    return JSONResponse(told.envelope(), status_code=422)
+    return JSONResponse(told.to_envelope(), status_code=422)
 
 
 async def _not_there(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if isinstance(error, HTTPException) and status == WRONG:
-        return JSONResponse(Invalid(f"the request cannot be read: {error.detail}").envelope(), status_code=status)
+        return JSONResponse(Invalid(f"the request cannot be read: {error.detail}").to_envelope(), status_code=status)
     told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
     headers = error.headers if isinstance(error, HTTPException) else None  # `Allow`, where the method is the wrong one
-    return JSONResponse(told.envelope(), status_code=status, headers=headers)
+    return JSONResponse(told.to_envelope(), status_code=status, headers=headers)
 
 
 async def _left(_: Request, __: Exception) -> Response:
@@ -114,4 +114,4 @@ EXPECTED = tuple(_ANSWERS)
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected", exc_info=error)
-    return JSONResponse(ToolscriptError("something went wrong on our side").envelope(), status_code=500)
+    return JSONResponse(ToolscriptError("something went wrong on our side").to_envelope(), status_code=500)

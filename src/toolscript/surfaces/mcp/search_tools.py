@@ -13,7 +13,7 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import signature
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
-from toolscript.domain.search import INCOMPLETE, Report
+from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
 from toolscript.services.tools.hierarchical_search import (
     EMBEDDING,
     SKILLS_STAGE,
@@ -47,7 +47,7 @@ _WITHOUT = {
     EMBEDDING: "The query could not be embedded, so nothing was searched: use strategy standard.",
     SKILLS_STAGE: "Skills could not be searched just now: looked everywhere.",
     TOOLS_STAGE: "Tools could not be searched just now: try again in a moment.",
-    INCOMPLETE: "Not every tool is indexed yet: in a moment there may be more.",
+    DEGRADED_CATALOGUE: "Not every tool is indexed yet: in a moment there may be more.",
 }
 
 
@@ -154,7 +154,7 @@ async def _told(app: App, lines: Sequence[str], hits: Sequence[_Hit]) -> str:
     return "\n".join(told)
 
 
-def _done_without(report: Report) -> list[str]:
+def _done_without(report: SearchReport) -> list[str]:
     return [_WITHOUT[name] for name in dict.fromkeys(report.degraded) if name in _WITHOUT]
 
 

@@ -24,11 +24,20 @@ from tests.servers.mongo import serving_mongo
 from toolscript.adapters.mongo.knowledge import LENIENT, MongoKnowledge, MongoKnowledgeReader
 from toolscript.adapters.mongo.records import chunk_of, source_of
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, Extraction, Position, Shelf, Source, own_id, told
+from toolscript.domain.knowledge import (
+    UNKNOWN_SOURCE,
+    Chunk,
+    Extraction,
+    KnowledgeRecords,
+    Position,
+    Source,
+    derive_id,
+    format_content,
+)
 
 pytestmark = [pytest.mark.req("K-05", "X-02"), pytest.mark.usefixtures("_swept")]
 
-SOURCE, CHUNK, EXTRACTION = IDS = [ObjectId(own_id(name)) for name in ("source", "chunk", "extraction")]
+SOURCE, CHUNK, EXTRACTION = IDS = [ObjectId(derive_id(name)) for name in ("source", "chunk", "extraction")]
 ODD = [
     None,
     True,
@@ -153,7 +162,7 @@ async def test_what_a_document_lacks_is_not_known(
 ) -> None:
     for name, own in (("sources", SOURCE), ("chunks", CHUNK), ("extractions", EXTRACTION)):
         collections[name].insert_one({"_id": own})
-    assert await reader.shelf([str(SOURCE)], [str(CHUNK)], [str(EXTRACTION)]) == Shelf(
+    assert await reader.shelf([str(SOURCE)], [str(CHUNK)], [str(EXTRACTION)]) == KnowledgeRecords(
         {str(SOURCE): Source(str(SOURCE), "", UNKNOWN_SOURCE, (), "", "", "ready", {}, 1)},
         {str(CHUNK): Chunk(str(CHUNK), "", "", Position(), 0, 1)},
         {str(EXTRACTION): Extraction(str(EXTRACTION), "", "", "", {}, (), "", 1)},
@@ -196,7 +205,7 @@ async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
     assert source.metadata == {"text": "a note"}
     assert drawn.content == {"when": "2024-01-02T03:04:05+00:00", "of": str(CHUNK), "share": "0.10", "n": 3}
     assert (drawn.topics, drawn.chunk_id) == (("one",), str(CHUNK))
-    assert told(found.extractions["plain"].content) == "text: Use a cache."
+    assert format_content(found.extractions["plain"].content) == "text: Use a cache."
     assert found.extractions["plain"].topics == ("a", "1")
 
 
@@ -219,7 +228,7 @@ async def test_nothing_that_a_document_holds_makes_reading_fail(
     assert [len(each) for each in (found.sources, found.chunks, found.extractions)] == [len(ODD)] * 3
     read: list[Any] = [*found.sources.values(), *found.chunks.values(), *found.extractions.values()]
     json.dumps([asdict(each) for each in read], allow_nan=False)
-    assert all(isinstance(told(each.content), str) for each in found.extractions.values())
+    assert all(isinstance(format_content(each.content), str) for each in found.extractions.values())
     chunks, extractions = await reader.contents("book")
     assert (len(chunks), len(extractions)) == (len(ODD), len(ODD))
     assert len(await reader.sources()) == 2 * len(ODD)
@@ -269,7 +278,7 @@ async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
 ) -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
     old, new = (
-        [Chunk(own_id(name), source.id, name, Position(), 1) for name in names] for names in (("a", "b"), ("b", "c"))
+        [Chunk(derive_id(name), source.id, name, Position(), 1) for name in names] for names in (("a", "b"), ("b", "c"))
     )
     await store.replace(source, old, [])
     failing = {
@@ -305,7 +314,7 @@ async def test_what_another_pipeline_keeps_in_its_documents_stays(
         collections[name].insert_one({"_id": own, **document})
     (source,) = await store.sources()
     chunks, extractions = await store.contents(source.id)
-    more = Chunk(own_id("more"), source.id, "more", Position(), 1)
+    more = Chunk(derive_id("more"), source.id, "more", Position(), 1)
     changed = replace(source, title="Ours")
     await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
     held = {name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)}
@@ -419,7 +428,7 @@ async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_to
 @pytest.mark.req("K-06")
 async def test_a_server_that_dies_while_it_is_written_to_is_told_soon(tmp_path: Path) -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
-    chunks = [Chunk(own_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
+    chunks = [Chunk(derive_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
     with ExitStack() as life:
         uri = life.enter_context(serving_mongo(tmp_path))
         store = MongoKnowledge.at(uri)
@@ -486,7 +495,7 @@ async def test_an_address_that_cannot_be_used_is_refused_without_its_password(ur
 
 async def test_without_a_name_in_the_address_the_database_is_toolscript(mongo_server: str) -> None:
     store = MongoKnowledge.at(mongo_server)
-    source = Source(own_id("without a name"), "book", "T", (), "", "")
+    source = Source(derive_id("without a name"), "book", "T", (), "", "")
     await store.replace(source, [], [])
     with MongoClient[dict[str, Any]](mongo_server) as client:
         assert client["toolscript"]["sources"].count_documents({"_id": ObjectId(source.id)}) == 1

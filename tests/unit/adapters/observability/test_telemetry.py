@@ -19,7 +19,7 @@ from tests.servers.otlp import OtlpCollector
 from toolscript.adapters.observability.telemetry import Telemetry
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.requests import request_id
-from toolscript.domain.search import Report
+from toolscript.domain.search import SearchReport
 from toolscript.retrieval.retriever import Stage
 from toolscript.surfaces.http.requests import FollowedApi
 
@@ -55,9 +55,9 @@ def parent_of(spans: dict[str, ReadableSpan], name: str) -> str | None:
     return next((n for n, s in spans.items() if parent and s.context and s.context.span_id == parent.span_id), None)
 
 
-async def search(telemetry: Telemetry) -> Report:
+async def search(telemetry: Telemetry) -> SearchReport:
     """What a search does: two stages at once, then a third."""
-    report = Report(span=telemetry.span)
+    report = SearchReport(span=telemetry.span)
 
     async def one(name: str) -> None:
         with Stage(report, name):

@@ -28,7 +28,7 @@ SCHEMA = {
     "required": ["colour"],
     "additionalProperties": False,
 }
-PROMPT = Prompt("Name a colour.", "What colour is the sky?", SCHEMA, most_tokens=50)
+PROMPT = Prompt("Name a colour.", "What colour is the sky?", SCHEMA, max_tokens=50)
 BLUE = {"colour": "blue"}
 
 
@@ -50,7 +50,7 @@ async def answer(api: ChatApi, *, key: str | None = KEY, **how: Any) -> dict[str
 async def failure(api: ChatApi, **how: Any) -> ToolscriptError:
     with pytest.raises(ToolscriptError) as raised:
         await answer(api, **how)
-    assert KEY not in str(raised.value.envelope())
+    assert KEY not in str(raised.value.to_envelope())
     return raised.value
 
 

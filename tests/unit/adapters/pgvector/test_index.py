@@ -101,7 +101,7 @@ async def test_a_server_that_is_not_there_is_named_without_its_password() -> Non
     await index.close()
     assert told.value.details["field"] == "TOOLSCRIPT_INDEX"
     assert told.value.__cause__ is None
-    assert not any(secret in str(told.value.envelope()) for secret in (SECRET, "ge#heim", "heim"))
+    assert not any(secret in str(told.value.to_envelope()) for secret in (SECRET, "ge#heim", "heim"))
 
 
 @pytest.mark.req("X-03", "X-04")
@@ -109,7 +109,7 @@ async def test_a_server_that_is_not_there_is_named_without_its_password() -> Non
 def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_INDEX is not a usable PostgreSQL address") as told:
         PgVectorIndex(url)
-    assert "heim" not in str(told.value.envelope())
+    assert "heim" not in str(told.value.to_envelope())
 
 
 @pytest.mark.req("X-04")

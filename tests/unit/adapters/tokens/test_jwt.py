@@ -88,7 +88,7 @@ async def refusal(verifies: JwtVerifier, token: str) -> str:
         await verifies.verify(token)
     assert error.value.details == {"field": "Authorization"}
     for secret in (SECRET, OTHER_SECRET, LOCAL_KEY):
-        assert secret not in json.dumps(error.value.envelope())
+        assert secret not in json.dumps(error.value.to_envelope())
     assert "\n" not in error.value.message
     return error.value.message
 

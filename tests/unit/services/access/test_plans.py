@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
-from toolscript.domain.tenants import is_tenant
+from toolscript.domain.tenants import is_tenant_name
 from toolscript.services.access import rates
 from toolscript.services.access.environment import check_environment, may_bypass
 from toolscript.services.access.plans import Plans, load_plans
@@ -296,7 +296,7 @@ def test_not_even_settings_that_nobody_checked_allow_the_bypass_in_production() 
 @pytest.mark.req("D-04")
 @pytest.mark.parametrize("tenant", ["", "  ", "a\nb", "a\x00", "\x85", "\u2028", "\ud800", "x" * 257])
 def test_a_tenant_that_no_token_could_name_is_no_setting_either(tenant: str) -> None:
-    assert not is_tenant(tenant)
+    assert not is_tenant_name(tenant)
     with pytest.raises(Invalid, match="TOOLSCRIPT_TENANT"):
         check_environment(Settings(tenant=tenant))
 
@@ -304,10 +304,10 @@ def test_a_tenant_that_no_token_could_name_is_no_setting_either(tenant: str) -> 
 @pytest.mark.req("D-04")
 @pytest.mark.parametrize("tenant", ["a", "acme corp", "x" * 256, "Zürich/7", "日本", "👩‍💻"])
 def test_a_tenant_may_have_any_name_that_can_be_written_on_one_line(tenant: str) -> None:
-    assert is_tenant(tenant)
+    assert is_tenant_name(tenant)
 
 
 @pytest.mark.req("D-04")
 @pytest.mark.parametrize("tenant", [None, 7, True, ["a"], {"a": 1}, b"a"])
 def test_only_a_text_is_a_tenant(tenant: Any) -> None:
-    assert not is_tenant(tenant)
+    assert not is_tenant_name(tenant)

@@ -337,4 +337,4 @@ def test_an_id_is_made_of_the_name_and_is_free() -> None:
 
 def test_a_conflict_has_a_code_of_its_own() -> None:
     assert issubclass(Conflict, ToolscriptError)
-    assert Conflict("taken").envelope()["error"]["code"] == "CONFLICT"
+    assert Conflict("taken").to_envelope()["error"]["code"] == "CONFLICT"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.domain.catalog import Skill, digest_of
+from toolscript.domain.catalog import Skill, compute_skills_digest
 from toolscript.domain.errors import Invalid
 from toolscript.services.catalogue.skills import check_skill
 from toolscript.services.catalogue.skills_file import load_skills
@@ -151,7 +151,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
 
 def test_the_digest_changes_with_anything_that_is_said() -> None:
     skills = load_skills()
-    assert digest_of(skills) == digest_of(load_skills())
+    assert compute_skills_digest(skills) == compute_skills_digest(load_skills())
     first = skills[0]
     others = [
         [*skills[1:], first],
@@ -163,4 +163,4 @@ def test_the_digest_changes_with_anything_that_is_said() -> None:
         [replace(first, parent_domain=None), *skills[1:]],
         [],
     ]
-    assert len({digest_of(skills), *map(digest_of, others)}) == len(others) + 1
+    assert len({compute_skills_digest(skills), *map(compute_skills_digest, others)}) == len(others) + 1

@@ -89,7 +89,7 @@ def test_another_tenants_token_is_refused_like_one_that_never_was() -> None:
     for token in (tokens.issue("globex", "red wine", 20), "never"):
         with pytest.raises(Invalid) as refused:
             tokens.read(token, "acme", "red wine")
-        told.append(refused.value.envelope())
+        told.append(refused.value.to_envelope())
     assert told[0] == told[1]
 
 

@@ -21,7 +21,7 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
-from toolscript.domain.knowledge import EXTRACTION_TYPES, Book, Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.knowledge import EXTRACTION_TYPES, Book, Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Candidate, Point
 from toolscript.services.knowledge import extraction as extract
@@ -32,7 +32,7 @@ from toolscript.services.knowledge.points import EXTRACTIONS
 
 pytestmark = pytest.mark.req("K-06")
 
-SOURCE = own_id("source")
+SOURCE = derive_id("source")
 PLACE = Position("Rivers", "Water")
 NOTE: dict[str, Any] = {
     "type": "warning",
@@ -44,7 +44,7 @@ NOTE: dict[str, Any] = {
 
 
 def chunk(number: int, text: str | None = None) -> Chunk:
-    return Chunk(own_id("chunk", number), SOURCE, text or facts(number), PLACE, 100)
+    return Chunk(derive_id("chunk", number), SOURCE, text or facts(number), PLACE, 100)
 
 
 def noted(**changes: Any) -> dict[str, Any]:

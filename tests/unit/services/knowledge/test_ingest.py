@@ -16,7 +16,7 @@ from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, own_id, told
+from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, derive_id, format_content
 from toolscript.domain.search import Collection
 from toolscript.ports.models import Embedder
 from toolscript.services.knowledge.ingest import READ_TOGETHER, About, IngestKnowledge, find_source
@@ -43,7 +43,7 @@ async def add_note(library: Library, *, topics: tuple[str, ...] = ("rivers",), c
     chunk_id = chunks[chunk].id if chunk >= 0 else ""
     content = {"title": "Rivers", "summary": "They flow."}
     note = Extraction(
-        own_id(chunk_id, "pattern", content), source.id, chunk_id, "pattern", content, topics, "2026-01-01"
+        derive_id(chunk_id, "pattern", content), source.id, chunk_id, "pattern", content, topics, "2026-01-01"
     )
     await library.store.add_extractions(source.id, [note])
     await library.ingesting.index_all()
@@ -56,7 +56,7 @@ async def test_a_book_becomes_a_source_with_chunks_that_know_their_place(library
     assert (made.outcome, made.chunks, made.embedded, made.extractions, made.warnings) == ("added", 2, 2, 0, ())
     (source,) = await library.store.sources()
     assert source == made.source
-    assert (source.id, source.type, source.path) == (own_id("source", HANDBOOK), "book", str(HANDBOOK))
+    assert (source.id, source.type, source.path) == (derive_id("source", HANDBOOK), "book", str(HANDBOOK))
     assert (source.title, source.authors, source.status) == ("The Handbook", ("Ada Lovelace",), "ready")
     chunks, _ = await library.store.contents(source.id)
     assert [c.position for c in chunks] == [Position("1 Rivers", "1.1 Water", 3), Position("2 Rivers", "2.1 Water", 9)]
@@ -82,7 +82,7 @@ async def test_what_is_embedded_stands_under_its_heading(library: Library) -> No
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)
     assert embedded(library)[0] == f"The Handbook — 1 Rivers — 1.1 Water\n{facts(1)}"
-    assert embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{told(note.content)}"
+    assert embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"
 
 
 async def test_a_heading_says_each_name_once(library: Library) -> None:
@@ -98,7 +98,7 @@ async def test_another_topic_embeds_no_chunk(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     embedded(library).clear()
     note = await add_note(library, topics=("floods",))
-    assert embedded(library) == [f"The Handbook — 1 Rivers — 1.1 Water\n{told(note.content)}"]
+    assert embedded(library) == [f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"]
     await library.assert_whole()
 
 
@@ -313,7 +313,7 @@ def test_where_nothing_is_the_way_to_something_is_told() -> None:
 
 
 def test_a_title_is_preferred_to_the_beginning_of_another() -> None:
-    short, long = [Source(own_id(title), "book", title, (), "", "") for title in ("Rivers", "Rivers and Lakes")]
+    short, long = [Source(derive_id(title), "book", title, (), "", "") for title in ("Rivers", "Rivers and Lakes")]
     assert find_source([long, short], "rivers") == short
 
 

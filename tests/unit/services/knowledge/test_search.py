@@ -34,7 +34,7 @@ from tests.fixtures.knowledge_search import (
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.domain.knowledge import Position, Shelf, own_id, told
+from toolscript.domain.knowledge import KnowledgeRecords, Position, derive_id, format_content
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import Collection
 from toolscript.retrieval.retriever import Retriever
@@ -128,7 +128,7 @@ async def test_no_more_than_the_limit_and_the_best_of_both() -> None:
 async def test_equal_scores_are_ordered_by_id() -> None:
     library = Library()
     await library.open()
-    twins = [replace(chunk(TIDES, "the same words"), id=own_id("twin", n)) for n in range(8)]
+    twins = [replace(chunk(TIDES, "the same words"), id=derive_id("twin", n)) for n in range(8)]
     await library.put(TIDES, twins, [])
     assert ids(await found(library, "the same words")) == sorted(twin.id for twin in twins)
 
@@ -146,7 +146,7 @@ async def test_a_chunk_is_told_with_all_it_takes_to_look_it_up() -> None:
 @pytest.mark.req("K-02")
 async def test_an_extraction_stands_where_its_chunk_does() -> None:
     library = await filled()
-    hit = (await found(library, told(DECISION.content))).hits[0]
+    hit = (await found(library, format_content(DECISION.content))).hits[0]
     assert (hit.id, hit.type, hit.content) == (
         DECISION.id,
         "extraction",
@@ -175,7 +175,7 @@ async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None
     ],
 )
 def test_an_extraction_is_told_as_json_would(content: dict[str, Any], text: str) -> None:
-    assert told(content) == text
+    assert format_content(content) == text
 
 
 @pytest.mark.req("K-02")
@@ -289,9 +289,9 @@ def test_what_is_found_is_what_looking_at_everything_finds(
 async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask: KnowledgeAsk) -> None:
     library = Library()
     await library.open()
-    chunks = [replace(chunk(TIDES, text), id=own_id("c", n)) for n, (text, _, _) in enumerate(drawn)]
+    chunks = [replace(chunk(TIDES, text), id=derive_id("c", n)) for n, (text, _, _) in enumerate(drawn)]
     extractions = [
-        replace(extraction(chunks[n], kind, topics, text=text), id=own_id("e", n))
+        replace(extraction(chunks[n], kind, topics, text=text), id=derive_id("e", n))
         for n, (text, kind, topics) in enumerate(drawn)
         if kind
     ]
@@ -301,7 +301,9 @@ async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask
     wanted_topics = {topic.lower() for topic in ask.topics}
     topics_of = {c.id: {t for e in extractions if e.chunk_id == c.id for t in e.topics} for c in chunks}
     fitting = [("chunk", c.id, c.content, {"chunk"}, topics_of[c.id]) for c in chunks]
-    fitting += [("extraction", e.id, told(e.content), {"extraction", e.type}, set(e.topics)) for e in extractions]
+    fitting += [
+        ("extraction", e.id, format_content(e.content), {"extraction", e.type}, set(e.topics)) for e in extractions
+    ]
     vector = await library.embedder.embed_query(ask.query)
     scored = [
         (max(0.0, round(float(np.dot(vector, await library.embedder.embed_query(text))), 6)), own, kind)
@@ -390,14 +392,14 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    async def shelf(self, *asked: Sequence[str]) -> Shelf:
+    async def shelf(self, *asked: Sequence[str]) -> KnowledgeRecords:
         self.reads += 1
         held = await self._real.shelf(*asked)
         parts = ({i: v for i, v in each.items() if i not in self._gone} for each in _parts(held))
-        return Shelf(*parts)
+        return KnowledgeRecords(*parts)
 
 
-def _parts(shelf: Shelf) -> Sequence[Mapping[str, Any]]:
+def _parts(shelf: KnowledgeRecords) -> Sequence[Mapping[str, Any]]:
     return shelf.sources, shelf.chunks, shelf.extractions
 
 
@@ -414,17 +416,17 @@ async def test_a_missing_source_is_an_unknown_one_with_its_id() -> None:
 async def test_an_extraction_whose_chunk_is_missing_has_no_position() -> None:
     library = await filled()
     library.store = Missing(library.store, HARBOUR.id)  # type: ignore[assignment]
-    hit = (await found(library, told(WARNING.content))).hits[0]
+    hit = (await found(library, format_content(WARNING.content))).hits[0]
     assert (hit.id, hit.chunk_id, hit.position, hit.title) == (WARNING.id, HARBOUR.id, Position(), "Of Tides")
 
 
 @pytest.mark.req("K-02")
 async def test_an_extraction_of_no_chunk_has_none() -> None:
     library = await filled()
-    own = replace(WARNING, id=own_id("alone"), chunk_id="")
+    own = replace(WARNING, id=derive_id("alone"), chunk_id="")
     await library.store.add_extractions(TIDES.id, [own])
     await library.index.upsert(EXTRACTIONS, [await library.extraction_point(own)])
-    hits = (await found(library, told(own.content))).hits
+    hits = (await found(library, format_content(own.content))).hits
     assert next((h.chunk_id, h.position) for h in hits if h.id == own.id) == (None, Position())
 
 
@@ -443,8 +445,8 @@ async def test_what_the_store_does_not_have_is_left_out(gone: str) -> None:
 async def test_others_fill_the_places_of_what_is_missing(orphans: int, reads: int) -> None:
     library = Library()
     await library.open()
-    better = [replace(chunk(TIDES, "moon and sea"), id=own_id("gone", n)) for n in range(orphans)]
-    worse = [replace(chunk(TIDES, "moon and sea and stars"), id=own_id("kept", n)) for n in range(20)]
+    better = [replace(chunk(TIDES, "moon and sea"), id=derive_id("gone", n)) for n in range(orphans)]
+    worse = [replace(chunk(TIDES, "moon and sea and stars"), id=derive_id("kept", n)) for n in range(20)]
     await library.put(TIDES, [*better, *worse], [])
     library.store = store = Missing(library.store, *(each.id for each in better))  # type: ignore[assignment]
     answer = await found(library, "moon and sea", limit=5)
@@ -477,10 +479,10 @@ def failing_in(*turns: int) -> Fault:
 async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(failing: str) -> None:
     library = await with_ghosts()
     library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
-    answer = await found(library, told(WARNING.content), limit=5)
+    answer = await found(library, format_content(WARNING.content), limit=5)
     assert (ids(answer), answer.report.degraded) == ([WARNING.id], [])
     index.is_on = False
-    assert len(ids(await found(library, told(WARNING.content), limit=5))) == 5
+    assert len(ids(await found(library, format_content(WARNING.content), limit=5))) == 5
 
 
 @pytest.mark.req("K-03")
@@ -489,7 +491,7 @@ async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int,
     library = await with_ghosts()
     fault = failing_in(*turns)
     library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
-    answer = await found(library, told(WARNING.content))
+    answer = await found(library, format_content(WARNING.content))
     assert {MOON.id, HARBOUR.id, ROSES.id} <= set(ids(answer))
     assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
 
@@ -497,9 +499,9 @@ async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int,
 async def test_a_second_look_that_finds_less_is_not_answered() -> None:
     library = await with_ghosts()
     turn = count(1)
-    emptied = saying(lambda shelf: shelf if next(turn) == 1 else Shelf({}, {}, {}))
+    emptied = saying(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
     library.store = Troubled(library.store, "shelf", emptied)
-    assert ids(await found(library, told(WARNING.content), limit=5)) == [WARNING.id]
+    assert ids(await found(library, format_content(WARNING.content), limit=5)) == [WARNING.id]
     assert next(turn) == 3
 
 

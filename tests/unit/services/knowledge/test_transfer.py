@@ -16,7 +16,7 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, own_id
+from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.prompts import Prompt
 from toolscript.services.knowledge.extraction import Extractor
 from toolscript.services.knowledge.json_lines import object_in
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.req("K-06")
 
 MORE_CALLS_THAN_THERE_ARE = 60
 SOURCE = {"source": {"title": "Rivers", "authors": ["Ada"], "path": "/rivers.md"}}
-SOURCE_ID = own_id("source", "/rivers.md")
+SOURCE_ID = derive_id("source", "/rivers.md")
 NOTE = {"type": "warning", "content": {"title": "Floods", "summary": "They come."}, "topics": ["Water", "water"]}
 
 lines_of_text = st.text(
@@ -48,7 +48,7 @@ def libraries(draw: st.DrawFn) -> list[tuple[Source, list[Chunk], list[Extractio
     made = []
     for n in range(draw(st.integers(0, 3))):
         source = Source(
-            own_id("source", n),
+            derive_id("source", n),
             draw(st.sampled_from(["book", "paper"])),
             draw(lines_of_text),
             tuple(draw(st.lists(lines_of_text, max_size=3))),
@@ -59,12 +59,12 @@ def libraries(draw: st.DrawFn) -> list[tuple[Source, list[Chunk], list[Extractio
         )
         texts = draw(st.lists(lines_of_text, max_size=4))
         chunks = [
-            Chunk(own_id(n, "chunk", m), source.id, text, draw(positions), HashedEmbedder().count_tokens(text))
+            Chunk(derive_id(n, "chunk", m), source.id, text, draw(positions), HashedEmbedder().count_tokens(text))
             for m, text in enumerate(texts)
         ]
         extractions = [
             Extraction(
-                own_id(n, "extraction", m),
+                derive_id(n, "extraction", m),
                 source.id,
                 draw(st.sampled_from(["", *(c.id for c in chunks)])),
                 draw(st.sampled_from(["decision", "own kind"])),
@@ -230,7 +230,7 @@ async def test_a_source_comes_whole_or_not_at_all(library: Library) -> None:
 
 async def test_an_extraction_that_has_outlived_its_chunk_can_be_carried_elsewhere(library: Library) -> None:
     source = Source(SOURCE_ID, "book", "Rivers", (), "", "2026-01-01")
-    drawn = Extraction(own_id("note"), SOURCE_ID, "f" * 24, "warning", {"a": "b"}, (), "2026-01-01")
+    drawn = Extraction(derive_id("note"), SOURCE_ID, "f" * 24, "warning", {"a": "b"}, (), "2026-01-01")
     await library.store.replace(source, [], [drawn])
     other = Library()
     taken = await other.importing.take(await exported(library))

@@ -26,7 +26,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Point, Similarity, Terms, Vector
+from toolscript.domain.search import Candidate, Point, SimilarityRange, Terms, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
@@ -142,7 +142,7 @@ class Library:
         self.embedder = embedder
         self.catalog = WatchedCatalog(Database("sqlite://"))
         self.index = WatchedIndex()
-        self.finder = SkillFinder(self.index, embedder.similarity or Similarity(0.0, 1.0))
+        self.finder = SkillFinder(self.index, embedder.similarity or SimilarityRange(0.0, 1.0))
         self.answers, self.schemas = AnswerCache[HierarchicalQuery, HierarchicalResults](), KnownSchemas(self.catalog)
         self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
         self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
@@ -491,12 +491,12 @@ SHARE = st.floats(0, 1)
 class FixedEmbedder(HashedEmbedder):
     """Every query is one vector, and cosines mean what it is told."""
 
-    def __init__(self, vector: Vector, similarity: Similarity) -> None:
+    def __init__(self, vector: Vector, similarity: SimilarityRange) -> None:
         super().__init__(DIMENSIONS)
         self._vector, self._similarity = vector, similarity
 
     @property
-    def similarity(self) -> Similarity:
+    def similarity(self) -> SimilarityRange:
         return self._similarity
 
     async def embed_query(self, text: str) -> Vector:
@@ -533,7 +533,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     for n, vector in enumerate(tools):
         await index.upsert(TOOLS, placed({f"t{n}": vector}, type="tool", db_id=n, skill_ids=ids[n % 3 : n % 3 + 1]))
     floor, width = calibration
-    embedder = FixedEmbedder(query, Similarity(floor, floor + width))
+    embedder = FixedEmbedder(query, SimilarityRange(floor, floor + width))
     database = Database("sqlite://")
     service = HierarchicalSearch(
         Retriever(embedder, index),
@@ -702,7 +702,7 @@ async def test_when_the_one_who_asked_first_goes_away_the_others_are_answered(
 
 async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
     """EC-007: a map that was drawn before the tools changed still leads to them."""
-    stale = SkillFinder(every.index, Similarity(0.0, 1.0))
+    stale = SkillFinder(every.index, SimilarityRange(0.0, 1.0))
     await stale.map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
     service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, AnswerCache(), every.schemas)

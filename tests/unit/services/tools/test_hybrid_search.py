@@ -16,7 +16,7 @@ from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import Report, Vector
+from toolscript.domain.search import SearchReport, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
@@ -183,7 +183,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
 @pytest.mark.req("S-01")
 async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
     async with searching(HashedEmbedder(16), load_demo_items()) as search:
-        await search._retriever.prepare("read a file", Report())  # as a search through skills does
+        await search._retriever.prepare("read a file", SearchReport())  # as a search through skills does
         warming = asyncio.create_task(search.warm_up())
         assert await resting.get() > 0
         assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
@@ -208,7 +208,7 @@ async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_
 async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
     items = load_demo_items()
     async with changing(HashedEmbedder(16), items) as (search, sync):
-        await search._retriever.prepare("read a file", Report())
+        await search._retriever.prepare("read a file", SearchReport())
         warming = asyncio.create_task(search.warm_up())
         await resting.get()
         renamed = replace(items[0], description="Juggles quinces.")

@@ -13,13 +13,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from toolscript.domain.documents import LONGEST_TEXT, Document, check
+from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.files.titles import html_text, markdown_title, rst_title
 
 ENDINGS = (".txt", ".md", ".rst", ".html", ".htm", ".json", ".jsonl")
 # A character is four bytes at most.
-LARGEST_FILE = 4 * LONGEST_TEXT
+LARGEST_FILE = 4 * MAX_TEXT_LENGTH
 LONGEST_TITLE = 200
 SOURCE = "source_path"
 """The metadata that says which file a document was made of. It is ours: what a document says of it is not heard."""
@@ -272,7 +272,7 @@ def _problem(told: Any) -> str | None:
 
 def _checked(document: Document, place: str) -> Document | Failure:
     try:
-        check(document)
+        check_document(document)
     except Invalid as error:
         return Failure(place, error.message)
     return document

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from toolscript.domain.knowledge import FIRST_PAGES, page_name
+from toolscript.domain.knowledge import FIRST_PAGES, strip_language
 
 LARGEST_READ = 4_000_000
 _TAG = re.compile(r"<(?:a|link)\s[^<>]*>", re.IGNORECASE)
@@ -21,7 +21,7 @@ def reading_order(files: Sequence[Path]) -> list[Path]:
     page 2 before page 10."""
     rest = sorted(files, key=_by_name)
     first = min(rest, key=_how_first, default=None)
-    if first is None or page_name(first.stem) not in FIRST_PAGES:
+    if first is None or strip_language(first.stem) not in FIRST_PAGES:
         return rest
     there = set(rest)
     ordered: dict[Path, None] = {}
@@ -38,7 +38,7 @@ def _by_name(file: Path) -> list[int | str]:
 
 
 def _how_first(file: Path) -> tuple[int, int, bool]:
-    name = page_name(file.stem)
+    name = strip_language(file.stem)
     place = FIRST_PAGES.index(name) if name in FIRST_PAGES else len(FIRST_PAGES)
     return len(file.parts), place, file.stem.lower() != name
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.filters import LARGEST_EXACT_NUMBER, Condition, Filter, Op
+from toolscript.domain.filters import MAX_EXACT_NUMBER, Condition, Filter, Op
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _CONDITION = re.compile(r"(?P<field>[^=<>!~]+)(?P<sign>!=|>=|<=|=|>|<|~)(?P<value>.*)", re.DOTALL)
@@ -22,7 +22,7 @@ def typed(text: str) -> str | int | float | bool:
         return text == "true"
     if _NUMBER.fullmatch(text):
         number = float(text) if "." in text else int(text)
-        if abs(number) <= LARGEST_EXACT_NUMBER:  # what is longer is the number of something, and no quantity
+        if abs(number) <= MAX_EXACT_NUMBER:  # what is longer is the number of something, and no quantity
             return number
     return text
 

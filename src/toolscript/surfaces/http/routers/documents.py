@@ -193,10 +193,10 @@ async def json_lines(stream: DocumentStream) -> AsyncIterator[bytes]:
         async for batch in stream.batches:
             yield b"".join(_line("hit", hit_answer(hit)) for hit in batch)
     except ToolscriptError as error:
-        yield _line("error", error.envelope()["error"])
+        yield _line("error", error.to_envelope()["error"])
     except Exception as error:
         log.error("unexpected", exc_info=error)  # noqa: TRY400
-        yield _line("error", ToolscriptError("something went wrong on our side").envelope()["error"])
+        yield _line("error", ToolscriptError("something went wrong on our side").to_envelope()["error"])
     else:
         yield _line("done", done_answer(stream.page))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from toolscript.domain.documents import Document, check
+from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.services.documents.search import DocumentAsk, SearchType
@@ -122,7 +122,7 @@ class DocumentModel(_Asked):
         """The document of that id. Raises InvalidArguments, naming the field after the place of the document."""
         document = Document(doc_id, self.text, self.title or "", self.metadata or {})
         try:
-            check(document)
+            check_document(document)
         except Invalid as error:
             field = f"{place}{error.details.get('field', '')}"
             told = f"{place.rstrip('.')}: {error.message}" if place else error.message
