@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.ports.stores import CatalogStore
-from toolscript.services.catalogue.gateway import Gateway, RefreshResult
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.server_connection import RefreshResult
 from toolscript.services.catalogue.sync import Progress, Sync
 
 

@@ -1,4 +1,4 @@
-"""The gateway over real connections: who is up, who is not and why, and what the catalogue makes of it."""
+"""The gateway over real connections: which servers are ready, which failed and why, and what is in the catalogue."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
-from toolscript.services.catalogue.gateway import Gateway, Timeouts
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.tools.call import CallTool
 
-LIMITS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
-PATIENCE = 20.0
+TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
+TIMEOUT_SECONDS = 20.0
 
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    opened = Gateway(McpServers(), app.sync, LIMITS)
+    opened = Gateway(McpServers(), app.sync, TIMEOUTS)
     yield opened
     await opened.close()
 
@@ -37,7 +38,7 @@ def calls(app: App, gateway: Gateway) -> CallTool:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
             await asyncio.sleep(0.01)
 
@@ -77,10 +78,10 @@ async def test_a_server_that_failed_is_tried_again_until_it_works(gateway: Gatew
 
 
 @pytest.mark.req("G-02")
-async def test_pauses_between_attempts_grow_and_are_told(app: App) -> None:
+async def test_pauses_between_attempts_grow_and_are_in_the_status(app: App) -> None:
     slow = Gateway(McpServers(), app.sync, Timeouts(first_pause=30, max_pause=100))
     await slow.apply([ServerSpec("no", Transport.STDIO, "nope")])
-    await slow.settle(PATIENCE)
+    await slow.settle(TIMEOUT_SECONDS)
     (status,) = slow.statuses
     assert status.retry_in_seconds is not None
     assert 20 < status.retry_in_seconds <= 36
@@ -88,13 +89,13 @@ async def test_pauses_between_attempts_grow_and_are_told(app: App) -> None:
 
 
 @pytest.mark.req("G-03")
-async def test_a_change_that_a_server_tells_is_indexed_and_nothing_else(
+async def test_a_change_that_a_server_announces_is_indexed_and_nothing_else(
     app: App, gateway: Gateway, tmp_path: Path
 ) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "first"}], "prompts": [{"name": "p"}]}))
     await gateway.apply([spec("moving", watch=str(lists)), spec("still", tools=["echo"])])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     numbers = {m.id: (m.number, m.digest) for m in await app.catalog.marks()}
     lists.write_text(json.dumps({"tools": [{"name": "second"}, {"name": "third"}], "prompts": [{"name": "p"}]}))
     await until(lambda: gateway.statuses[0].items == {"tool": 2, "prompt": 1})
@@ -112,7 +113,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
     wanted = [spec("stays"), spec("changes"), spec("goes")]
     stamp = [0]
     await gateway.apply(wanted)
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     calls = CallTool(app.catalog, gateway, app.tool_search)
     before = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: wanted))
@@ -129,7 +130,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
 
 
 @pytest.mark.req("G-01", "G-03")
-async def test_an_edit_that_came_before_anybody_looked_for_one_is_applied(gateway: Gateway) -> None:
+async def test_an_edit_made_before_the_first_look_is_applied(gateway: Gateway) -> None:
     await gateway.apply([spec("old")])
     following = asyncio.create_task(gateway.follow("as it was read", lambda: "edited since", lambda: [spec("new")]))
     await until(lambda: states(gateway) == {"new": "ready"})
@@ -137,7 +138,7 @@ async def test_an_edit_that_came_before_anybody_looked_for_one_is_applied(gatewa
 
 
 @pytest.mark.req("G-01", "G-03")
-async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gateway) -> None:
+async def test_an_invalid_edit_is_reported_and_changes_nothing(gateway: Gateway) -> None:
     stamp = [0]
 
     def load() -> list[ServerSpec]:
@@ -146,7 +147,7 @@ async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gat
         return []
 
     await gateway.apply([spec("good")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], load))
     await asyncio.sleep(0)
     stamp[0] = 1
@@ -161,7 +162,7 @@ async def test_a_wrong_edit_is_complained_about_and_changes_nothing(gateway: Gat
 @pytest.mark.req("G-05")
 async def test_a_server_that_died_is_started_again_for_the_next_call(calls: CallTool, gateway: Gateway) -> None:
     await gateway.apply([spec("mortal")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     first = (await calls.call("mortal__pid", {})).structured
     with pytest.raises(UpstreamFailed, match=r"was lost during the call \(it exited with code 7.*started again"):
         await calls.call("mortal__die", {})
@@ -169,11 +170,11 @@ async def test_a_server_that_died_is_started_again_for_the_next_call(calls: Call
 
 
 @pytest.mark.req("G-05")
-async def test_a_call_to_a_server_that_cannot_be_had_says_why(app: App) -> None:
+async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> None:
     limits = Timeouts(reconnect=0.3, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     await gateway.apply([spec("good")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     await gateway.apply([ServerSpec("good", Transport.STDIO, "nope")])
     with pytest.raises(Unavailable, match="server good is not available: the command 'nope' is not there"):
         await CallTool(app.catalog, gateway, app.tool_search).call("good__echo", {"text": "x"})
@@ -197,7 +198,7 @@ async def test_arguments_that_do_not_fit_are_refused_naming_the_field(
     calls: CallTool, gateway: Gateway, arguments: Any, field: str
 ) -> None:
     await gateway.apply([spec("good")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     with pytest.raises(InvalidArguments) as caught:
         await calls.call("good__echo", arguments)
     assert caught.value.details["field"] == field
@@ -211,7 +212,7 @@ async def test_a_nested_field_is_named_by_its_path(calls: CallTool, gateway: Gat
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": schema}]}))
     await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     for given, field in (({"xs": [{"y": 1}, {"y": "z"}]}, "xs.1.y"), ({"xs": [{"z": 1}]}, "xs.0.z")):
         with pytest.raises(InvalidArguments) as caught:
             await calls.call("s__deep", given)
@@ -230,20 +231,20 @@ async def test_a_nested_field_is_named_by_its_path(calls: CallTool, gateway: Gat
         ["no", "object"],
     ],
 )
-async def test_a_schema_that_cannot_be_followed_keeps_nobody_from_the_tool(
+async def test_a_tool_with_an_unusable_schema_can_be_called(
     calls: CallTool, gateway: Gateway, tmp_path: Path, schema: Any
 ) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "echo", "inputSchema": schema}]}))
     await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     assert json.loads((await calls.call("s__echo", {"a": "b"})).text)["arguments"] == {"a": "b"}
 
 
 @pytest.mark.req("G-05")
 async def test_an_unknown_tool_is_refused_with_the_nearest_names(calls: CallTool, gateway: Gateway) -> None:
     await gateway.apply([spec("good")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     with pytest.raises(NotFound, match="did you mean good__echo") as caught:
         await calls.call("good__ecoh", {})
     assert caught.value.details["nearest"][0] == "good__echo"
@@ -254,16 +255,16 @@ async def test_an_unknown_tool_is_refused_with_the_nearest_names(calls: CallTool
 @pytest.mark.req("G-08", "G-01")
 async def test_a_tool_that_cannot_be_found_cannot_be_called(app: App, calls: CallTool, gateway: Gateway) -> None:
     await gateway.apply([spec("good", exclude=("die", "e*"))])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     assert "good__die" not in {h.id for h in (await app.tool_search.search("die", limit=50, threshold=0.0)).hits}
     with pytest.raises(NotFound):
         await calls.call("good__die", {})
 
 
 @pytest.mark.req("G-05")
-async def test_what_a_tool_says_went_wrong_is_passed_on(calls: CallTool, app: App, gateway: Gateway) -> None:
+async def test_the_error_message_of_a_tool_is_passed_on(calls: CallTool, app: App, gateway: Gateway) -> None:
     await gateway.apply([spec("good")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     with pytest.raises(UpstreamFailed, match="good__fail failed: out of ink"):
         await calls.call("good__fail", {"message": "out of ink"})
     with pytest.raises(UpstreamFailed, match="good__error failed: out of paper"):
@@ -278,7 +279,7 @@ async def test_what_a_tool_says_went_wrong_is_passed_on(calls: CallTool, app: Ap
 @pytest.mark.req("G-03", "G-05")
 async def test_a_resource_of_a_template_is_read_with_its_variables(calls: CallTool, gateway: Gateway) -> None:
     await gateway.apply([spec("good", resources=True)])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     with pytest.raises(InvalidArguments) as caught:
         await calls.call("good__resource:memos", {"year": "2026"})
     assert caught.value.details["field"] == "month"
@@ -293,7 +294,7 @@ async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, limits)
     with serving_http() as web:
         await gateway.apply([ServerSpec("web", Transport.HTTP, url=web.http)])
-        await gateway.settle(PATIENCE)
+        await gateway.settle(TIMEOUT_SECONDS)
         assert states(gateway) == {"web": "ready"}
     await until(lambda: states(gateway) == {"web": "failed"})
     with serving_http(port=web.port):
@@ -319,10 +320,10 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     starts = tmp_path / "starts"
     gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=10, first_pause=60))
     await gateway.apply([spec("s")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     script = f"echo x >> {starts}; exit 1"
     await gateway.apply([ServerSpec("s", Transport.STDIO, "sh", args=("-c", script))])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     for attempts in (2, 3):
         async with asyncio.timeout(5):
             with pytest.raises(Unavailable, match="it exited with code 1"):
@@ -332,7 +333,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
 
 
 @pytest.mark.req("G-02")
-async def test_closing_while_a_server_is_being_given_up_leaves_no_process(app: App) -> None:
+async def test_closing_while_a_connection_is_abandoned_leaves_no_process(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(connect=0.3))
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
@@ -347,11 +348,11 @@ async def test_closing_while_a_server_is_being_given_up_leaves_no_process(app: A
 
 
 @pytest.mark.req("G-01", "G-08")
-async def test_a_tool_that_an_edit_leaves_out_cannot_be_called_from_that_moment(
+async def test_a_tool_that_an_edit_excludes_cannot_be_called_any_more(
     app: App, calls: CallTool, gateway: Gateway
 ) -> None:
     await gateway.apply([spec("s")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     await gateway.apply([spec("s", exclude=("echo",), slow_start=0.5)])
     with pytest.raises(NotFound):
         await calls.call("s__echo", {"text": "x"})
@@ -361,7 +362,7 @@ async def test_a_tool_that_an_edit_leaves_out_cannot_be_called_from_that_moment(
 async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
     await gateway.apply([spec("s", serial=True)])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     answer = await CallTool(app.catalog, gateway, app.tool_search).call("s__slow", {"seconds": 3})
     assert answer.text == "It took 3 s."
     assert gateway.statuses[0].attempts == 1
@@ -369,10 +370,10 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App)
 
 
 @pytest.mark.req("G-03")
-async def test_a_server_that_says_changed_all_the_time_is_listened_to_now_and_then(app: App) -> None:
+async def test_a_server_that_announces_changes_all_the_time_is_listed_now_and_then(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(debounce=0.3))
     await gateway.apply([spec("s", restless=True)])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     await asyncio.sleep(1)
     seen = await CallTool(app.catalog, gateway, app.tool_search).call("s__seen", {})
     assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
@@ -383,7 +384,7 @@ async def test_a_server_that_says_changed_all_the_time_is_listened_to_now_and_th
 @pytest.mark.req("G-03", "G-02")
 async def test_a_list_that_fails_costs_that_list_alone(gateway: Gateway) -> None:
     await gateway.apply([spec("s", prompts=True, resources=True, refuses=["resources/templates/list"])])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     (status,) = gateway.statuses
     assert (status.state, status.items["prompt"], status.items["resource"]) == (ServerState.READY, 2, 2)
     assert status.problems == ("it refused resources/templates/list: resources/templates/list is broken",)
@@ -394,7 +395,7 @@ async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
     app: App, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await gateway.apply([spec("old")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     configure, failing = app.sync.configure, [True, True]
 
     async def busy(servers: Any, **how: Any) -> frozenset[str]:
@@ -417,22 +418,22 @@ async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
 
 @pytest.mark.req("G-05", "X-03")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object()])
-async def test_what_json_cannot_say_is_refused_before_it_is_sent(calls: CallTool, gateway: Gateway, value: Any) -> None:
+async def test_arguments_that_are_not_json_are_refused_before_they_are_sent(
+    calls: CallTool, gateway: Gateway, value: Any
+) -> None:
     await gateway.apply([spec("s")])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     with pytest.raises(InvalidArguments, match="cannot be sent as JSON"):
         await calls.call("s__echo", {"text": "x", "more": value})
     assert (await calls.call("s__echo", {"text": "x"})).structured == {"text": "x"}
 
 
 @pytest.mark.req("G-05", "X-04")
-async def test_a_pattern_that_takes_for_ever_is_left_to_the_server(
-    calls: CallTool, gateway: Gateway, tmp_path: Path
-) -> None:
+async def test_patterns_are_left_to_the_server_to_check(calls: CallTool, gateway: Gateway, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*$"}}}
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}))
     await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(PATIENCE)
+    await gateway.settle(TIMEOUT_SECONDS)
     async with asyncio.timeout(3):
         await calls.call("s__t", {"a": "x" * 40 + "!"})
