@@ -131,7 +131,7 @@ def _resident(pid: int) -> int:
 
 
 def _start_table(starts: Sequence[Started], size: str) -> Table:
-    imports = "import uvicorn, toolscript.app, toolscript.adapters.mcp_client, toolscript.surfaces.http.serve"
+    imports = "import uvicorn, toolscript.app, toolscript.adapters.mcp_client, toolscript.surfaces.http.server"
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", imports], check=True)
     bare = time.perf_counter() - began

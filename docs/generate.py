@@ -13,9 +13,9 @@ import click
 
 from toolscript.settings import Settings, rule_of, variable_of
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.errors import STATUSES
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ def requirements() -> str:
 
 def http() -> str:
     """Every route, with its parameters."""
-    described = create_http(Serving(Settings())).openapi()
+    described = create_http_app(ServedApp(Settings())).openapi()
     lines = [
         "# HTTP",
         "",

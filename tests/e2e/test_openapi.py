@@ -28,15 +28,15 @@ from toolscript.domain.catalog import Suggestion
 from toolscript.domain.documents import Document
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import load_settings
-from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.openapi import KEY, TOKEN
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-01", "D-09", "D-11")
 
 SECRET = "a secret that is long enough for anybody"
 SETTINGS = load_settings(variables={}, search_model="hashed-64", index="memory:", store="sqlite://", jwt_secret=SECRET)
-SCHEMA = schemathesis.openapi.from_dict(create_http(Serving(SETTINGS)).openapi())
+SCHEMA = schemathesis.openapi.from_dict(create_http_app(ServedApp(SETTINGS)).openapi())
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -85,7 +85,7 @@ def gateway() -> Iterator[Gateway]:
     token = jwt.encode({"tenant_id": "acme", "exp": time.time() + 3600}, SECRET, algorithm="HS256")
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_app(SETTINGS, serving=True)) as app:
         portal.call(fill, app)
-        transport = httpx.ASGITransport(create_http(Serving(SETTINGS, app)))
+        transport = httpx.ASGITransport(create_http_app(ServedApp(SETTINGS, app)))
         with portal.wrap_async_context_manager(httpx.AsyncClient(transport=transport)) as client:
             yield Gateway(portal, client, token)
 
@@ -140,6 +140,6 @@ def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
 
 
 def test_a_gateway_with_a_key_says_that_it_asks_for_it() -> None:
-    told = create_http(Serving(replace(SETTINGS, api_key="k"))).openapi()
+    told = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
     assert (told["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
     assert told["paths"]["/health"]["get"]["security"] == []

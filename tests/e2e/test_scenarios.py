@@ -37,7 +37,7 @@ from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.sync import SyncReport
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http.serve import HttpServer
+from toolscript.surfaces.http.server import HttpServer
 
 PACKAGED = "all-MiniLM-L6-v2"
 OTHER_MODEL = "Xenova/all-MiniLM-L6-v2"

@@ -25,7 +25,7 @@ from toolscript.evaluation.run import Evaluation, Outcome
 from toolscript.services.catalogue.demo import load_demo_pairs, parse_item
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults
 from toolscript.settings import load_settings
-from toolscript.surfaces.json.hierarchical import found_answer
+from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
 CHANGED = 1000
 # Of sets with many queries, so many, spread over the set: more would take minutes and say the same.
@@ -64,7 +64,7 @@ async def large(
 
 
 def without_times(found: HierarchicalResults) -> dict[str, Any]:
-    told = found_answer(found, with_schemas=True)
+    told = build_hierarchical_response(found, with_schemas=True)
     return {**told, "metadata": {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}}
 
 

@@ -17,7 +17,7 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.documents import LARGEST_AT_ONCE
-from toolscript.surfaces.cli.client.gateway import LARGEST_BODY, ask, said
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, ask, said
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.cli.terminal.values import conditions, pairs, typed
 from toolscript.surfaces.http import guard
@@ -358,7 +358,7 @@ def test_more_than_one_request_can_hold_is_sent_in_several(
 def test_what_no_request_can_hold_is_told_in_one_line_and_the_others_go_on(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
-    Path("large.txt").write_text('"' * (LARGEST_BODY // 2))  # two bytes each on the way
+    Path("large.txt").write_text('"' * (MAX_BODY_BYTES // 2))  # two bytes each on the way
     Path("wide.txt").write_text("ü " * 1_500_000, encoding="utf-8")  # 19 MB were they escaped
     Path("small.txt").write_text("small")
     start_gateway()
@@ -374,8 +374,13 @@ def test_a_body_that_the_gateway_would_hang_up_on_is_not_sent(
 ) -> None:
     start_gateway()
     with pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* takes at most 16: send less"):
-        ask(load_settings(variables={}, data_dir=small_folder), "/documents", body="x" * LARGEST_BODY, tenant="default")
-    assert LARGEST_BODY == guard.LARGEST_BODY
+        ask(
+            load_settings(variables={}, data_dir=small_folder),
+            "/documents",
+            body="x" * MAX_BODY_BYTES,
+            tenant="default",
+        )
+    assert MAX_BODY_BYTES == guard.MAX_BODY_BYTES
     assert said({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
 
 

@@ -21,7 +21,7 @@ from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.commands.skills_export import toml_of
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.json.skills import skills_answer
+from toolscript.surfaces.json.skills import build_skills_response
 
 Toolscript = Callable[..., Result]
 
@@ -368,7 +368,7 @@ def test_a_skills_file_holds_whatever_a_skill_may_say(tmp_path: Path) -> None:
         ),
         Skill("q", '"""', '"""\n[[skill]]\nid = "evil"', keywords=("\\", "\\u0041")),
     ]
-    answer = skills_answer([CountedSkill(skill, 0) for skill in skills])
+    answer = build_skills_response([CountedSkill(skill, 0) for skill in skills])
     file = tmp_path / "skills.toml"
     file.write_text(toml_of(answer["skills"]), encoding="utf-8", newline="")
     assert load_skills(file) == skills

@@ -22,11 +22,11 @@ from toolscript.domain.access import Principal
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.credentials import principal_from
+from toolscript.surfaces.callers import identify_principal
+from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.guard import OPEN_PATHS, asks_for_token
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-05")
 
@@ -142,7 +142,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App
 async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application, or of the same one with other settings."""
     app = replace(app, settings=settings) if settings else app
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -150,7 +150,7 @@ async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[ht
 @pytest.fixture(scope="module")
 async def routes(guarded: App) -> Routes:
     """Every route of the application: those it describes, and those that it does not."""
-    http = create_http(Serving(guarded.settings, guarded))
+    http = create_http_app(ServedApp(guarded.settings, guarded))
     described = {(m.upper(), path) for path, told in http.openapi()["paths"].items() for m in told}
     others = {(m, r.path) for r in http.routes for m in getattr(r, "methods", None) or () if hasattr(r, "path")}
     return sorted((m, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for m, path in described | others)
@@ -286,7 +286,7 @@ async def test_the_bypass_stands_for_the_tenant_of_the_settings(guarded: App) ->
 async def test_the_bypass_takes_a_one_and_nothing_else(guarded: App, value: str) -> None:
     app = replace(guarded, settings=trial(guarded))
     with pytest.raises(Unauthorized):
-        await principal_from(app, {"X-Debug-Bypass-Auth": value})
+        await identify_principal(app, {"X-Debug-Bypass-Auth": value})
 
 
 @pytest.mark.parametrize("said", [{"debug_bypass_auth": False}, {"environment": "production"}])
@@ -298,10 +298,10 @@ async def test_the_bypass_works_only_where_both_say_so(guarded: App, said: dict[
 async def test_a_token_that_is_brought_beside_the_bypass_is_the_one_that_counts(guarded: App) -> None:
     app = replace(guarded, settings=trial(guarded))
     bypass = {"X-Debug-Bypass-Auth": "1"}
-    assert await principal_from(app, bypass) == Principal("acme")
-    assert await principal_from(app, {**bypass, **dict(by_secret(tenant_id="other"))}) == Principal("other")
+    assert await identify_principal(app, bypass) == Principal("acme")
+    assert await identify_principal(app, {**bypass, **dict(by_secret(tenant_id="other"))}) == Principal("other")
     with pytest.raises(Unauthorized):
-        await principal_from(app, {**bypass, **dict(by_secret(OTHER_SECRET))})
+        await identify_principal(app, {**bypass, **dict(by_secret(OTHER_SECRET))})
 
 
 async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothing(tmp_path: Path) -> None:

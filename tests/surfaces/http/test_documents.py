@@ -21,12 +21,12 @@ from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import SearchReport
 from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentStream
 from toolscript.settings import Settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.bodies import LARGE_BODY, MOST_MISTAKES
-from toolscript.surfaces.http.guard import LARGEST_BODY
-from toolscript.surfaces.http.routers.documents import LARGEST_SEARCH, NDJSON, json_lines
-from toolscript.surfaces.http.schemas.documents import BatchModel
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.bodies import LARGE_BODY, MAX_REPORTED_ERRORS
+from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.routers.documents import MAX_SEARCH_BYTES, NDJSON, stream_json_lines
+from toolscript.surfaces.http.schemas.documents import DocumentBatchRequest
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-01", "D-09")
 
@@ -55,7 +55,7 @@ async def app(small: Settings, plans: Path) -> AsyncIterator[App]:
 
 @pytest.fixture
 async def nobody(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -270,7 +270,7 @@ async def test_a_wrong_search_is_refused_with_the_name_of_the_field(
 
 async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_length(http: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
-        for _ in range(LARGEST_BODY // 2**20 + 1):
+        for _ in range(MAX_BODY_BYTES // 2**20 + 1):
             yield b" " * 2**20
 
     answer = await http.put("/documents/large", content=chunks())
@@ -279,20 +279,20 @@ async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_leng
 
 
 async def test_the_body_of_a_search_is_a_mebibyte_at_most(http: httpx.AsyncClient) -> None:
-    answer = await http.post("/search", content=b" " * LARGEST_SEARCH + b"{}")
+    answer = await http.post("/search", content=b" " * MAX_SEARCH_BYTES + b"{}")
     assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "body")
     assert "1 MiB" in answer.json()["error"]["message"]
 
 
 async def test_a_large_body_is_read_in_a_thread(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     readers: list[int] = []
-    every = BatchModel.every
+    every = DocumentBatchRequest.every
 
-    def noting(given: BatchModel) -> list[Document]:
+    def noting(given: DocumentBatchRequest) -> list[Document]:
         readers.append(threading.get_ident())
         return every(given)
 
-    monkeypatch.setattr(BatchModel, "every", noting)
+    monkeypatch.setattr(DocumentBatchRequest, "every", noting)
     for size in (1, LARGE_BODY):
         await filled(http, keys={"text": "Keys." + " " * size})
     here = threading.get_ident()
@@ -300,7 +300,7 @@ async def test_a_large_body_is_read_in_a_thread(http: httpx.AsyncClient, monkeyp
 
 
 async def test_of_very_many_mistakes_the_number_alone_is_told(http: httpx.AsyncClient) -> None:
-    unknown = {f"field-{n}": n for n in range(MOST_MISTAKES + 1)}
+    unknown = {f"field-{n}": n for n in range(MAX_REPORTED_ERRORS + 1)}
     for path in ("/search", "/documents"):
         error = (await http.post(path, json=unknown)).json()["error"]
         assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", "body")
@@ -384,7 +384,7 @@ async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: st
         raise fault
 
     page = DocumentPage("id", [], 2, "eq", None, SearchReport())
-    told = b"".join([part async for part in json_lines(DocumentStream(page, batches()))])
+    told = b"".join([part async for part in stream_json_lines(DocumentStream(page, batches()))])
     lines = [json.loads(line) for line in told.splitlines()]
     assert [line["hit"]["doc_id"] for line in lines[:-1]] == ["a", "b"]
     assert lines[-1]["error"].keys() == {"code", "message", "details"}

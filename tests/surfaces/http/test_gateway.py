@@ -18,9 +18,9 @@ from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.guard import LARGEST_BODY
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.search_tools import search_tools
 
 PATIENCE = 30.0
@@ -48,8 +48,8 @@ def states(app: App) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def asking(serving: Serving) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_http(serving))
+async def asking(serving: ServedApp) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_http_app(serving))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -80,7 +80,7 @@ async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 async def http(gateway: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with asking(Serving(gateway.settings, gateway)) as client:
+    async with asking(ServedApp(gateway.settings, gateway)) as client:
         yield client
 
 
@@ -342,7 +342,7 @@ async def test_arguments_that_do_not_fit_are_a_422_that_names_the_field(
 
 @pytest.mark.req("X-03")
 async def test_a_body_that_is_too_large_is_refused_and_the_next_call_works(http: httpx.AsyncClient) -> None:
-    body = b'{"text": "' + b"x" * LARGEST_BODY + b'"}'
+    body = b'{"text": "' + b"x" * MAX_BODY_BYTES + b'"}'
     error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
     assert "16 MiB" in error["message"]
     assert (await http.post("/tools/good__echo", json={"text": "x"})).status_code == 200
@@ -358,7 +358,7 @@ async def test_a_body_without_an_end_is_refused_before_all_of_it_has_come(http: 
             yield b" " * 2**20
 
     refusal(await http.post("/tools/good__echo", content=endless()), 422, "VALIDATION_ERROR")
-    assert megabytes <= LARGEST_BODY // 2**20 + 2
+    assert megabytes <= MAX_BODY_BYTES // 2**20 + 2
 
 
 @pytest.mark.req("G-05", "X-03")
@@ -414,7 +414,7 @@ async def test_a_call_that_takes_too_long_is_a_504_and_holds_up_no_other(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     settings = settings_in(tmp_path_factory.mktemp("slow"), call_timeout=1)
-    async with open_app(settings) as app, asking(Serving(settings, app)) as http:
+    async with open_app(settings) as app, asking(ServedApp(settings, app)) as http:
         await app.gateway.apply([spec("good")])
         await app.gateway.settle(PATIENCE)
         slow = asyncio.create_task(http.post("/tools/good__slow", json={"seconds": 60}))
@@ -509,21 +509,21 @@ ROUTES = [
 @pytest.mark.req("S-04", "D-11")
 @pytest.mark.parametrize("path", ROUTES)
 async def test_before_the_engine_is_open_everything_says_so(small: Settings, path: str) -> None:
-    async with asking(Serving(small)) as http:
+    async with asking(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
         assert "search engine is not ready" in error["message"]
 
 
 @pytest.mark.req("S-04", "G-04")
 async def test_before_the_engine_is_open_no_tool_is_called_and_the_process_is_alive(small: Settings) -> None:
-    async with asking(Serving(small)) as http:
+    async with asking(ServedApp(small)) as http:
         refusal(await http.post("/tools/good__echo", json={"text": "x"}), 503, "UNAVAILABLE")
         assert (await http.get("/health")).json() == {"status": "ok"}
 
 
 @pytest.mark.req("G-02", "G-04", "S-04")
 async def test_while_servers_are_being_connected_readiness_names_them_and_search_works(app: App) -> None:
-    serving = Serving(app.settings, app, ready=False)
+    serving = ServedApp(app.settings, app, ready=False)
     async with asking(serving) as http:
         await app.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
@@ -532,14 +532,14 @@ async def test_while_servers_are_being_connected_readiness_names_them_and_search
         assert error["details"] == {"servers": ["hang"]}
         found = (await http.get("/search", params={"q": "echo"})).json()
         assert found["results"][0]["toolId"] == "good__echo"
-        serving.be_ready()
+        serving.mark_ready()
         answer = await http.get("/ready")
         assert (answer.status_code, answer.json()["servers"]) == (200, {"ready": 1, "connecting": 1})
 
 
 @pytest.mark.req("G-02", "H-04")
 async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_there_may_be_more(app: App) -> None:
-    async with asking(Serving(app.settings, app, ready=False)) as http:
+    async with asking(ServedApp(app.settings, app, ready=False)) as http:
         await app.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         found = (await http.get("/search", params={"q": "echo"})).json()
@@ -564,7 +564,7 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
 
 @pytest.mark.req("G-02", "H-04")
 async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_it(app: App) -> None:
-    async with asking(Serving(app.settings, app)) as http:
+    async with asking(ServedApp(app.settings, app)) as http:
         await app.gateway.apply([spec("good")])
         await until(lambda: states(app) == {"good": "ready"})
         await app.gateway.apply([spec("good", hang=True)])

@@ -25,10 +25,10 @@ from tests.servers import scripted_spec, serving_http
 from toolscript.app.app import App
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http.app import create_http
+from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.guard import Guard, is_loopback
-from toolscript.surfaces.http.serve import HttpServer
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.http.server import HttpServer
 
 KEY = "a-key-of-the-tests"
 LOOPBACK = ["127.0.0.1", "127.0.0.1:3780", "127.9.9.9", "localhost", "localhost:80", "LocalHost", "[::1]", "[::1]:3780"]
@@ -272,7 +272,7 @@ async def test_a_wrong_key_beside_a_token_lets_nobody_in(sent: str) -> None:
 
 @asynccontextmanager
 async def asking(settings: Settings, app: App, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_http(Serving(settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
 
@@ -321,7 +321,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 @pytest.mark.req("X-04", "G-08")
 async def test_mcp_on_a_real_port_wants_the_key_and_no_stranger(app: App) -> None:
     server = HttpServer(replace(app.settings, api_key=KEY, port=0))
-    server.serving.opened = app
+    server.served.current = app
     serving = asyncio.create_task(server.run())
     headers = {"Accept": "application/json, text/event-stream"}
     async with httpx.AsyncClient(base_url=server.url, headers=headers) as http:

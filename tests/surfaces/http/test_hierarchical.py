@@ -14,9 +14,9 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.guard import LARGEST_BODY
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("H-01")
 
@@ -46,7 +46,7 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 async def http(filled: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with asking(Serving(filled.settings, filled)) as client:
+    async with asking(ServedApp(filled.settings, filled)) as client:
         yield client
 
 
@@ -55,12 +55,12 @@ async def changing(app: App) -> AsyncIterator[httpx.AsyncClient]:
     """The same over an application of its own."""
     await app.sync.run(ITEMS)
     await app.sync.index_catalogue()
-    async with asking(Serving(app.settings, app)) as client:
+    async with asking(ServedApp(app.settings, app)) as client:
         yield client
 
 
-def asking(serving: Serving) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(create_http(serving)), base_url="http://127.0.0.1")
+def asking(serving: ServedApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_http_app(serving)), base_url="http://127.0.0.1")
 
 
 async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
@@ -280,9 +280,9 @@ async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an
     at_once = (await http.post(SEARCH, content=asked)).json()
     assert (await http.post(SEARCH, content=pieces(asked, 7))).json()["tools"] == at_once["tools"]
     read = 0
-    refused = await http.post(SEARCH, content=pieces(b" " * (LARGEST_BODY + 2 * 2**20), 2**20))
+    refused = await http.post(SEARCH, content=pieces(b" " * (MAX_BODY_BYTES + 2 * 2**20), 2**20))
     assert (refused.status_code, refused.json()["error"]["details"]) == (422, {"field": "body"})
-    assert read == LARGEST_BODY // 2**20 + 1
+    assert read == MAX_BODY_BYTES // 2**20 + 1
 
 
 async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
@@ -462,7 +462,7 @@ async def test_the_api_describes_hierarchical_search(http: httpx.AsyncClient) ->
 
 @pytest.mark.req("D-11")
 async def test_while_the_application_is_being_opened_every_route_is_a_503(small: Settings) -> None:
-    async with asking(Serving(small, None, ready=False)) as http:
+    async with asking(ServedApp(small, None, ready=False)) as http:
         for answer in (
             await http.post(SEARCH, json={"query": "x"}),
             await http.get(f"{SEARCH}/skills?query=x"),

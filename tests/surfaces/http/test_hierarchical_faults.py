@@ -27,8 +27,8 @@ from toolscript.services.tools.hierarchical_search import HierarchicalSearch, St
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
 from toolscript.settings import load_settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
 
@@ -134,8 +134,8 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         KnownSchemas(parts["catalog"]),
         SHORT,
     )
-    serving = Serving(app.settings, replace(app, hierarchical_search=search))
-    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    serving = ServedApp(app.settings, replace(app, hierarchical_search=search))
+    transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 

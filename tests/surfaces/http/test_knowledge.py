@@ -15,14 +15,14 @@ import httpx
 import pytest
 
 from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stocked
-from tests.fixtures.serving import serving
+from tests.fixtures.serving import serve
 from toolscript.app.app import App, local_token, open_app
 from toolscript.services.access.rates import Rates
 from toolscript.settings import Settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.guard import LARGEST_BODY
-from toolscript.surfaces.http.routers.knowledge import LARGEST_SEARCH
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.routers.knowledge import MAX_SEARCH_BYTES
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.logs import JsonLines
 
 pytestmark = pytest.mark.req("K-01")
@@ -39,8 +39,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @asynccontextmanager
 async def asking(app: App, address: str = "192.0.2.7", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    serving = Serving(replace(app.settings, **settings), app)
-    transport = httpx.ASGITransport(create_http(serving), client=(address, 40_000))
+    serving = ServedApp(replace(app.settings, **settings), app)
+    transport = httpx.ASGITransport(create_http_app(serving), client=(address, 40_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -284,8 +284,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": ({"params": {"query": "moon"}, "content": b"{"}, "body"),
     "a list for a body": ({"params": {"query": "moon"}, "json": []}, "body"),
     "half a character": ({"content": b'{"query": "\xff"}'}, "body"),
-    "a large body": ({"content": b" " * (LARGEST_SEARCH + 1)}, "body"),
-    "a huge body": ({"content": b" " * (LARGEST_BODY + 1)}, "Content-Length"),
+    "a large body": ({"content": b" " * (MAX_SEARCH_BYTES + 1)}, "body"),
+    "a huge body": ({"content": b" " * (MAX_BODY_BYTES + 1)}, "Content-Length"),
 }
 
 
@@ -385,7 +385,7 @@ async def test_no_header_makes_another_client(app: App, header: str) -> None:
 @pytest.mark.req("K-03")
 async def test_a_server_on_a_port_believes_no_header_either(app: App) -> None:
     async with (
-        serving(replace(app, knowledge_rates=Rates(1))) as url,
+        serve(replace(app, knowledge_rates=Rates(1))) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
     ):
         told = [
@@ -414,7 +414,7 @@ async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
 
 @pytest.mark.req("K-03")
 async def test_while_the_application_is_opened_everyone_is_told_to_wait(small: Settings) -> None:
-    transport = httpx.ASGITransport(create_http(Serving(small)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(small)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         error = refusal(await http.post(SEARCH, params={"query": "moon"}), 503, "INTERNAL_ERROR")
     assert "being opened" in error["message"]
@@ -423,8 +423,8 @@ async def test_while_the_application_is_opened_everyone_is_told_to_wait(small: S
 @pytest.mark.req("K-03")
 async def test_a_fault_of_our_own_is_told_without_its_trace(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    serving = Serving(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    serving = ServedApp(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         error = refusal(await http.post(SEARCH, params={"query": "moon"}), 500, "INTERNAL_ERROR")
     assert error["message"] == "something went wrong on our side"
@@ -434,7 +434,7 @@ async def test_a_fault_of_our_own_is_told_without_its_trace(app: App, caplog: py
 
 
 async def test_it_is_described_as_it_is(app: App) -> None:
-    described = create_http(Serving(app.settings, app)).openapi()["paths"][SEARCH]
+    described = create_http_app(ServedApp(app.settings, app)).openapi()["paths"][SEARCH]
     assert described.keys() == {"post"}
     post = described["post"]
     assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])

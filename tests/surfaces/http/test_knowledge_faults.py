@@ -30,8 +30,8 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet", "_swept")]
 
@@ -69,8 +69,8 @@ async def asking(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -
         parts[part] = Troubled(parts[part], method, fault, collections)
     retriever = Retriever(parts["embedder"], parts["index"])
     search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.events)
-    serving = Serving(app.settings, replace(app, knowledge_search=search))
-    transport = httpx.ASGITransport(create_http(serving), raise_app_exceptions=False)
+    serving = ServedApp(app.settings, replace(app, knowledge_search=search))
+    transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -240,7 +240,7 @@ async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
     """The application with its knowledge in MongoDB, over HTTP."""
     reader = MongoKnowledgeReader.at(uri, patience_seconds=1.0)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, replace(app, knowledge_search=search))))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, replace(app, knowledge_search=search))))
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield client

@@ -28,9 +28,9 @@ from tests.servers.otlp import OtlpCollector
 from toolscript.app.app import App, open_app
 from toolscript.domain.requests import current_request_id, request_id
 from toolscript.settings import Settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.requests import RequestIds
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.request_tracking import RequestTracking
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-10")
 
@@ -46,9 +46,9 @@ async def served(small: Settings) -> AsyncIterator[App]:
         yield opened
 
 
-def client(serving: Serving) -> httpx.AsyncClient:
+def client(serving: ServedApp) -> httpx.AsyncClient:
     """What a caller sees of an application that has, beside its own routes, one that fails and one that streams."""
-    http = create_http(serving)
+    http = create_http_app(serving)
 
     async def broken() -> None:
         raise RuntimeError("nobody expected this")
@@ -69,7 +69,7 @@ def client(serving: Serving) -> httpx.AsyncClient:
 
 @pytest.fixture
 async def http(served: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(Serving(served.settings, served)) as opened:
+    async with client(ServedApp(served.settings, served)) as opened:
         yield opened
 
 
@@ -104,7 +104,7 @@ async def test_what_the_guard_refuses_has_an_id_too(http: httpx.AsyncClient) -> 
 
 
 async def test_an_application_that_is_still_being_opened_answers_with_the_id(small: Settings) -> None:
-    async with client(Serving(small)) as http:
+    async with client(ServedApp(small)) as http:
         answer = await http.get("/ready", headers={"X-Request-ID": "mine"})
         assert (answer.status_code, answer.headers["x-request-id"]) == (503, "mine")
 
@@ -181,13 +181,13 @@ async def test_requests_are_counted_by_the_template_of_their_route(http: httpx.A
 
 async def test_metrics_need_the_key_where_there_is_one(served: App) -> None:
     settings = replace(served.settings, api_key=KEY)
-    async with client(Serving(settings, served)) as http:
+    async with client(ServedApp(settings, served)) as http:
         assert (await http.get("/metrics")).status_code == 401
         assert (await http.get("/metrics", headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
 
 
 async def test_an_application_that_keeps_no_metrics_says_so(app: App) -> None:
-    async with client(Serving(app.settings, app)) as http:
+    async with client(ServedApp(app.settings, app)) as http:
         answer = await http.get("/metrics")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
 
@@ -204,7 +204,7 @@ async def test_a_caller_that_leaves_is_counted_as_gone(served: App) -> None:
 
     scope: Scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(RequestIds(never, Serving(served.settings, served))(scope, receive, send), 0.01)
+        await asyncio.wait_for(RequestTracking(never, ServedApp(served.settings, served))(scope, receive, send), 0.01)
     assert served.metrics is not None
     assert counts(served.metrics.exposition()[0].decode()) == {("GET", "none", "499"): 1}
     assert request_id.get() is None
@@ -230,7 +230,7 @@ async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
             await asgi(scope, receive, send)
         return (time.perf_counter() - started) / 300
 
-    followed = RequestIds(bare, Serving(served.settings, served))
+    followed = RequestTracking(bare, ServedApp(served.settings, served))
     # The least of many: others use this machine, too.
     assert min([await took(followed) for _ in range(20)]) - min([await took(bare) for _ in range(20)]) < (
         MOST_SECONDS_A_REQUEST

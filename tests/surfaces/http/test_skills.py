@@ -11,8 +11,8 @@ import pytest
 from toolscript.app.app import App
 from toolscript.domain.catalog import Item, ItemType, Suggestion
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("H-09")
 
@@ -25,7 +25,7 @@ TOOL = "calendar__create_event"
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
     await app.sync.run([*load_demo_items(), PAGE])
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 

@@ -10,14 +10,14 @@ import pytest
 
 from toolscript.app.app import App
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
     await app.sync.run(load_demo_items())
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -129,6 +129,6 @@ async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }
-    await create_http(Serving(app.settings, app))(scope, receive, send)
+    await create_http_app(ServedApp(app.settings, app))(scope, receive, send)
     assert told[0]["status"] == 499
     assert "unexpected" not in {record.message for record in caplog.records}

@@ -14,15 +14,15 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
 from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, WARNING, stocked
-from tests.fixtures.serving import serving
+from tests.fixtures.serving import serve
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App, local_token
 from toolscript.domain.access import Principal
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.rates import Rates
 from toolscript.services.knowledge.search import KnowledgeSearch
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.server import answer_call, mcp_server
 
 pytestmark = [pytest.mark.req("K-01"), pytest.mark.usefixtures("_swept")]
@@ -68,7 +68,7 @@ async def found(client: Client, **arguments: Any) -> dict[str, Any]:
 
 
 async def over_plain_http(app: App, **asked: Any) -> dict[str, Any]:
-    transport = httpx.ASGITransport(create_http(Serving(app.settings, app)))
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         told: dict[str, Any] = (await http.post("/search_knowledge", json=asked)).json()
     return told
@@ -87,7 +87,7 @@ async def test_the_answer_is_the_one_of_http_as_text_and_as_an_object(app: App, 
     expected = await over_plain_http(app, **asked)
     async with over_stdio(app) as client:
         assert await found(client, **asked) == expected
-    async with serving(app) as url, Client(f"{url}/mcp") as client:
+    async with serve(app) as url, Client(f"{url}/mcp") as client:
         assert await found(client, **asked) == expected
 
 
@@ -157,7 +157,7 @@ async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
         "params": {"name": "search_knowledge", "arguments": {"query": query}},
     }
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    async with serving(app) as url, httpx.AsyncClient(headers=headers, trust_env=False) as http:
+    async with serve(app) as url, httpx.AsyncClient(headers=headers, trust_env=False) as http:
         answer = await http.post(f"{url}/mcp", content=json.dumps(asked).encode())
     assert answer.status_code < 500
     told = answer.json()
@@ -167,7 +167,7 @@ async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
 @pytest.mark.req("K-03")
 async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) -> None:
     limited = replace(app, knowledge_rates=Rates(2))
-    async with serving(limited) as url, Client(f"{url}/mcp") as client:
+    async with serve(limited) as url, Client(f"{url}/mcp") as client:
         assert not (await call(client, query="moon")).is_error
         async with httpx.AsyncClient(trust_env=False) as http:
             assert (await http.post(f"{url}/search_knowledge?query=moon")).status_code == 200
@@ -184,7 +184,7 @@ async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_start
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
     broken = replace(app, knowledge_search=search)
     try:
-        async with serving(broken) as url, Client(f"{url}/mcp") as client:
+        async with serve(broken) as url, Client(f"{url}/mcp") as client:
             refused = await call(client, query="moon")
         async with over_stdio(broken) as client:
             own = await call(client, query="moon")
@@ -217,7 +217,7 @@ async def test_what_another_process_of_the_owner_passes_on_is_not_counted(app: A
         "method": "tools/call",
         "params": {"name": "search_knowledge", "arguments": {"query": "moon"}},
     }
-    async with serving(replace(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
+    async with serve(replace(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
         for _ in range(3):
             told = (await http.post(f"{url}/mcp", json=asked, headers=headers)).json()
             assert not told["result"].get("isError")

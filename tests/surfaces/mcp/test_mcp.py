@@ -28,7 +28,7 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
 
-from tests.fixtures.serving import serving
+from tests.fixtures.serving import serve
 from tests.servers import scripted_spec
 from toolscript.adapters.mcp.reading import read_items
 from toolscript.app.app import App, open_app
@@ -138,7 +138,7 @@ async def over_http(folder: Path) -> AsyncIterator[Agent]:
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
         await app.gateway.settle(PATIENCE)
-        async with serving(app) as url, Client(f"{url}/mcp") as client:
+        async with serve(app) as url, Client(f"{url}/mcp") as client:
             yield Agent(client)
 
 
@@ -542,7 +542,7 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
         await app.gateway.settle(PATIENCE)
-        async with serving(app) as address:
+        async with serve(app) as address:
             yield address
 
 
@@ -883,7 +883,7 @@ async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_n
                 assert other.startswith("No tools found")
                 return await Agent(client).call("search_documents", query="rotated keys", search_type="keyword")
 
-    async with serving(documents) as url:
+    async with serve(documents) as url:
         mine, theirs = await found(url, bearer("default")), await found(url, bearer("acme"))
         assert text_of(mine).startswith("keys.md  ")
         assert text_of(theirs).startswith("plans  ")

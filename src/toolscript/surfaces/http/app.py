@@ -16,7 +16,6 @@ from toolscript import __version__
 from toolscript.codegen.python import python_module
 from toolscript.codegen.typescript import typescript_module
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.surfaces.http.bare import BareRoutes
 from toolscript.surfaces.http.bodies import whole_body
 from toolscript.surfaces.http.errors import answer_errors
 from toolscript.surfaces.http.guard import Guard
@@ -26,15 +25,15 @@ from toolscript.surfaces.http.routers.hierarchical import add_hierarchical
 from toolscript.surfaces.http.routers.knowledge import add_knowledge
 from toolscript.surfaces.http.routers.metrics import add_metrics
 from toolscript.surfaces.http.routers.skills import add_skills
-from toolscript.surfaces.http.serving import Serving
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.json.tools import (
-    call_answer,
-    readiness_answer,
-    search_answer,
-    servers_answer,
-    stats_answer,
-    tool_answer,
-    tools_answer,
+    build_call_response,
+    build_readiness_response,
+    build_search_response,
+    build_servers_response,
+    build_stats_response,
+    build_tool_response,
+    build_tools_response,
 )
 from toolscript.surfaces.mcp.server import McpEndpoint, serve_over_http
 
@@ -45,9 +44,9 @@ Filter = Annotated[
 ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.", examples=["filesystem__read_file"])]
 
 
-def create_http(serving: Serving) -> FastAPI:
+def create_http_app(serving: ServedApp) -> FastAPI:
     """The HTTP application. Everything is checked by the guard before a route sees it."""
-    endpoint = serve_over_http(serving.when_ready)
+    endpoint = serve_over_http(serving.wait_until_ready)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -67,7 +66,6 @@ def create_http(serving: Serving) -> FastAPI:
     )
     settings = serving.settings
     http.asks_for_key = bool(settings.api_key)
-    http.add_middleware(BareRoutes, routes=http.router.routes)
     http.add_middleware(Guard, bound_to=settings.host, allowed=settings.allowed_hosts, key=settings.api_key)
     answer_errors(http)
     add_hierarchical(http, serving)  # first, because routes are tried in this order
@@ -83,7 +81,7 @@ def create_http(serving: Serving) -> FastAPI:
     return http
 
 
-def _add_states(http: FastAPI, serving: Serving) -> None:
+def _add_states(http: FastAPI, serving: ServedApp) -> None:
     @http.get("/health", summary="Liveness: the process answers", tags=["states"], openapi_extra=NEEDS_NOTHING)
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -94,20 +92,20 @@ def _add_states(http: FastAPI, serving: Serving) -> None:
         if not serving.is_ready:
             waiting = [s.name for s in serving.app.gateway.statuses if s.state == "connecting"]
             raise Unavailable("servers are still being connected: " + ", ".join(waiting), details={"servers": waiting})
-        return readiness_answer(serving.app.gateway.statuses, serving.app.model)
+        return build_readiness_response(serving.app.gateway.statuses, serving.app.model)
 
     @http.get("/servers", summary="The servers behind the gateway, and how each is doing", tags=["states"])
     async def servers() -> dict[str, Any]:
         gateway = serving.app.gateway
-        return servers_answer(gateway.statuses, gateway.configuration_error)
+        return build_servers_response(gateway.statuses, gateway.configuration_error)
 
 
-def _add_search(http: FastAPI, serving: Serving) -> None:
+def _add_search(http: FastAPI, serving: ServedApp) -> None:
     settings = serving.settings
 
     @http.get("/search/stats", summary="What is searched, with which model, and why not with another", tags=["tools"])
     async def stats() -> dict[str, Any]:
-        return stats_answer(serving.app, await serving.app.count_indexed_tools())
+        return build_stats_response(serving.app, await serving.app.count_indexed_tools())
 
     @http.get(
         "/search",
@@ -125,14 +123,14 @@ def _add_search(http: FastAPI, serving: Serving) -> None:
         limit: Annotated[int, Query(ge=1, le=100, description="Most results.")] = settings.search_limit,
         threshold: Annotated[float, Query(ge=0, le=1, description="Least confidence.")] = settings.search_threshold,
     ) -> dict[str, Any]:
-        return search_answer(await serving.app.tool_search.search(q, limit=limit, threshold=threshold))
+        return build_search_response(await serving.app.tool_search.search(q, limit=limit, threshold=threshold))
 
 
-def _add_tools(http: FastAPI, serving: Serving) -> None:
+def _add_tools(http: FastAPI, serving: ServedApp) -> None:
     @http.get("/tools", summary="List tools, prompts and resources", tags=["tools"])
     async def tools(filter: Filter = None) -> dict[str, Any]:  # noqa: A002
         items = await serving.app.list_tools.matching(filter)
-        return await asyncio.to_thread(tools_answer, items)
+        return await asyncio.to_thread(build_tools_response, items)
 
     @http.get(
         "/tools/{tool_id:path}",
@@ -141,7 +139,7 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
         responses=errors(404),
     )
     async def tool(tool_id: ToolId) -> dict[str, Any]:
-        return tool_answer(await serving.app.call_tool.describe(tool_id))
+        return build_tool_response(await serving.app.call_tool.describe(tool_id))
 
     @http.post(
         "/tools/{tool_id:path}",
@@ -157,7 +155,7 @@ def _add_tools(http: FastAPI, serving: Serving) -> None:
             float | None, Query(gt=0, le=3600, description="Seconds that the call may take, instead of the usual.")
         ] = None,
     ) -> dict[str, Any]:
-        return call_answer(await serving.app.call_tool.call(tool_id, await _arguments(request), within=timeout))
+        return build_call_response(await serving.app.call_tool.call(tool_id, await _arguments(request), within=timeout))
 
 
 class _TypeScript(PlainTextResponse):
@@ -168,7 +166,7 @@ class _Python(PlainTextResponse):
     media_type = "text/x-python"
 
 
-def _add_clients(http: FastAPI, serving: Serving) -> None:
+def _add_clients(http: FastAPI, serving: ServedApp) -> None:
     @http.get("/runtime/tools.ts", summary="A typed TypeScript client", tags=["clients"], response_class=_TypeScript)
     async def typescript(filter: Filter = None) -> _TypeScript:  # noqa: A002
         return _TypeScript(await asyncio.to_thread(typescript_module, await serving.app.list_tools.matching(filter)))

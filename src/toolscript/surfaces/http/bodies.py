@@ -12,18 +12,18 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from toolscript.domain.errors import InvalidArguments
-from toolscript.surfaces.http.guard import LARGEST_BODY
+from toolscript.surfaces.http.guard import MAX_BODY_BYTES
 
 # A larger body is read in a thread of its own, so that nobody else waits for it.
 LARGE_BODY = 256 * 2**10
 # With more mistakes than this, none of them is told: there may be a million.
-MOST_MISTAKES = 20
+MAX_REPORTED_ERRORS = 20
 
 Asked = TypeVar("Asked", bound=BaseModel)
 Made = TypeVar("Made")
 
 
-async def whole_body(receive: Receive, largest: int = LARGEST_BODY) -> bytes:
+async def whole_body(receive: Receive, largest: int = MAX_BODY_BYTES) -> bytes:
     """The body. Raises InvalidArguments when it is too large, whatever was said of its length, and ClientDisconnect
     when there is no more of it."""
     body = bytearray()
@@ -42,7 +42,7 @@ async def read_body(
     request: Request,
     model: type[Asked],
     make: Callable[[Asked], Made],
-    largest: int = LARGEST_BODY,
+    largest: int = MAX_BODY_BYTES,
     *,
     required: bool = True,
 ) -> Made:
@@ -60,7 +60,7 @@ def _read(body: bytes, model: type[Asked]) -> Asked:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        if error.error_count() > MOST_MISTAKES:
+        if error.error_count() > MAX_REPORTED_ERRORS:
             raise InvalidArguments(
                 f"the body has {error.error_count()} fields that are wrong or not known: known are "
                 f"{', '.join(model.model_fields)}",

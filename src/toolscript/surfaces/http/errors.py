@@ -54,11 +54,6 @@ def answer_errors(http: FastAPI) -> None:
     http.add_exception_handler(Exception, _unexpected)
 
 
-async def answer_to(request: Request, error: Exception) -> Response:
-    """The answer to an error that was to be expected."""
-    return await next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))(request, error)
-
-
 def error_response(error: ToolscriptError) -> JSONResponse:
     """The envelope, with the status of its class."""
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
@@ -109,7 +104,6 @@ _ANSWERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Resp
     HTTPException: _not_there,
     ClientDisconnect: _left,
 }
-EXPECTED = tuple(_ANSWERS)
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

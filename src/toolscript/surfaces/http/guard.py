@@ -20,7 +20,7 @@ from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptErro
 from toolscript.surfaces.http.errors import error_response
 
 OPEN_PATHS = frozenset({"/health", "/search/health", "/search_knowledge"})
-LARGEST_BODY = 16 * 2**20
+MAX_BODY_BYTES = 16 * 2**20
 
 
 def is_loopback(host: str) -> bool:
@@ -74,9 +74,9 @@ class Guard:
                 details={"field": "Authorization"},
             )
         size = headers.get(b"content-length", b"0")
-        if size.isdigit() and int(size) > LARGEST_BODY:
+        if size.isdigit() and int(size) > MAX_BODY_BYTES:
             return InvalidArguments(
-                f"the body is larger than {LARGEST_BODY // 2**20} MiB", details={"field": "Content-Length"}
+                f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB", details={"field": "Content-Length"}
             )
         return None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolscript.surfaces.http.requests import FollowedApi
+from toolscript.surfaces.http.request_tracking import TrackedApi
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -46,7 +46,7 @@ _MEANINGS = {
 }
 
 
-class Fault(BaseModel):
+class ErrorBody(BaseModel):
     """What went wrong."""
 
     model_config = ConfigDict(extra="forbid")
@@ -61,7 +61,7 @@ class ErrorEnvelope(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    error: Fault
+    error: ErrorBody
 
 
 def errors(*statuses: int) -> Responses:
@@ -95,7 +95,7 @@ def _whole(told: Any, parts: dict[str, Any]) -> Any:
     return {**_whole(parts[told["$ref"].rpartition("/")[2]], parts), **beside} if "$ref" in told else beside
 
 
-class DescribedHttp(FollowedApi):
+class DescribedHttp(TrackedApi):
     """An application whose OpenAPI document says what callers must bring, and that errors are JSON whatever the route
     answers otherwise. Where they need bring nothing, nobody is asked who they are."""
 

@@ -15,7 +15,7 @@ _NUMBERED = re.compile(
 )
 
 
-def citation(hit: Mapping[str, Any]) -> str:
+def format_citation(hit: Mapping[str, Any]) -> str:
     """The source of a result (as `search_knowledge` answers it) on one line; what is not known is left out."""
     source = hit["source"]
     position = source.get("position") or {}

@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from toolscript.services.documents.search import DocumentHit, DocumentPage
 
 
-def page_answer(page: DocumentPage) -> dict[str, Any]:
+def build_page_response(page: DocumentPage) -> dict[str, Any]:
     """The answer of `POST /search`."""
-    told = done_answer(page)
+    told = build_page_summary(page)
     return {
         **{name: told[name] for name in ("query_id", "took_ms", "total", "total_relation")},
-        "hits": [hit_answer(hit) for hit in page.hits],
+        "hits": [build_hit_response(hit) for hit in page.hits],
         **{name: told[name] for name in ("next_page_token", "degraded")},
     }
 
 
-def hit_answer(hit: DocumentHit) -> dict[str, Any]:
+def build_hit_response(hit: DocumentHit) -> dict[str, Any]:
     """A document that was found."""
     return {"doc_id": hit.doc_id, "score": hit.score, "metadata": dict(hit.metadata), "snippet": hit.snippet}
 
 
-def done_answer(page: DocumentPage) -> dict[str, Any]:
+def build_page_summary(page: DocumentPage) -> dict[str, Any]:
     """Everything of a page but its hits, which a stream tells before it."""
     return {
         "query_id": page.query_id,
@@ -40,7 +40,7 @@ def done_answer(page: DocumentPage) -> dict[str, Any]:
     }
 
 
-def document_answer(document: Document, plan: Plan) -> dict[str, Any]:
+def build_document_response(document: Document, plan: Plan) -> dict[str, Any]:
     """The answer of `GET /documents/{id}`: what was put in, as far as the plan lets it be told."""
     return {
         "id": document.id,
@@ -50,7 +50,7 @@ def document_answer(document: Document, plan: Plan) -> dict[str, Any]:
     }
 
 
-def listing_answer(documents: Sequence[Document], plan: Plan, *, limit: int) -> dict[str, Any]:
+def build_document_list_response(documents: Sequence[Document], plan: Plan, *, limit: int) -> dict[str, Any]:
     """The answer of `GET /documents`, made of one document more than is told, if there is one."""
     told = documents[:limit]
     return {
@@ -61,13 +61,13 @@ def listing_answer(documents: Sequence[Document], plan: Plan, *, limit: int) -> 
     }
 
 
-def put_answer(doc_id: str, report: PutReport) -> dict[str, Any]:
+def build_put_response(doc_id: str, report: PutReport) -> dict[str, Any]:
     """The answer of `PUT /documents/{id}`."""
     status = "added" if report.added else "changed" if report.changed else "unchanged"
     return {"doc_id": doc_id, "status": status}
 
 
-def batch_answer(report: PutReport) -> dict[str, Any]:
+def build_batch_response(report: PutReport) -> dict[str, Any]:
     """The answer of `POST /documents`."""
     return {"added": report.added, "changed": report.changed, "unchanged": report.unchanged}
 

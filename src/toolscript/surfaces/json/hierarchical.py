@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
 
 
-def found_answer(found: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
+def build_hierarchical_response(found: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
     """The answer of `POST /api/v1/search`."""
     return {
         "query": found.query,
-        "tools": [tool_hit(tool, with_schemas=with_schemas) for tool in found.tools],
-        "matched_skills": [skill_hit(hit) for hit in found.skills],
+        "tools": [build_tool_hit(tool, with_schemas=with_schemas) for tool in found.tools],
+        "matched_skills": [build_skill_hit(hit) for hit in found.skills],
         "metadata": _metadata(found),
     }
 
 
-def tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
+def build_tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
     """A tool that was found."""
     told = tool.payload
     hit: dict[str, Any] = {
@@ -39,7 +39,7 @@ def tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
     return hit
 
 
-def skill_hit(hit: SkillHit) -> dict[str, Any]:
+def build_skill_hit(hit: SkillHit) -> dict[str, Any]:
     """A skill that was matched."""
     skill = hit.skill
     return {
@@ -51,7 +51,7 @@ def skill_hit(hit: SkillHit) -> dict[str, Any]:
     }
 
 
-def resync_answer(report: ResyncReport) -> dict[str, Any]:
+def build_sync_response(report: ResyncReport) -> dict[str, Any]:
     """The answer of `POST /api/v1/sync`."""
     return {
         "servers": [

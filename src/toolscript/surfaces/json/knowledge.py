@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from toolscript.services.knowledge.search import KnowledgeFound, KnowledgeHit
 
 
-def knowledge_answer(query: str, found: KnowledgeFound) -> dict[str, Any]:
+def build_knowledge_response(query: str, found: KnowledgeFound) -> dict[str, Any]:
     """The answer of `search_knowledge`. What had to be done without is told only when there was something."""
     metadata: dict[str, Any] = {
         "query": query,
@@ -23,7 +23,7 @@ def knowledge_answer(query: str, found: KnowledgeFound) -> dict[str, Any]:
     return {"results": [_result(hit) for hit in found.hits], "metadata": metadata}
 
 
-def told_strangers(error: Unavailable) -> str:
+def public_error_message(error: Unavailable) -> str:
     """What whoever may ask without a key is told of a search that could not be made: which part does not answer. Where
     that part is, and what it said, is the owner's affair."""
     adapter = error.details.get("adapter")
@@ -32,7 +32,7 @@ def told_strangers(error: Unavailable) -> str:
     return f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
 
 
-def source_answer(source: Source) -> dict[str, Any]:
+def build_source_response(source: Source) -> dict[str, Any]:
     """What a source is."""
     return {
         "id": source.id,

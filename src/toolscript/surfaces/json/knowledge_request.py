@@ -7,7 +7,7 @@ from typing import Any
 from toolscript.domain.errors import InvalidArguments
 
 
-def words_of(field: str, given: Any) -> tuple[str, ...] | None:
+def parse_words(field: str, given: Any) -> tuple[str, ...] | None:
     """The words, each once; None where none are given. Raises InvalidArguments, naming the field."""
     if given is None:
         return None

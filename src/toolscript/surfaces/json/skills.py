@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from toolscript.services.catalogue.skills import CountedSkill
 
 
-def skill_answer(counted: CountedSkill) -> dict[str, Any]:
+def build_skill_response(counted: CountedSkill) -> dict[str, Any]:
     """The answer of `GET /api/v1/skills/{id}`."""
     return {**_skill(counted.skill), "is_active": counted.skill.is_active, "tool_count": counted.tool_count}
 
 
-def skills_answer(skills: Sequence[CountedSkill]) -> dict[str, Any]:
+def build_skills_response(skills: Sequence[CountedSkill]) -> dict[str, Any]:
     """The answer of `GET /api/v1/skills`."""
-    return {"skills": [skill_answer(each) for each in skills], "total": len(skills)}
+    return {"skills": [build_skill_response(each) for each in skills], "total": len(skills)}
 
 
-def skill_tools_answer(skill_id: str, items: Sequence[StoredItem]) -> dict[str, Any]:
+def build_skill_tools_response(skill_id: str, items: Sequence[StoredItem]) -> dict[str, Any]:
     """The answer of `GET /api/v1/skills/{id}/tools`: each tool, and how it came into this skill."""
     tools = []
     for stored in items:
@@ -31,12 +31,12 @@ def skill_tools_answer(skill_id: str, items: Sequence[StoredItem]) -> dict[str, 
     return {"skill_id": skill_id, "tools": tools, "total": len(tools)}
 
 
-def assigned_answer(stored: StoredItem) -> dict[str, Any]:
+def build_tool_skills_response(stored: StoredItem) -> dict[str, Any]:
     """The answer of `PUT` and `DELETE /api/v1/tools/{id}/skills`: the tool and the skills it is in now."""
     return {**_brief(stored), "skills": _assignments(stored)}
 
 
-def suggestion_answer(suggestion: Suggestion) -> dict[str, Any]:
+def build_suggestion_response(suggestion: Suggestion) -> dict[str, Any]:
     """A suggested skill, and what became of it."""
     return {
         "id": suggestion.number,
@@ -50,12 +50,12 @@ def suggestion_answer(suggestion: Suggestion) -> dict[str, Any]:
     }
 
 
-def suggestions_answer(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
+def build_suggestions_response(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
     """The answer of `GET /api/v1/skills/suggestions`."""
-    return {"suggestions": [suggestion_answer(each) for each in suggestions], "total": len(suggestions)}
+    return {"suggestions": [build_suggestion_response(each) for each in suggestions], "total": len(suggestions)}
 
 
-def proposals_answer(proposals: Sequence[Proposal]) -> dict[str, Any]:
+def build_proposals_response(proposals: Sequence[Proposal]) -> dict[str, Any]:
     """The answer of `POST /api/v1/skills/propose`."""
     told = [
         {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolscript.services.tools.hybrid_search import ToolResults
 
 
-def search_answer(found: ToolResults) -> dict[str, Any]:
+def build_search_response(found: ToolResults) -> dict[str, Any]:
     """The answer of `GET /search` and of `toolscript search --json`; `degraded` when there is something to tell."""
     degraded = {"degraded": list(found.report.degraded)} if found.report.degraded else {}
     return {
@@ -38,7 +38,7 @@ def search_answer(found: ToolResults) -> dict[str, Any]:
     }
 
 
-def stats_answer(app: App, indexed: int) -> dict[str, Any]:
+def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
     """The answer of `GET /search/stats`."""
     settings, model = app.settings, app.model
     return {
@@ -54,7 +54,7 @@ def stats_answer(app: App, indexed: int) -> dict[str, Any]:
     }
 
 
-def servers_answer(statuses: Sequence[ServerStatus], configuration_error: str | None) -> dict[str, Any]:
+def build_servers_response(statuses: Sequence[ServerStatus], configuration_error: str | None) -> dict[str, Any]:
     """The answer of `GET /servers` and of `toolscript list-servers --json`."""
     return {
         "servers": [
@@ -76,7 +76,7 @@ def servers_answer(statuses: Sequence[ServerStatus], configuration_error: str | 
     }
 
 
-def readiness_answer(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
+def build_readiness_response(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
     """The answer of `GET /ready`: how many servers are in which state, and the model."""
     return {
         "status": "ready",
@@ -86,12 +86,12 @@ def readiness_answer(statuses: Sequence[ServerStatus], model: Model) -> dict[str
     }
 
 
-def tools_answer(items: Sequence[Item]) -> dict[str, Any]:
+def build_tools_response(items: Sequence[Item]) -> dict[str, Any]:
     """The answer of `GET /tools` and of `toolscript list-tools --json`."""
     return {"tools": [_brief(item) for item in items], "totalTools": len(items)}
 
 
-def tool_answer(item: Item) -> dict[str, Any]:
+def build_tool_response(item: Item) -> dict[str, Any]:
     """The answer of `GET /tools/{id}`: everything there is to know before calling it."""
     return {
         **_brief(item),
@@ -102,7 +102,7 @@ def tool_answer(item: Item) -> dict[str, Any]:
     }
 
 
-def call_answer(result: CallResult) -> dict[str, Any]:
+def build_call_response(result: CallResult) -> dict[str, Any]:
     """The answer of `POST /tools/{id}`: the structured form where there is one, else the content."""
     return dict(result.structured) if result.structured is not None else {"content": list(result.content)}
 

@@ -14,7 +14,7 @@ from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.services.documents.search import DocumentAsk, DocumentHit, SearchType
-from toolscript.surfaces.http.schemas.documents import LONGEST_LIST, MOST_CONDITIONS, FiltersModel
+from toolscript.surfaces.json.filters import MAX_CONDITIONS, MAX_VALUES, FiltersModel
 from toolscript.surfaces.mcp.definitions import SEARCH_TYPES
 from toolscript.surfaces.mcp.search_tools import limit_of, one_of, short, wanted
 
@@ -67,14 +67,14 @@ def _where(given: Any) -> Filter:
         conditions = tuple(_condition(*each) for each in _tests(given))
     except Invalid as error:
         raise InvalidArguments(f"{_FILTERS}: {error.message}", details={"field": "filters"}) from error
-    if len(conditions) > MOST_CONDITIONS:
-        raise InvalidArguments(f"filters: give at most {MOST_CONDITIONS}", details={"field": "filters"})
+    if len(conditions) > MAX_CONDITIONS:
+        raise InvalidArguments(f"filters: give at most {MAX_CONDITIONS}", details={"field": "filters"})
     return Filter(must=conditions)
 
 
 def _as_over_http(given: Mapping[str, Any]) -> Filter:
     try:
-        return FiltersModel.model_validate_json(json.dumps(given)).filter()
+        return FiltersModel.model_validate_json(json.dumps(given)).to_filter()
     except (ValidationError, RecursionError) as error:
         raise InvalidArguments(
             f"{_FILTERS}; must, should and must_not are no fields but lists of conditions: "
@@ -96,6 +96,6 @@ def _tests(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
 def _condition(field: str, op: str, value: Any) -> Condition:
     if op not in set(Op):
         raise Invalid(f"{op!r} is none of {', '.join(Op)}")
-    if isinstance(value, list) and len(value) > LONGEST_LIST:
-        raise Invalid(f"{field!r} has more than {LONGEST_LIST} values")
+    if isinstance(value, list) and len(value) > MAX_VALUES:
+        raise Invalid(f"{field!r} has more than {MAX_VALUES} values")
     return Condition(field, Op(op), value)

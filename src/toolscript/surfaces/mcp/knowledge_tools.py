@@ -10,8 +10,8 @@ from typing import Any
 from toolscript.app.app import App
 from toolscript.domain.errors import InvalidArguments
 from toolscript.services.knowledge.search import DEFAULT_HITS, MOST_HITS, KnowledgeAsk
-from toolscript.surfaces.json.knowledge import knowledge_answer
-from toolscript.surfaces.json.knowledge_request import words_of
+from toolscript.surfaces.json.knowledge import build_knowledge_response
+from toolscript.surfaces.json.knowledge_request import parse_words
 from toolscript.surfaces.mcp.search_tools import wanted
 
 
@@ -19,13 +19,13 @@ async def search_knowledge(app: App, arguments: Mapping[str, Any]) -> dict[str, 
     """What `search_knowledge` answers. Raises InvalidArguments, naming the argument, and what the service raises."""
     types, topics = _words(arguments, "type"), _words(arguments, "topics")
     ask = KnowledgeAsk(wanted(arguments, "query"), _limit(arguments.get("limit")), types, topics)
-    return knowledge_answer(ask.query, await app.knowledge_search.search(ask))
+    return build_knowledge_response(ask.query, await app.knowledge_search.search(ask))
 
 
 def _words(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
     given = arguments.get(name)
     listed = _meant(given)
-    return words_of(name, listed if isinstance(listed, list) else given) or ()
+    return parse_words(name, listed if isinstance(listed, list) else given) or ()
 
 
 def _limit(given: Any) -> int:

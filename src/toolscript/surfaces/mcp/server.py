@@ -27,10 +27,9 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import signature
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
-from toolscript.surfaces.http.clients import admit_client
-from toolscript.surfaces.http.credentials import principal_from
-from toolscript.surfaces.json.knowledge import told_strangers
-from toolscript.surfaces.json.tools import tool_answer
+from toolscript.surfaces.callers import admit_client, identify_principal
+from toolscript.surfaces.json.knowledge import public_error_message
+from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 from toolscript.surfaces.mcp.document_tools import Caller, search_documents
 from toolscript.surfaces.mcp.knowledge_tools import search_knowledge
@@ -92,12 +91,12 @@ def serve_over_http(opened: Opened) -> McpEndpoint:
         app = await opened()
         headers, client = (request.headers, request.client) if request else ({}, None)
         if params.name == "search_knowledge":
-            admit_client(app, headers, client)
+            admit_client(app, headers, client.host if client else None)
         try:
-            return await answer_call(app, params, lambda: principal_from(app, headers))
+            return await answer_call(app, params, lambda: identify_principal(app, headers))
         except Unavailable as error:
             if params.name == "search_knowledge":
-                raise Unavailable(told_strangers(error), details=error.details) from error
+                raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
     return McpEndpoint(mcp_server(answer))
@@ -114,7 +113,7 @@ async def answer_call(app: App, params: CallToolRequestParams, caller: Caller) -
             return _text(await search_skills(app, arguments))
         case "describe_tool":
             item = await app.call_tool.describe(wanted(arguments, "tool_id"))
-            told = {k: v for k, v in tool_answer(item).items() if v is not None}
+            told = {k: v for k, v in build_tool_response(item).items() if v is not None}
             return _text(json.dumps(told, ensure_ascii=False))
         case "call_tool":
             return await _pass_on(app, wanted(arguments, "tool_id"), arguments.get("arguments"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolscript.domain.errors import RateLimited
 from toolscript.services.access import rates as module
 from toolscript.services.access.rates import MINUTE, Rates
-from toolscript.surfaces.http.clients import client_at
+from toolscript.surfaces.callers import client_key
 
 pytestmark = pytest.mark.req("K-03")
 
@@ -129,7 +129,7 @@ def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
     ],
 )
 def test_addresses_of_one_client(one: str, other: str) -> None:
-    assert client_at(one) == client_at(other)
+    assert client_key(one) == client_key(other)
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_addresses_of_one_client(one: str, other: str) -> None:
     ],
 )
 def test_addresses_of_different_clients(one: str, other: str) -> None:
-    assert client_at(one) != client_at(other)
+    assert client_key(one) != client_key(other)

@@ -44,7 +44,7 @@ from toolscript.services.tools.hierarchical_search import (
 )
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
-from toolscript.surfaces.json.hierarchical import found_answer
+from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
 pytestmark = pytest.mark.req("H-01")
 
@@ -185,7 +185,7 @@ def names(found: HierarchicalResults) -> list[str]:
 
 def told(found: HierarchicalResults) -> dict[str, Any]:
     """The answer without its times."""
-    answer = found_answer(found, with_schemas=True)
+    answer = build_hierarchical_response(found, with_schemas=True)
     answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
     return answer
 
@@ -409,7 +409,7 @@ async def test_without_any_skill_the_search_is_unfiltered(caplog: pytest.LogCapt
 async def test_an_answer_tells_its_times_counts_strategy_and_skills(every: Library) -> None:
     """BR-007."""
     found = await every.search(limit=2)
-    metadata = found_answer(found, with_schemas=True)["metadata"]
+    metadata = build_hierarchical_response(found, with_schemas=True)["metadata"]
     times = {name: metadata.pop(name) for name in list(metadata) if name.endswith("_ms")}
     assert metadata == {
         "strategy_used": "hierarchical",

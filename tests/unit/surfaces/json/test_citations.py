@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.surfaces.json.citations import citation
+from toolscript.surfaces.json.citations import format_citation
 
 pytestmark = pytest.mark.req("K-02")
 
@@ -24,7 +24,7 @@ def test_everything_that_is_known_is_told() -> None:
         section="apt",
         page=123,
     )
-    assert citation(told) == (
+    assert format_citation(told) == (
         "Raphaël Hertzog and Roland Mas, The Debian Administrator's Handbook, chapter 6 “Maintenance and Updates”, "
         "section “apt”, p. 123"
     )
@@ -43,7 +43,7 @@ def test_everything_that_is_known_is_told() -> None:
     ],
 )
 def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> None:
-    assert citation(hit(**position)) == cited
+    assert format_citation(hit(**position)) == cited
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> 
     ],
 )
 def test_authors_are_told_as_many_as_people_read(authors: list[str], told: str) -> None:
-    assert citation(hit(authors=authors)) == f"{told}Tides"
+    assert format_citation(hit(authors=authors)) == f"{told}Tides"
 
 
 def test_a_source_that_is_gone_is_told_plainly() -> None:
-    assert citation(hit("Unknown Source")) == "Unknown Source"
+    assert format_citation(hit("Unknown Source")) == "Unknown Source"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_source_that_is_gone_is_told_plainly() -> None:
     ],
 )
 def test_a_number_stands_before_the_heading_and_nothing_else_is_taken_for_one(chapter: str, told: str) -> None:
-    assert citation(hit(chapter=chapter)) == f"Tides, {told}"
+    assert format_citation(hit(chapter=chapter)) == f"Tides, {told}"
 
 
 def test_a_citation_is_one_line() -> None:
-    assert citation(hit("Tides\nand\tmoons", ["Ada\nLovelace"])) == "Ada Lovelace, Tides and moons"
+    assert format_citation(hit("Tides\nand\tmoons", ["Ada\nLovelace"])) == "Ada Lovelace, Tides and moons"

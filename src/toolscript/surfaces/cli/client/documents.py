@@ -13,7 +13,7 @@ from urllib.parse import quote
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.gateway import LARGEST_BODY, ask, said
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, ask, said
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 3600.0
 MOST_AT_ONCE = 500
 LARGEST_AT_ONCE = 8 * 2**20
 # Some bytes are for what is around it.
-LARGEST_DOCUMENT = LARGEST_BODY - 1024
+LARGEST_DOCUMENT = MAX_BODY_BYTES - 1024
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +70,10 @@ class Opened:
 
     async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
         """Adds or replaces them."""
-        from toolscript.surfaces.json.documents import batch_answer
+        from toolscript.surfaces.json.documents import build_batch_response
 
         done = await self._app.ingest_documents.put(self._caller.tenant, documents, progress)
-        return {**batch_answer(done), "refused": {}}
+        return {**build_batch_response(done), "refused": {}}
 
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; how many there were."""
@@ -81,24 +81,24 @@ class Opened:
 
     async def get(self, doc_id: str) -> Answer:
         """One of them, whole. Raises NotFound."""
-        from toolscript.surfaces.json.documents import document_answer
+        from toolscript.surfaces.json.documents import build_document_response
 
         found = await self._app.ingest_documents.get(self._caller.tenant, doc_id)
-        return document_answer(found, self._app.plans.of(self._caller))
+        return build_document_response(found, self._app.plans.of(self._caller))
 
     async def listing(self, *, after: str | None, limit: int) -> Answer:
         """Some of them, by id."""
-        from toolscript.surfaces.json.documents import listing_answer
+        from toolscript.surfaces.json.documents import build_document_list_response
 
         found = await self._app.ingest_documents.listing(self._caller.tenant, after=after, limit=limit + 1)
-        return listing_answer(found, self._app.plans.of(self._caller), limit=limit)
+        return build_document_list_response(found, self._app.plans.of(self._caller), limit=limit)
 
     async def search(self, wanted: DocumentAsk) -> Answer:
         """The best of them."""
-        from toolscript.surfaces.json.documents import page_answer
+        from toolscript.surfaces.json.documents import build_page_response
 
         await self._finish()
-        return page_answer(await self._app.document_search.search(self._caller, wanted))
+        return build_page_response(await self._app.document_search.search(self._caller, wanted))
 
     async def _finish(self) -> None:
         """Has what an interrupted command has left indexed first: what is stored must not be missing here."""
@@ -190,7 +190,7 @@ def _body(document: Document) -> Answer:
 
 def _too_large(size: int) -> str:
     return (
-        f"takes {size / 2**20:.1f} MiB to send, and the gateway takes {LARGEST_BODY // 2**20} at a time: stop the "
+        f"takes {size / 2**20:.1f} MiB to send, and the gateway takes {MAX_BODY_BYTES // 2**20} at a time: stop the "
         "gateway for as long as it is ingested, or divide it"
     )
 

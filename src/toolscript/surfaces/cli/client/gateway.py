@@ -31,7 +31,7 @@ from toolscript.settings import Settings
 FILE = "gateway.json"
 PATIENCE_SECONDS = 10
 # What a gateway takes in one request; it hangs up on more.
-LARGEST_BODY = 16 * 2**20
+MAX_BODY_BYTES = 16 * 2**20
 _KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, RateLimited, UpstreamFailed, TimedOut)
 _ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
 
@@ -128,10 +128,10 @@ def ask(
     _check_configuration(settings)
     asked = f"{url}{path}?{urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, errors='replace')}"
     data = None if body is None else said(body)
-    if data and len(data) > LARGEST_BODY:
+    if data and len(data) > MAX_BODY_BYTES:
         raise Invalid(
             f"what is sent has {len(data) / 2**20:.1f} MiB, and the gateway at {url} takes at most "
-            f"{LARGEST_BODY // 2**20}: send less at a time, or stop the gateway and run the command without it"
+            f"{MAX_BODY_BYTES // 2**20}: send less at a time, or stop the gateway and run the command without it"
         )
     request = urllib.request.Request(asked, data=data, method=method)  # noqa: S310
     for name, value in credentials(settings, tenant).items():

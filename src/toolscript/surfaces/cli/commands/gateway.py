@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from toolscript.app.app import App
-    from toolscript.surfaces.http.serve import HttpServer
+    from toolscript.surfaces.http.server import HttpServer
 
 # How many objects more there are before Python looks for circles among the new ones, and how often it looks among the
 # others then: among those of ten thousand tools that takes a fifth of a second, during which nobody is answered.
@@ -117,7 +117,7 @@ class Run:
         from toolscript.app.app import open_app
 
         async with open_app(self._settings, serving=True) as app:
-            self.server.serving.opened = app
+            self.server.served.current = app
             with announced(self._settings.data, self.server.url, self._settings.config, key=app.local_key):
                 await self._serve(app)
 
@@ -127,14 +127,14 @@ class Run:
             await self._serve_demo(app)
         else:
             await self._connect(app)
-        self.server.serving.be_ready()
+        self.server.served.mark_ready()
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
         following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reloaded)
         await asyncio.gather(following, app.tool_search.warm_up(), _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
-        from toolscript.surfaces.json.tools import search_answer
+        from toolscript.surfaces.json.tools import build_search_response
 
         with self._console.status("Indexing the demo catalogue"):
             await load_demo(app)
@@ -143,7 +143,7 @@ class Run:
         found = await app.tool_search.search(
             SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold
         )
-        show(search_answer(found))
+        show(build_search_response(found))
 
     async def _connect(self, app: App) -> None:
         board = Board(self._console)
@@ -156,7 +156,7 @@ class Run:
         with board.shown():
             await app.gateway.apply(specs)
             if all(held.get(s.name) == digest_of(s) for s in specs):
-                self.server.serving.be_ready()  # the catalogue of the last run is theirs, and calls wait for them
+                self.server.served.mark_ready()  # the catalogue of the last run is theirs, and calls wait for them
             await app.gateway.settle(FIRST_ROUND_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
         took = time.monotonic() - self._began
@@ -199,7 +199,7 @@ async def _finish_documents(app: App) -> None:
 def _http_server(settings: Settings) -> HttpServer:
     try:
         from toolscript.surfaces.http.guard import is_loopback
-        from toolscript.surfaces.http.serve import HttpServer
+        from toolscript.surfaces.http.server import HttpServer
     except ImportError as error:
         raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
     if not is_loopback(settings.host) and not settings.api_key:

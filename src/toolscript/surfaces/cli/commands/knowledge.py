@@ -21,7 +21,7 @@ from toolscript.surfaces.cli.commands.knowledge_transfer import export, import_
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_lines
 from toolscript.surfaces.cli.terminal.text import printable
-from toolscript.surfaces.json.knowledge import source_answer
+from toolscript.surfaces.json.knowledge import build_source_response
 
 if TYPE_CHECKING:
     from toolscript.domain.knowledge import Source
@@ -82,7 +82,7 @@ async def _listed(settings: Settings) -> Answer:
 
 def _told(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
     return {
-        **source_answer(source),
+        **build_source_response(source),
         "chunks": chunks,
         "extractions": extractions,
         "ingested_at": source.ingested_at,

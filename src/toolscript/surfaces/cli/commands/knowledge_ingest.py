@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.files.reading_order import reading_order
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import Bars, bars
 from toolscript.surfaces.cli.terminal.text import printable
-from toolscript.surfaces.json.knowledge import source_answer
+from toolscript.surfaces.json.knowledge import build_source_response
 
 if TYPE_CHECKING:
     from toolscript.services.knowledge.ingest import About, Ingested, IngestKnowledge
@@ -156,7 +156,7 @@ async def _put(library: IngestKnowledge, volume: _Volume, about: About, shown: B
 
 def _told(made: Ingested) -> dict[str, Any]:
     return {
-        **source_answer(made.source),
+        **build_source_response(made.source),
         "outcome": made.outcome,
         "chunks": made.chunks,
         "embedded": made.embedded,

@@ -16,7 +16,7 @@ from toolscript.surfaces.cli.client.ask import settings_of, tell
 from toolscript.surfaces.cli.client.gateway import ask
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import printable
-from toolscript.surfaces.json.citations import citation
+from toolscript.surfaces.json.citations import format_citation
 
 Answer = Mapping[str, Any]
 
@@ -76,10 +76,10 @@ def _from_gateway(settings: Settings, wanted: Mapping[str, Any]) -> Answer | Non
 async def _found_here(settings: Settings, wanted: Mapping[str, Any]) -> Answer:
     from toolscript.app.app import open_app  # --help must not wait for engines to load
     from toolscript.services.knowledge.search import KnowledgeAsk
-    from toolscript.surfaces.json.knowledge import knowledge_answer
+    from toolscript.surfaces.json.knowledge import build_knowledge_response
 
     async with open_app(settings) as app:
-        return knowledge_answer(wanted["query"], await app.knowledge_search.search(KnowledgeAsk(**wanted)))
+        return build_knowledge_response(wanted["query"], await app.knowledge_search.search(KnowledgeAsk(**wanted)))
 
 
 def _show(answer: Answer, settings: Settings, most: int | None) -> None:
@@ -89,7 +89,7 @@ def _show(answer: Answer, settings: Settings, most: int | None) -> None:
         click.echo(("" if number == 1 else "\n") + f"{number:>3}  {score}  {hit['type']}")
         for line in _passage(_shortened(hit["content"], most), width):
             click.echo(line)
-        cited = printable(citation(hit))
+        cited = printable(format_citation(hit))
         for line in textwrap.wrap(cited, width, initial_indent=f"{INDENT}— ", subsequent_indent=f"{INDENT}  "):
             click.echo(click.style(line, fg="cyan"))
     if not answer["results"]:

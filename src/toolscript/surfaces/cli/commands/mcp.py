@@ -114,7 +114,7 @@ class Door:
     def _own(self) -> App | None:
         if self._run is None or self._running is None or self._running.done():
             return None
-        return self._run.server.serving.opened if self._run.server.serving.is_ready else None
+        return self._run.server.served.current if self._run.server.served.is_ready else None
 
     async def _become_the_gateway(self) -> None:
         from rich.console import Console

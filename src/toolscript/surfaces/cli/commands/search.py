@@ -172,14 +172,16 @@ async def _here(app: App, asked: _Asked) -> tuple[Answer, Types]:
 async def _found(app: App, asked: _Asked) -> Answer:
     if asked.through_skills:
         from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
-        from toolscript.surfaces.json.hierarchical import found_answer
+        from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
         told = {**asked.through_skills, "strategy": Strategy(asked.through_skills["strategy"])}
-        return found_answer(await app.hierarchical_search.search(HierarchicalQuery(**told)), with_schemas=True)
-    from toolscript.surfaces.json.tools import search_answer
+        return build_hierarchical_response(
+            await app.hierarchical_search.search(HierarchicalQuery(**told)), with_schemas=True
+        )
+    from toolscript.surfaces.json.tools import build_search_response
 
     limit, threshold = app.settings.search_limit, app.settings.search_threshold
-    return search_answer(await app.tool_search.search(asked.query, limit=limit, threshold=threshold))
+    return build_search_response(await app.tool_search.search(asked.query, limit=limit, threshold=threshold))
 
 
 def _example(server: str, name: str, schema: Mapping[str, Any] | None) -> str:

@@ -54,9 +54,9 @@ def list_(active_only: bool, as_json: bool, **flags: Any) -> None:
     """Every skill, and how many tools are in it."""
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import skills_answer
+        from toolscript.surfaces.json.skills import build_skills_response
 
-        return skills_answer(await app.skills.all(active_only=active_only))
+        return build_skills_response(await app.skills.all(active_only=active_only))
 
     tell(answered(flags, here, SKILLS, active_only=active_only), as_json, _show_skills)
 
@@ -93,10 +93,10 @@ def search(query: str, limit: int, threshold: float, as_json: bool, **flags: Any
     """
 
     async def here(app: App) -> Any:
-        from toolscript.surfaces.json.hierarchical import skill_hit
+        from toolscript.surfaces.json.hierarchical import build_skill_hit
 
         hits = await app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
-        return [skill_hit(hit) for hit in hits]
+        return [build_skill_hit(hit) for hit in hits]
 
     question = {"query": query, "limit": limit, "threshold": threshold}
     tell(answered(flags, here, "/api/v1/search/skills", **question), as_json, _show_found)
@@ -131,9 +131,9 @@ def add(
     skill = Skill(skill_id, name, description, parent_domain or None, tuple(keywords), tuple(examples))
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import skill_answer
+        from toolscript.surfaces.json.skills import build_skill_response
 
-        return skill_answer(await app.skills.create(skill))
+        return build_skill_response(await app.skills.create(skill))
 
     tell(answered(flags, here, SKILLS, body=asdict(skill)), as_json, lambda told: _say_skill("Added", told))
 
@@ -215,9 +215,9 @@ def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) 
     """
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import assigned_answer
+        from toolscript.surfaces.json.skills import build_tool_skills_response
 
-        return assigned_answer(await app.skills.assign(tool_id, skill_ids))
+        return build_tool_skills_response(await app.skills.assign(tool_id, skill_ids))
 
     question = {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
     tell(answered(flags, here, _tool_path(tool_id), **question), as_json, _say_assigned)
@@ -234,9 +234,9 @@ def release(tool_id: str, as_json: bool, **flags: Any) -> None:
     """
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import assigned_answer
+        from toolscript.surfaces.json.skills import build_tool_skills_response
 
-        return assigned_answer(await app.skills.release(tool_id))
+        return build_tool_skills_response(await app.skills.release(tool_id))
 
     tell(answered(flags, here, _tool_path(tool_id), method="DELETE"), as_json, _say_assigned)
 
@@ -246,17 +246,17 @@ for command in (suggestions, approve, reject, merge, propose, export):
 
 
 async def _looked_up(app: App, skill_id: str) -> tuple[Answer, Answer]:
-    from toolscript.surfaces.json.skills import skill_answer, skill_tools_answer
+    from toolscript.surfaces.json.skills import build_skill_response, build_skill_tools_response
 
-    skill = skill_answer(await app.skills.get(skill_id))
-    return skill, skill_tools_answer(skill_id, await app.skills.tools(skill_id))
+    skill = build_skill_response(await app.skills.get(skill_id))
+    return skill, build_skill_tools_response(skill_id, await app.skills.tools(skill_id))
 
 
 async def _changed(app: App, skill_id: str, changes: Mapping[str, Any]) -> Answer:
-    from toolscript.surfaces.json.skills import skill_answer
+    from toolscript.surfaces.json.skills import build_skill_response
 
     before = (await app.skills.get(skill_id)).skill
-    return skill_answer(await app.skills.replace(skill_id, replace(before, **changes)))
+    return build_skill_response(await app.skills.replace(skill_id, replace(before, **changes)))
 
 
 def _path(skill_id: str) -> str:

@@ -36,9 +36,9 @@ def export(as_json: bool, **flags: Any) -> None:
     """
 
     async def here(app: App) -> Mapping[str, Any]:
-        from toolscript.surfaces.json.skills import skills_answer
+        from toolscript.surfaces.json.skills import build_skills_response
 
-        return skills_answer(await app.skills.all())
+        return build_skills_response(await app.skills.all())
 
     told = answered(flags, here, "/api/v1/skills")["skills"]
     used = [skill for skill in told if skill["is_active"]]

@@ -48,9 +48,9 @@ def suggestions(status: str, as_json: bool, **flags: Any) -> None:
     wanted = None if status == ALL else SuggestionStatus(status)
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import suggestions_answer
+        from toolscript.surfaces.json.skills import build_suggestions_response
 
-        return suggestions_answer(await app.skills.suggestions(wanted))
+        return build_suggestions_response(await app.skills.suggestions(wanted))
 
     answer = answered(flags, here, SUGGESTIONS, status=status)
     tell(answer, as_json, lambda told: _show_suggestions(told, status))
@@ -74,9 +74,9 @@ def approve(number: int, as_json: bool, config: str | None, data_dir: str | None
     """
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import skill_answer
+        from toolscript.surfaces.json.skills import build_skill_response
 
-        return skill_answer(await app.skills.approve(number, **wanted))
+        return build_skill_response(await app.skills.approve(number, **wanted))
 
     places_ = {"config": config, "data_dir": data_dir}
     answer = answered(places_, here, f"{SUGGESTIONS}/{number}/approve", body=wanted)
@@ -94,9 +94,9 @@ def reject(number: int, reviewed_by: str | None, as_json: bool, **flags: Any) ->
     """
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import suggestion_answer
+        from toolscript.surfaces.json.skills import build_suggestion_response
 
-        return suggestion_answer(await app.skills.reject(number, reviewed_by=reviewed_by))
+        return build_suggestion_response(await app.skills.reject(number, reviewed_by=reviewed_by))
 
     answer = answered(flags, here, f"{SUGGESTIONS}/{number}/reject", body={"reviewed_by": reviewed_by})
     tell(answer, as_json, lambda told: click.echo(f"Rejected {told['id']}, {printable(told['name'])}."))
@@ -117,9 +117,9 @@ def merge(number: int, skill_id: str, reviewed_by: str | None, as_json: bool, **
     """
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import suggestion_answer
+        from toolscript.surfaces.json.skills import build_suggestion_response
 
-        return suggestion_answer(await app.skills.merge(number, skill_id, reviewed_by=reviewed_by))
+        return build_suggestion_response(await app.skills.merge(number, skill_id, reviewed_by=reviewed_by))
 
     body = {"skill_id": skill_id, "reviewed_by": reviewed_by}
     answer = answered(flags, here, f"{SUGGESTIONS}/{number}/merge", body=body)
@@ -144,9 +144,11 @@ def propose(count: int | None, only_waiting: bool, queue: bool, as_json: bool, *
     wish = {"count": count, "only_waiting": only_waiting, "queue": queue}
 
     async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import proposals_answer
+        from toolscript.surfaces.json.skills import build_proposals_response
 
-        return proposals_answer(await app.propose_skills.propose(count=count, only_waiting=only_waiting, queue=queue))
+        return build_proposals_response(
+            await app.propose_skills.propose(count=count, only_waiting=only_waiting, queue=queue)
+        )
 
     answer = answered(flags, here, "/api/v1/skills/propose", body=wish)
     tell(answer, as_json, lambda told: _show_proposals(told, queue))

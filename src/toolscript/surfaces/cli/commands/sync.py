@@ -59,7 +59,7 @@ def _by_the_gateway(settings: Settings, body: Mapping[str, bool]) -> Any:
 async def _synced(settings: Settings, *, reclassify: bool, force: bool) -> Answer:
     configuration = configuration_of(settings)
     from toolscript.app.app import open_app  # --help must not wait for engines to load
-    from toolscript.surfaces.json.hierarchical import resync_answer
+    from toolscript.surfaces.json.hierarchical import build_sync_response
 
     async with open_app(settings) as app:
         loaded = 0
@@ -69,7 +69,7 @@ async def _synced(settings: Settings, *, reclassify: bool, force: bool) -> Answe
             await read_anew(app, configuration.servers, within=PATIENCE_SECONDS)
         with bar("Sorting into skills") as shown:
             report = await app.resync.run(reclassify=reclassify, force=force, just_connected=True, progress=shown)
-    return resync_answer(replace(report, classified=report.classified + loaded))
+    return build_sync_response(replace(report, classified=report.classified + loaded))
 
 
 def _show(answer: Answer) -> None:

@@ -161,15 +161,15 @@ def _arguments(text: str | None, pairs: Sequence[str]) -> dict[str, Any]:
 
 
 async def _tried(app: App) -> dict[str, Any]:
-    from toolscript.surfaces.json.tools import servers_answer
+    from toolscript.surfaces.json.tools import build_servers_response
 
-    return servers_answer(app.gateway.statuses, app.gateway.configuration_error)
+    return build_servers_response(app.gateway.statuses, app.gateway.configuration_error)
 
 
 async def _listed(app: App, filter_: str | None) -> dict[str, Any]:
-    from toolscript.surfaces.json.tools import tools_answer
+    from toolscript.surfaces.json.tools import build_tools_response
 
-    return tools_answer(await app.list_tools.matching(filter_))
+    return build_tools_response(await app.list_tools.matching(filter_))
 
 
 async def _generated(app: App, filter_: str | None, language: str) -> str:
@@ -181,7 +181,7 @@ async def _generated(app: App, filter_: str | None, language: str) -> str:
 
 
 async def _called(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    from toolscript.surfaces.json.tools import call_answer
+    from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
     configured = configuration_of(app.settings).servers
@@ -190,7 +190,7 @@ async def _called(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue, and has no server behind it")
     if not app.gateway.statuses:
         await connect(app, specs, among=configured)
-    return call_answer(await app.call_tool.call(tool_id, arguments))
+    return build_call_response(await app.call_tool.call(tool_id, arguments))
 
 
 def _show_servers(answer: Mapping[str, Any]) -> None:

@@ -5,30 +5,34 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
-from fastapi import FastAPI, Query
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from fastapi import FastAPI, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
+from starlette.responses import Response
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
-from toolscript.surfaces.http.bare import BareRoute
+from toolscript.surfaces.http.bodies import read_body
 from toolscript.surfaces.http.openapi import body_of, errors
-from toolscript.surfaces.json.hierarchical import found_answer, resync_answer, skill_hit, tool_hit
+from toolscript.surfaces.json.hierarchical import (
+    build_hierarchical_response,
+    build_skill_hit,
+    build_sync_response,
+    build_tool_hit,
+)
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.serving import Serving
+    from toolscript.surfaces.http.served_app import ServedApp
 
 SEARCH = "/api/v1/search"
-LONGEST_LIST = 50
+MAX_VALUES = 50
 
 Text = Annotated[str, Query(description="What the tool should do, in plain words.", examples=["schedule a meeting"])]
 Kind = Annotated[ItemType | None, Query(description="Tools, prompts or resources alone. Without it, all.")]
 Share = Annotated[float, Query(ge=0, le=1, description="Least score.")]
 
 
-class SearchRequest(BaseModel):
+class HierarchicalSearchRequest(BaseModel):
     """A hierarchical search."""
 
     model_config = ConfigDict(extra="forbid")
@@ -59,47 +63,43 @@ class SyncRequest(BaseModel):
     force: bool = Field(default=False, description="Also those that a person has sorted.")
 
 
-def add_hierarchical(http: FastAPI, serving: Serving) -> None:
+def add_hierarchical(http: FastAPI, serving: ServedApp) -> None:
     """Adds the routes of hierarchical search."""
 
-    async def search(body: bytes) -> bytes:
-        asked = _asked(body)
-        given = vars(asked).copy()
-        del given["count_tokens"]
-        app = serving.app
-        answer = found_answer(
-            await app.hierarchical_search.search(HierarchicalQuery(**given)), with_schemas=asked.include_schemas
-        )
-        if asked.count_tokens:
-            cost = app.token_costs.of(json.dumps(answer, ensure_ascii=False))
-            answer["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
-        return _written(answer)
-
-    http.router.add_api_route(
+    @http.post(
         SEARCH,
-        search,
-        methods=["POST"],
         summary="Find tools through skills: skill, tool, schema",
         description="`metadata.stage2_candidate_count` is the number of tools found before the limit, counted up to "
         "100; `metadata.degraded` names what had to be done without.",
         tags=["hierarchical search"],
         responses=errors(400),
-        openapi_extra=body_of(SearchRequest),
-        route_class_override=BareRoute,
+        openapi_extra=body_of(HierarchicalSearchRequest),
     )
+    async def search(request: Request) -> Response:
+        body = await read_body(request, HierarchicalSearchRequest, lambda body: body)
+        fields = vars(body).copy()
+        del fields["count_tokens"]
+        app = serving.app
+        found = await app.hierarchical_search.search(HierarchicalQuery(**fields))
+        response = build_hierarchical_response(found, with_schemas=body.include_schemas)
+        if body.count_tokens:
+            cost = app.token_costs.of(json.dumps(response, ensure_ascii=False))
+            response["metadata"]["tokens"] = {"answer": cost, "all_tools": await app.token_costs.of_everything()}
+        return Response(to_json(response, inf_nan_mode="null"), media_type="application/json")
+
     _add_stages(http, serving)
     _add_sync(http, serving)
 
 
-def _add_stages(http: FastAPI, serving: Serving) -> None:
+def _add_stages(http: FastAPI, serving: ServedApp) -> None:
     @http.get(f"{SEARCH}/skills", summary="Find skills alone", tags=["hierarchical search"], responses=errors(400))
     async def skills(
         query: Text,
-        limit: Annotated[int, Query(ge=1, le=LONGEST_LIST, description="Most skills.")] = 5,
+        limit: Annotated[int, Query(ge=1, le=MAX_VALUES, description="Most skills.")] = 5,
         threshold: Share = 0.4,
     ) -> list[dict[str, Any]]:
         hits = await serving.app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
-        return [skill_hit(hit) for hit in hits]
+        return [build_skill_hit(hit) for hit in hits]
 
     @http.get(
         f"{SEARCH}/tools",
@@ -111,16 +111,16 @@ def _add_stages(http: FastAPI, serving: Serving) -> None:
         query: Text,
         skill_ids: Annotated[str | None, Query(description="Ids of skills, separated by commas.")] = None,
         item_type: Kind = None,
-        limit: Annotated[int, Query(ge=1, le=LONGEST_LIST, description="Most tools.")] = 10,
+        limit: Annotated[int, Query(ge=1, le=MAX_VALUES, description="Most tools.")] = 10,
         threshold: Share = 0.3,
     ) -> list[dict[str, Any]]:
         named = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
         ask = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
         found = await serving.app.hierarchical_search.find_tools(ask, named or None)
-        return [tool_hit(tool, with_schemas=False) for tool in found]
+        return [build_tool_hit(tool, with_schemas=False) for tool in found]
 
 
-def _add_sync(http: FastAPI, serving: Serving) -> None:
+def _add_sync(http: FastAPI, serving: ServedApp) -> None:
     @http.post(
         "/api/v1/sync",
         summary="Bring catalogue, skills and index up to date now",
@@ -129,21 +129,4 @@ def _add_sync(http: FastAPI, serving: Serving) -> None:
     )
     async def sync(asked: SyncRequest | None = None) -> dict[str, Any]:
         asked = asked or SyncRequest()
-        return resync_answer(await serving.app.resync.run(reclassify=asked.reclassify, force=asked.force))
-
-
-def _written(answer: dict[str, Any]) -> bytes:
-    """The answer as JSON, by what is quickest; it minds numbers of more than 64 bits, which a schema may have."""
-    try:
-        return orjson.dumps(answer)
-    except TypeError:
-        return to_json(answer, inf_nan_mode="null")
-
-
-def _asked(body: bytes) -> SearchRequest:
-    """What the framework would read, in a fraction of the time: the shortest request is mostly that."""
-    try:
-        return SearchRequest.model_validate_json(body)
-    except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False, include_input=False)
-        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in told]) from error
+        return build_sync_response(await serving.app.resync.run(reclassify=asked.reclassify, force=asked.force))

@@ -11,17 +11,17 @@ from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.services.knowledge.search import DEFAULT_HITS, LONGEST_QUERY, MOST_HITS, KnowledgeAsk
+from toolscript.surfaces.callers import admit_client
 from toolscript.surfaces.http.bodies import read_body
-from toolscript.surfaces.http.clients import admit_client
 from toolscript.surfaces.http.openapi import NEEDS_NOTHING, body_of, errors
-from toolscript.surfaces.http.schemas.knowledge import LIMIT, QUERY, TOPICS, TYPES, KnowledgeModel, KnowledgeTold
-from toolscript.surfaces.json.knowledge import knowledge_answer, told_strangers
-from toolscript.surfaces.json.knowledge_request import words_of
+from toolscript.surfaces.http.schemas.knowledge import LIMIT, QUERY, TOPICS, TYPES, KnowledgeRequest, KnowledgeResponse
+from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
+from toolscript.surfaces.json.knowledge_request import parse_words
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.serving import Serving
+    from toolscript.surfaces.http.served_app import ServedApp
 
-LARGEST_SEARCH = 2**20
+MAX_SEARCH_BYTES = 2**20
 LISTS = frozenset({"type", "topics"})
 SEVERAL = " Several: repeat it, or put commas between them."
 
@@ -32,12 +32,12 @@ class KnowledgeUnavailable(Unavailable):
     code = ToolscriptError.code
 
 
-def add_knowledge(http: FastAPI, serving: Serving) -> None:
+def add_knowledge(http: FastAPI, serving: ServedApp) -> None:
     """Adds the search in knowledge. Whether the client may ask at all is looked at before anything else."""
 
     async def admit(request: Request) -> None:
         try:
-            admit_client(serving.app, request.headers, request.client)
+            admit_client(serving.app, request.headers, request.client.host if request.client else None)
         except Unavailable as error:
             raise KnowledgeUnavailable(error.message, details=error.details) from error
 
@@ -49,8 +49,8 @@ def add_knowledge(http: FastAPI, serving: Serving) -> None:
         "authentication. When one of the two collections cannot be searched, the other one is, and "
         "`metadata.degraded` says so.",
         tags=["knowledge"],
-        responses={200: {"model": KnowledgeTold}, **errors(429)},
-        openapi_extra={**body_of(KnowledgeModel, required=False), **NEEDS_NOTHING},
+        responses={200: {"model": KnowledgeResponse}, **errors(429)},
+        openapi_extra={**body_of(KnowledgeRequest, required=False), **NEEDS_NOTHING},
         dependencies=[Depends(admit)],
     )
     async def search_knowledge(
@@ -63,19 +63,19 @@ def add_knowledge(http: FastAPI, serving: Serving) -> None:
         _check_address(request.query_params)
         in_address = {"query": query, "limit": limit, "type": _joined(type), "topics": _joined(topics)}
         ask = await read_body(
-            request, KnowledgeModel, lambda body: _ask(in_address, body), LARGEST_SEARCH, required=False
+            request, KnowledgeRequest, lambda body: _ask(in_address, body), MAX_SEARCH_BYTES, required=False
         )
         try:
             found = await serving.app.knowledge_search.search(ask)
         except Unavailable as error:
-            raise KnowledgeUnavailable(told_strangers(error), details=error.details) from error
-        answer = knowledge_answer(ask.query, found)
+            raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
+        answer = build_knowledge_response(ask.query, found)
         return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
 
 
 def _check_address(given: QueryParams) -> None:
     """Raises InvalidArguments, naming them, for parameters that nobody knows, and for a second of what is one."""
-    known = list(KnowledgeModel.model_fields)
+    known = list(KnowledgeRequest.model_fields)
     names = [name for name, _ in given.multi_items()]
     strange = [name for name in dict.fromkeys(names) if name not in known]
     if strange:
@@ -96,8 +96,8 @@ def _joined(given: list[str] | None) -> str | None:
     return None if given is None else ",".join(given)
 
 
-def _ask(in_address: dict[str, Any], body: KnowledgeModel) -> KnowledgeAsk:
-    given = {name: _agreed(name, in_address[name], getattr(body, name)) for name in KnowledgeModel.model_fields}
+def _ask(in_address: dict[str, Any], body: KnowledgeRequest) -> KnowledgeAsk:
+    given = {name: _agreed(name, in_address[name], getattr(body, name)) for name in KnowledgeRequest.model_fields}
     if given["query"] is None:
         raise InvalidArguments(
             "query: give what to look for, in the address (?query=) or in the body", details={"field": "query"}
@@ -112,7 +112,7 @@ def _ask(in_address: dict[str, Any], body: KnowledgeModel) -> KnowledgeAsk:
 
 def _agreed(name: str, address: Any, body: Any) -> Any:
     if name in LISTS:
-        address, body = words_of(name, address), words_of(name, body)
+        address, body = parse_words(name, address), parse_words(name, body)
     if address is not None and body is not None and address != body:
         raise InvalidArguments(
             f"{name}: the address and the body say different things: give it in one of them, or the same in both",

@@ -12,10 +12,10 @@ from toolscript.domain.errors import NotFound
 from toolscript.surfaces.http.openapi import errors
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.serving import Serving
+    from toolscript.surfaces.http.served_app import ServedApp
 
 
-def add_metrics(http: FastAPI, serving: Serving) -> None:
+def add_metrics(http: FastAPI, serving: ServedApp) -> None:
     """Adds `GET /metrics`."""
 
     @http.get(

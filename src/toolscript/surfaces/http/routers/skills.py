@@ -19,17 +19,17 @@ from toolscript.services.catalogue.skills import (
 )
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.json.skills import (
-    assigned_answer,
-    proposals_answer,
-    skill_answer,
-    skill_tools_answer,
-    skills_answer,
-    suggestion_answer,
-    suggestions_answer,
+    build_proposals_response,
+    build_skill_response,
+    build_skill_tools_response,
+    build_skills_response,
+    build_suggestion_response,
+    build_suggestions_response,
+    build_tool_skills_response,
 )
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.serving import Serving
+    from toolscript.surfaces.http.served_app import ServedApp
 
 SKILLS = "/api/v1/skills"
 LARGEST_NUMBER = 2**31 - 1
@@ -158,7 +158,7 @@ class Override(_Asked):
     ]
 
 
-def add_skills(http: FastAPI, serving: Serving) -> None:
+def add_skills(http: FastAPI, serving: ServedApp) -> None:
     """Adds every route about skills. What has a name of its own stands before what takes any id."""
     skills = APIRouter(tags=["skills"])
     _add_suggestions(skills, serving)
@@ -168,7 +168,7 @@ def add_skills(http: FastAPI, serving: Serving) -> None:
     http.include_router(skills)
 
 
-def _add_suggestions(http: APIRouter, serving: Serving) -> None:
+def _add_suggestions(http: APIRouter, serving: ServedApp) -> None:
     @http.get(f"{SKILLS}/suggestions", summary="The skills that tools were found to need")
     async def suggestions(
         status: Annotated[
@@ -176,7 +176,7 @@ def _add_suggestions(http: APIRouter, serving: Serving) -> None:
         ] = SuggestionStatus.PENDING,
     ) -> dict[str, Any]:
         wanted = None if status == "all" else status
-        return suggestions_answer(await serving.app.skills.suggestions(wanted))
+        return build_suggestions_response(await serving.app.skills.suggestions(wanted))
 
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/approve",
@@ -186,7 +186,7 @@ def _add_suggestions(http: APIRouter, serving: Serving) -> None:
     )
     async def approve(number: Number, wanted: Annotated[Approval | None, Body()] = None) -> dict[str, Any]:
         given = (wanted or Approval()).model_dump()
-        return skill_answer(await serving.app.skills.approve(number, **given))
+        return build_skill_response(await serving.app.skills.approve(number, **given))
 
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/reject",
@@ -195,7 +195,7 @@ def _add_suggestions(http: APIRouter, serving: Serving) -> None:
     )
     async def reject(number: Number, wanted: Annotated[Rejection | None, Body()] = None) -> dict[str, Any]:
         reviewed_by = wanted.reviewed_by if wanted else None
-        return suggestion_answer(await serving.app.skills.reject(number, reviewed_by=reviewed_by))
+        return build_suggestion_response(await serving.app.skills.reject(number, reviewed_by=reviewed_by))
 
     @http.post(
         f"{SKILLS}/suggestions/{{number}}/merge",
@@ -204,22 +204,22 @@ def _add_suggestions(http: APIRouter, serving: Serving) -> None:
     )
     async def merge(number: Number, wanted: Merging) -> dict[str, Any]:
         skills = serving.app.skills
-        return suggestion_answer(await skills.merge(number, wanted.skill_id, reviewed_by=wanted.reviewed_by))
+        return build_suggestion_response(await skills.merge(number, wanted.skill_id, reviewed_by=wanted.reviewed_by))
 
 
-def _add_proposals(http: APIRouter, serving: Serving) -> None:
+def _add_proposals(http: APIRouter, serving: ServedApp) -> None:
     @http.post(f"{SKILLS}/propose", summary="Propose skills from the tools there are", responses=NOT_USABLE)
     async def propose(wanted: Annotated[Wish | None, Body()] = None) -> dict[str, Any]:
         given = (wanted or Wish()).model_dump()
-        return proposals_answer(await serving.app.propose_skills.propose(**given))
+        return build_proposals_response(await serving.app.propose_skills.propose(**given))
 
 
-def _add_skills(http: APIRouter, serving: Serving) -> None:
+def _add_skills(http: APIRouter, serving: ServedApp) -> None:
     @http.get(SKILLS, summary="List the skills, with how many tools each has")
     async def skills(
         active_only: Annotated[bool, Query(description="Leave out those that are not in use.")] = False,
     ) -> dict[str, Any]:
-        return skills_answer(await serving.app.skills.all(active_only=active_only))
+        return build_skills_response(await serving.app.skills.all(active_only=active_only))
 
     @http.post(
         SKILLS,
@@ -228,11 +228,11 @@ def _add_skills(http: APIRouter, serving: Serving) -> None:
         responses=NOT_USABLE | TAKEN,
     )
     async def create(wanted: NewSkill) -> dict[str, Any]:
-        return skill_answer(await serving.app.skills.create(wanted.skill(wanted.id)))
+        return build_skill_response(await serving.app.skills.create(wanted.skill(wanted.id)))
 
     @http.get(f"{SKILLS}/{{skill_id}}", summary="One skill, with how many tools it has", responses=NOT_FOUND)
     async def skill(skill_id: SkillId) -> dict[str, Any]:
-        return skill_answer(await serving.app.skills.get(skill_id))
+        return build_skill_response(await serving.app.skills.get(skill_id))
 
     @http.put(
         f"{SKILLS}/{{skill_id}}",
@@ -240,7 +240,7 @@ def _add_skills(http: APIRouter, serving: Serving) -> None:
         responses=NOT_USABLE | NOT_FOUND,
     )
     async def replace(skill_id: SkillId, wanted: SkillChange) -> dict[str, Any]:
-        return skill_answer(await serving.app.skills.replace(skill_id, wanted.skill(skill_id)))
+        return build_skill_response(await serving.app.skills.replace(skill_id, wanted.skill(skill_id)))
 
     @http.delete(
         f"{SKILLS}/{{skill_id}}",
@@ -253,20 +253,20 @@ def _add_skills(http: APIRouter, serving: Serving) -> None:
 
     @http.get(f"{SKILLS}/{{skill_id}}/tools", summary="The tools in a skill, surest first", responses=NOT_FOUND)
     async def tools(skill_id: SkillId) -> dict[str, Any]:
-        return skill_tools_answer(skill_id, await serving.app.skills.tools(skill_id))
+        return build_skill_tools_response(skill_id, await serving.app.skills.tools(skill_id))
 
 
-def _add_overrides(http: APIRouter, serving: Serving) -> None:
+def _add_overrides(http: APIRouter, serving: ServedApp) -> None:
     @http.put(
         "/api/v1/tools/{tool_id:path}/skills",
         summary="Say which skills a tool is in",
         responses=NOT_USABLE | NOT_FOUND,
     )
     async def assign(tool_id: ToolId, wanted: Override) -> dict[str, Any]:
-        return assigned_answer(await serving.app.skills.assign(tool_id, wanted.skill_ids))
+        return build_tool_skills_response(await serving.app.skills.assign(tool_id, wanted.skill_ids))
 
     @http.delete(
         "/api/v1/tools/{tool_id:path}/skills", summary="Give a tool back to the classifier", responses=NOT_FOUND
     )
     async def release(tool_id: ToolId) -> dict[str, Any]:
-        return assigned_answer(await serving.app.skills.release(tool_id))
+        return build_tool_skills_response(await serving.app.skills.release(tool_id))

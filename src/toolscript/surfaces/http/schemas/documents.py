@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
-from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
+from toolscript.domain.filters import EVERYTHING
 from toolscript.services.documents.search import DocumentAsk, SearchType
+from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
 
-MOST_CONDITIONS = 100
-LONGEST_LIST = 1000
 MOST_DOCUMENTS = 1000
 
-_SCALARS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
-_VALUE = {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}, "maxItems": LONGEST_LIST}]}
 _METADATA = {
     "type": "object",
     "maxProperties": 100,
     "propertyNames": {"minLength": 1, "maxLength": 128, "pattern": r'^[^"\u0000-\u001f\u007f-\u009f]+$'},
-    "additionalProperties": _VALUE,
+    "additionalProperties": METADATA_VALUE,
 }
 
 
@@ -30,40 +26,7 @@ class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ConditionModel(_Asked):
-    """One test of one metadata field. A field that holds a list passes when any of its values does."""
-
-    field: str = Field(min_length=1, max_length=128, description="A field of the metadata.", examples=["tags"])
-    op: Op = Field(description="What is asked of it.", examples=["in"])
-    value: Annotated[Any, WithJsonSchema(_VALUE)] = Field(
-        description="A list for `in` and `nin`, true or false for `exists`, a number or an ISO date for `lt`, `lte`, "
-        "`gt` and `gte`; else a text, a number, true or false.",
-        examples=[["contract", "ruling"]],
-    )
-
-
-Conditions = Annotated[list[ConditionModel], Field(max_length=MOST_CONDITIONS, fail_fast=True)]
-
-
-class FiltersModel(_Asked):
-    """All of `must`, any of `should` (when there are some), none of `must_not`."""
-
-    must: Conditions | None = None
-    should: Conditions | None = None
-    must_not: Conditions | None = None
-
-    def filter(self) -> Filter:
-        """The same in the one filter language. Raises InvalidArguments, naming the condition."""
-        parts = {name: getattr(self, name) or [] for name in FiltersModel.model_fields}
-        if sum(map(len, parts.values())) > MOST_CONDITIONS:
-            raise InvalidArguments(
-                f"filters: more than {MOST_CONDITIONS} conditions: give fewer",
-                details={"field": "filters", "most": MOST_CONDITIONS},
-            )
-        return Filter(**{name: _conditions(f"filters.{name}", given) for name, given in parts.items()})
-
-
-class SearchModel(_Asked):
+class DocumentSearchRequest(_Asked):
     """A search in the caller's documents."""
 
     query: str | None = Field(
@@ -100,12 +63,12 @@ class SearchModel(_Asked):
 
     def ask(self) -> DocumentAsk:
         """The same in the words of the service. Raises InvalidArguments, naming the field."""
-        given = {name: getattr(self, name) for name in SearchModel.model_fields if name != "filters"}
+        given = {name: getattr(self, name) for name in DocumentSearchRequest.model_fields if name != "filters"}
         given["metadata_fields"] = None if self.metadata_fields is None else tuple(self.metadata_fields)
-        return DocumentAsk(**given, where=self.filters.filter() if self.filters else EVERYTHING)
+        return DocumentAsk(**given, where=self.filters.to_filter() if self.filters else EVERYTHING)
 
 
-class DocumentModel(_Asked):
+class DocumentRequest(_Asked):
     """A document without its id."""
 
     text: str = Field(
@@ -130,45 +93,27 @@ class DocumentModel(_Asked):
         return document
 
 
-class NamedDocumentModel(DocumentModel):
+class NamedDocumentRequest(DocumentRequest):
     """A document."""
 
     id: str = Field(min_length=1, max_length=512, description="Its name, unique to the tenant.", examples=["lease/7"])
 
 
-class BatchModel(_Asked):
+class DocumentBatchRequest(_Asked):
     """Documents to be added or replaced: all of them, or none when one of them cannot be."""
 
-    documents: list[NamedDocumentModel] = Field(max_length=MOST_DOCUMENTS, fail_fast=True)
+    documents: list[NamedDocumentRequest] = Field(max_length=MOST_DOCUMENTS, fail_fast=True)
 
     def every(self) -> list[Document]:
         """The documents. Raises InvalidArguments, naming the number of the document and the field."""
         return [given.document(given.id, f"documents.{number}.") for number, given in enumerate(self.documents)]
 
 
-def _conditions(place: str, given: Sequence[ConditionModel]) -> tuple[Condition, ...]:
-    made = []
-    for number, each in enumerate(given):
-        where = f"{place}.{number}"
-        if isinstance(each.value, list) and len(each.value) > LONGEST_LIST:
-            raise InvalidArguments(
-                f"{where}.value: more than {LONGEST_LIST} values: give fewer",
-                details={"field": f"{where}.value", "most": LONGEST_LIST},
-            )
-        try:
-            made.append(Condition(each.field, each.op, each.value))
-        except Invalid as error:
-            raise InvalidArguments(
-                f"{where}: {error.message}", details={**error.details, "field": f"{where}.value"}
-            ) from error
-    return tuple(made)
-
-
 class _Told(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class HitTold(_Told):
+class DocumentHitResponse(_Told):
     """A document that was found."""
 
     doc_id: str
@@ -177,7 +122,7 @@ class HitTold(_Told):
     snippet: str | None = Field(description="The part of the text that fits best.")
 
 
-class DoneTold(_Told):
+class DocumentPageSummary(_Told):
     """Everything of an answer but its hits."""
 
     query_id: str = Field(description="The id of the request, also in `X-Request-ID` and in the logs.")
@@ -188,20 +133,20 @@ class DoneTold(_Told):
     degraded: list[str] = Field(description="What had to be done without.")
 
 
-class PageTold(DoneTold):
+class DocumentPageResponse(DocumentPageSummary):
     """The answer to a search."""
 
-    hits: list[HitTold]
+    hits: list[DocumentHitResponse]
 
 
-class PutTold(_Told):
+class PutDocumentResponse(_Told):
     """What became of a document."""
 
     doc_id: str
     status: Literal["added", "changed", "unchanged"]
 
 
-class BatchTold(_Told):
+class PutDocumentsResponse(_Told):
     """What became of how many documents."""
 
     added: int
@@ -209,7 +154,7 @@ class BatchTold(_Told):
     unchanged: int
 
 
-class DocumentTold(_Told):
+class DocumentResponse(_Told):
     """A document as it was put in."""
 
     id: str
@@ -218,7 +163,7 @@ class DocumentTold(_Told):
     metadata: dict[str, Any]
 
 
-class ListedTold(_Told):
+class ListedDocumentResponse(_Told):
     """A document without its text."""
 
     id: str
@@ -227,14 +172,14 @@ class ListedTold(_Told):
     characters: int = Field(description="How long the text is.")
 
 
-class ListingTold(_Told):
+class DocumentListResponse(_Told):
     """Documents by id."""
 
-    documents: list[ListedTold]
+    documents: list[ListedDocumentResponse]
     next: str | None = Field(description="For `after`, to get what follows.")
 
 
-class HealthTold(_Told):
+class HealthResponse(_Told):
     """That everything answers."""
 
     status: Literal["ok"]

@@ -25,7 +25,7 @@ _WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, 
 Words = Annotated[Any, WithJsonSchema({"anyOf": [*_WORDS["anyOf"], {"type": "null"}]})]
 
 
-class KnowledgeModel(BaseModel):
+class KnowledgeRequest(BaseModel):
     """A search in knowledge. What stands in the address as well must be the same there."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -42,7 +42,7 @@ class _Told(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class PositionTold(_Told):
+class PositionResponse(_Told):
     """Where in the source it stands; null is not known."""
 
     chapter: str | None
@@ -50,17 +50,17 @@ class PositionTold(_Told):
     page: int | None
 
 
-class SourceTold(_Told):
+class SourceResponse(_Told):
     """What it comes from."""
 
     source_id: str
     chunk_id: str | None = Field(description="The chunk that it is, or was read out of.")
     title: str
     authors: list[str]
-    position: PositionTold
+    position: PositionResponse
 
 
-class ResultTold(_Told):
+class KnowledgeResultResponse(_Told):
     """A chunk or an extraction that was found."""
 
     id: str
@@ -70,10 +70,10 @@ class ResultTold(_Told):
         description="What the chunk says. Of an extraction: a line with its kind, and its topics if it has any, as "
         "`warning (tea, brewing)`; then its parts, one a line."
     )
-    source: SourceTold
+    source: SourceResponse
 
 
-class MetadataTold(_Told):
+class KnowledgeMetadataResponse(_Told):
     """What is to be said of the whole."""
 
     query: str
@@ -85,8 +85,8 @@ class MetadataTold(_Told):
     )
 
 
-class KnowledgeTold(_Told):
+class KnowledgeResponse(_Told):
     """The answer to a search: best first."""
 
-    results: list[ResultTold]
-    metadata: MetadataTold
+    results: list[KnowledgeResultResponse]
+    metadata: KnowledgeMetadataResponse

@@ -10,11 +10,10 @@ import uvicorn
 
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.http.app import create_http
-from toolscript.surfaces.http.serving import Serving
-from toolscript.surfaces.http.whole import WholeAnswers
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
 
-FAREWELL_SECONDS = 5
+SHUTDOWN_TIMEOUT_SECONDS = 5
 
 
 class HttpServer:
@@ -22,16 +21,15 @@ class HttpServer:
 
     def __init__(self, settings: Settings) -> None:
         """Raises Unavailable when the port cannot be had."""
-        self.serving = Serving(settings, ready=False)
+        self.served = ServedApp(settings, ready=False)
         self._listening = _listen(settings)
         config = uvicorn.Config(
-            create_http(self.serving),
+            create_http_app(self.served),
             log_level="critical",
             access_log=False,
             server_header=False,
-            http=WholeAnswers,
             proxy_headers=False,  # who sends them chooses what they say: a client is where its connection comes from
-            timeout_graceful_shutdown=FAREWELL_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_SECONDS,
         )
         self._server = uvicorn.Server(config)
         # Its own handling of signals would end the process before the application is closed.

@@ -11,12 +11,12 @@ from toolscript.settings import Settings
 PATIENCE_SECONDS = 30.0
 
 
-class Serving:
+class ServedApp:
     """What is served: an application that may still be on its way, because a port should answer before that."""
 
     def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
         self.settings = settings
-        self.opened = app
+        self.current = app
         self._ready = asyncio.Event()
         if ready:
             self._ready.set()
@@ -26,11 +26,11 @@ class Serving:
         """Whether every server has been tried, or what it offers is known from before."""
         return self._ready.is_set()
 
-    def be_ready(self) -> None:
+    def mark_ready(self) -> None:
         """To be called once that is so."""
         self._ready.set()
 
-    async def when_ready(self) -> App:
+    async def wait_until_ready(self) -> App:
         """The application, with its servers tried. Raises Unavailable when that takes too long."""
         try:
             await asyncio.wait_for(self._ready.wait(), PATIENCE_SECONDS)
@@ -41,6 +41,6 @@ class Serving:
     @property
     def app(self) -> App:
         """The application. Raises Unavailable while it is being opened."""
-        if self.opened is None:
+        if self.current is None:
             raise Unavailable("the search engine is not ready yet: it is being opened, try again in a moment")
-        return self.opened
+        return self.current

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from toolscript.domain.requests import request_id
 
 if TYPE_CHECKING:
-    from toolscript.surfaces.http.serving import Serving
+    from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
 NO_ROUTE = "none"
@@ -28,12 +28,12 @@ _SANE = re.compile(rb"[ -~]{1,128}")
 log = logging.getLogger(__name__)
 
 
-class RequestIds:
+class RequestTracking:
     """ASGI middleware around everything else. Nothing of what a request says is logged but its method."""
 
-    def __init__(self, app: ASGIApp, serving: Serving) -> None:
+    def __init__(self, app: ASGIApp, serving: ServedApp) -> None:
         self.app = app
-        self._serving = serving
+        self._served = serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,7 +50,7 @@ class RequestIds:
             request_id.reset(token)
 
     async def _answer(self, scope: Scope, receive: Receive, answered: _Answered) -> None:
-        opened = self._serving.opened
+        opened = self._served.current
         telemetry = opened.telemetry if opened else None
         if telemetry is None:
             await self.app(scope, receive, answered)
@@ -63,7 +63,7 @@ class RequestIds:
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route(scope)
-        opened = self._serving.opened
+        opened = self._served.current
         if opened is not None and opened.metrics is not None:
             opened.metrics.request_done(method, route, status, seconds)
         if log.isEnabledFor(logging.INFO):
@@ -71,16 +71,16 @@ class RequestIds:
             log.info("request", extra=told)
 
 
-class FollowedApi(FastAPI):
+class TrackedApi(FastAPI):
     """FastAPI with `RequestIds` around all of it. Middleware that is added the usual way stands inside of the answer
     to unexpected errors, which would then come without an id."""
 
-    def __init__(self, serving: Serving, **said: Any) -> None:
+    def __init__(self, serving: ServedApp, **said: Any) -> None:
         super().__init__(**said)
-        self._serving = serving
+        self._served = serving
 
     def build_middleware_stack(self) -> ASGIApp:
-        return RequestIds(super().build_middleware_stack(), self._serving)
+        return RequestTracking(super().build_middleware_stack(), self._served)
 
 
 class _Answered:
