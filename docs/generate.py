@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from toolscript.settings import Settings, rule_of, variable_of
+from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.errors import STATUSES
@@ -34,15 +34,15 @@ def settings() -> str:
         "|---|---|---|---|",
     ]
     for each in fields(Settings):
-        rule = rule_of(each)
-        bounds = f"{rule.least:g} to {rule.most:g}" if rule.least is not None else ", ".join(rule.allowed)
+        rule = get_rule(each)
+        bounds = f"{rule.minimum:g} to {rule.maximum:g}" if rule.minimum is not None else ", ".join(rule.allowed)
         default = (
             ""
             if each.default in {None, "", ()}
             else f"`{str(each.default).lower() if each.default is False else each.default}`"
         )
         also = f" `{rule.also}` is read where this is not set." if rule.also else ""
-        lines.append(f"| `{variable_of(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')}{also} |")
+        lines.append(f"| `{get_variable(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')}{also} |")
     return "\n".join(lines) + "\n"
 
 
@@ -154,10 +154,10 @@ def _resolved(schema: dict[str, Any], described: dict[str, Any]) -> dict[str, An
 def _may_be(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{each}`" for each in schema["enum"])
-    least, most = (schema.get(key) for key in ("minimum", "maximum"))
+    minimum, maximum = (schema.get(key) for key in ("minimum", "maximum"))
     told = str(schema.get("type", ""))
-    if least is not None or most is not None:
-        told += f", {least if least is not None else ''} to {most if most is not None else ''}"
+    if minimum is not None or maximum is not None:
+        told += f", {minimum if minimum is not None else ''} to {maximum if maximum is not None else ''}"
     for key, what in (("maxLength", "characters"), ("maxItems", "items")):
         if key in schema:
             told += f", at most {schema[key]:,} {what}"

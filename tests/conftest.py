@@ -21,7 +21,7 @@ from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
 from toolscript.app.app import App, open_app
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -120,7 +120,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
     before = [(each.handlers, each.propagate, each.level) for each in touched]
     monkeypatch.setattr("sys.stderr", written)
-    write_logs("info")
+    configure_logging("info")
     yield written
     for each, (handlers, propagate, level) in zip(touched, before, strict=True):
         each.handlers, each.propagate = handlers, propagate

@@ -19,13 +19,13 @@ DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SettingRule:
     """How a value is read and what it may be."""
 
     help: str
     read: Callable[[str], Any] = str
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     allowed: tuple[str, ...] = ()
     secret: bool = False
     also: str = ""
@@ -45,7 +45,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _setting(default: Any, help: str, **rule: Any) -> Any:  # noqa: A002
-    return field(default=default, metadata={"rule": Rule(help, **rule)}, repr=not rule.get("secret"))
+    return field(default=default, metadata={"rule": SettingRule(help, **rule)}, repr=not rule.get("secret"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Settings:
         "How often one client (an address) may search in knowledge, in a minute: that needs no authentication. 0: as "
         "often as it likes.",
         read=int,
-        least=0,
-        most=100_000,
+        minimum=0,
+        maximum=100_000,
     )
     search_model: str = _setting(
         DEFAULT_MODEL,
@@ -98,10 +98,12 @@ class Settings:
         allowed=("auto", "cpu", "gpu"),
     )
     search_alpha: float = _setting(
-        0.7, "Weight of meaning in tool search; the rest is words and names.", read=float, least=0, most=1
+        0.7, "Weight of meaning in tool search; the rest is words and names.", read=float, minimum=0, maximum=1
     )
-    search_limit: int = _setting(3, "Most results of a tool search.", read=int, least=1, most=100)
-    search_threshold: float = _setting(0.35, "Tools below this confidence are left out.", read=float, least=0, most=1)
+    search_limit: int = _setting(3, "Most results of a tool search.", read=int, minimum=1, maximum=100)
+    search_threshold: float = _setting(
+        0.35, "Tools below this confidence are left out.", read=float, minimum=0, maximum=1
+    )
     search_capabilities: Path | None = _setting(  # noqa: RUF009
         None,
         "A TOML or JSON file that adds to the tables of domains and capabilities, or replaces parts of them.",
@@ -127,9 +129,9 @@ class Settings:
     llm_key: str | None = _setting(None, "API key of the chat API.", secret=True)
     llm_model: str | None = _setting(None, "Model of the chat API. Needed with TOOLSCRIPT_LLM_URL.")
     llm_timeout: float = _setting(
-        30.0, "Seconds that one answer of the chat API may take.", read=float, least=1, most=3600
+        30.0, "Seconds that one answer of the chat API may take.", read=float, minimum=1, maximum=3600
     )
-    llm_at_once: int = _setting(4, "Most questions to the chat API at a time.", read=int, least=1, most=64)
+    llm_at_once: int = _setting(4, "Most questions to the chat API at a time.", read=int, minimum=1, maximum=64)
     hub_url: str = _setting("https://huggingface.co", "Where models are downloaded from.")
     hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
     config: Path | None = _setting(  # noqa: RUF009
@@ -139,9 +141,9 @@ class Settings:
         read=Path,
     )
     connect_timeout: float = _setting(
-        30.0, "Seconds that a server may take to start and to say what it offers.", read=float, least=1, most=3600
+        30.0, "Seconds that a server may take to start and to say what it offers.", read=float, minimum=1, maximum=3600
     )
-    call_timeout: float = _setting(60.0, "Seconds that a tool call may take.", read=float, least=1, most=3600)
+    call_timeout: float = _setting(60.0, "Seconds that a tool call may take.", read=float, minimum=1, maximum=3600)
     api_key: str | None = _setting(
         None,
         "Key that every request must bring (`X-API-Key: KEY` or `Authorization: Bearer KEY`); those for documents "
@@ -200,7 +202,9 @@ class Settings:
         (), "Further names, separated by commas, by which browsers and clients may call the gateway.", read=_names
     )
     host: str = _setting("127.0.0.1", "Address that the gateway listens on.")
-    port: int = _setting(3780, "Port that the gateway listens on; 0 picks a free one.", read=int, least=0, most=65535)
+    port: int = _setting(
+        3780, "Port that the gateway listens on; 0 picks a free one.", read=int, minimum=0, maximum=65535
+    )
     log_level: str = _setting(
         "warning",
         "Least severe log line written to standard error.",
@@ -229,46 +233,48 @@ def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -
         raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
     values: dict[str, Any] = {}
     for each in fields(Settings):
-        variable = variable_of(each.name)
+        variable = get_variable(each.name)
         if flags.get(each.name) not in {None, ""}:
             flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
             values[each.name] = _checked(each, flags[each.name], flag)
         else:
-            named = next((name for name in (variable, rule_of(each).also) if variables.get(name)), None)
+            named = next((name for name in (variable, get_rule(each).also) if variables.get(name)), None)
             if named:
                 values[each.name] = _checked(each, variables[named], named)
     return Settings(**values)
 
 
-def variable_of(name: str) -> str:
+def get_variable(name: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + name.upper()
 
 
-def rule_of(each: Field[Any]) -> Rule:
+def get_rule(each: Field[Any]) -> SettingRule:
     """What a setting's field says of it."""
-    rule: Rule = each.metadata["rule"]
+    rule: SettingRule = each.metadata["rule"]
     return rule
 
 
 def _checked(each: Field[Any], given: Any, source: str) -> Any:
-    rule = rule_of(each)
+    rule = get_rule(each)
     try:
         value = rule.read(given)
     except ValueError:
         raise _unusable(source, given, rule) from None
     if rule.read is _truth:
         return value
-    outside = (rule.least is not None and not value >= rule.least) or (rule.most is not None and not value <= rule.most)
+    outside = (rule.minimum is not None and not value >= rule.minimum) or (
+        rule.maximum is not None and not value <= rule.maximum
+    )
     if outside or (rule.allowed and value not in rule.allowed):
         raise _unusable(source, given, rule)
     return value
 
 
-def _unusable(source: str, given: Any, rule: Rule) -> Invalid:
+def _unusable(source: str, given: Any, rule: SettingRule) -> Invalid:
     if rule.allowed:
         wanted = f"one of {', '.join(rule.allowed)}"
     else:
         kind = "a whole number" if rule.read is int else "a number"
-        wanted = f"{kind} from {rule.least:g} to {rule.most:g}"
+        wanted = f"{kind} from {rule.minimum:g} to {rule.maximum:g}"
     return Invalid(f"{source}={given} is not usable: give {wanted}", details={"field": source, "allowed": wanted})

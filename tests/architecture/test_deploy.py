@@ -13,14 +13,14 @@ import pytest
 
 from docs.generate import ROOT
 from toolscript.configuration.files import load_configuration
-from toolscript.settings import PREFIX, Settings, load_settings, variable_of
+from toolscript.settings import PREFIX, Settings, get_variable, load_settings
 
 pytestmark = pytest.mark.req("H-15", "H-16")
 
 DEPLOY = ROOT / "deploy"
 FILES = ["compose.yaml", "compose.postgres.yaml"]
 VERSION = re.compile(r":v?\d[\w.-]*$")
-VARIABLES = {variable_of(each.name) for each in fields(Settings)}
+VARIABLES = {get_variable(each.name) for each in fields(Settings)}
 
 
 @pytest.fixture(params=FILES)

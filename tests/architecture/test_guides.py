@@ -12,12 +12,12 @@ import click
 import pytest
 
 from docs.generate import ROOT
-from toolscript.settings import PREFIX, Settings, variable_of
+from toolscript.settings import PREFIX, Settings, get_variable
 from toolscript.surfaces.cli.main import run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 BLOCK = re.compile(r"^```(?:text)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-VARIABLES = {variable_of(each.name) for each in fields(Settings)}
+VARIABLES = {get_variable(each.name) for each in fields(Settings)}
 
 
 def _commands() -> Iterator[str]:

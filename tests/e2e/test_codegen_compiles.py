@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.codegen.python import python_module
-from toolscript.codegen.typescript import typescript_module
+from toolscript.codegen.python import generate_python
+from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.catalog import Item
 
 BIN = Path(sys.executable).parent
@@ -292,8 +292,8 @@ def modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(request.param)
     for name, items in {**groups, "client": CLIENT}.items():
         stem = re.sub(r"\W", "_", name)
-        (folder / f"{stem}.ts").write_text(typescript_module(items), encoding="utf-8")
-        (folder / f"{stem}.py").write_text(python_module(items), encoding="utf-8")
+        (folder / f"{stem}.ts").write_text(generate_typescript(items), encoding="utf-8")
+        (folder / f"{stem}.py").write_text(generate_python(items), encoding="utf-8")
     (folder / "uses.ts").write_text(USES_TS, encoding="utf-8")
     (folder / "uses.py").write_text(USES_PY, encoding="utf-8")
     (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": COMPILER_OPTIONS, "include": ["*.ts"]}))
@@ -403,8 +403,8 @@ RUNTIMES: dict[str, list[str | Path]] = {
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the client, and a program in each language that calls every tool of it."""
     folder = tmp_path_factory.mktemp("programs")
-    (folder / "client.ts").write_text(typescript_module(CLIENT), encoding="utf-8")
-    (folder / "client.py").write_text(python_module(CLIENT), encoding="utf-8")
+    (folder / "client.ts").write_text(generate_typescript(CLIENT), encoding="utf-8")
+    (folder / "client.py").write_text(generate_python(CLIENT), encoding="utf-8")
     (folder / "calls.ts").write_text(CALLS_TS, encoding="utf-8")
     (folder / "calls.py").write_text(CALLS_PY, encoding="utf-8")
     options = COMPILER_OPTIONS | {"outDir": "compiled"}

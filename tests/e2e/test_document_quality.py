@@ -14,7 +14,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Principal
 from toolscript.evaluation.datasets import DocumentSet, read_set
-from toolscript.evaluation.metrics import graded, mean
+from toolscript.evaluation.metrics import mean, score_by_grade
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.text.item_text import document_text
 from toolscript.services.access.plans import Plans
@@ -46,7 +46,7 @@ async def _by_word(data: DocumentSet) -> float:
     scores = []
     for query in data.queries:
         ask = DocumentAsk(query.text, top_k=100, search_type=SearchType.KEYWORD, include_snippets=False)
-        scores.append(graded(query, [hit.doc_id for hit in (await search.search(TENANT, ask)).hits]))
+        scores.append(score_by_grade(query, [hit.doc_id for hit in (await search.search(TENANT, ask)).hits]))
     await database.close()
     return mean(scores)["ndcg@10"]
 
@@ -63,7 +63,7 @@ def _by_the_reference(data: DocumentSet) -> float:
     found, scores = reference.retrieve(split([q.text for q in data.queries]), k=100, show_progress=False)
     rows = zip(data.queries, found, scores, strict=True)
     judged = [
-        graded(query, [documents[i].id for i, score in zip(row, of_row, strict=True) if score > 0])
+        score_by_grade(query, [documents[i].id for i, score in zip(row, of_row, strict=True) if score > 0])
         for query, row, of_row in rows
     ]
     return mean(judged)["ndcg@10"]

@@ -21,7 +21,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
 from toolscript.evaluation.datasets import ToolSet, demo_folder, read_set
-from toolscript.evaluation.metrics import by_group, mean
+from toolscript.evaluation.metrics import mean, score_by_group
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import parse_item
@@ -117,7 +117,7 @@ async def test_the_default_threshold_answers_what_can_be_answered_and_hardly_any
     own_id = {item.id: own for own, item in tools.items.items()}
     async with searching(minilm, list(tools.items.values())) as search:
         found = [(await search.search(q.text, limit=10, threshold=0)).hits for q in tools.queries]
-        scores = [by_group(q, [own_id[h.id] for h in hits]) for q, hits in zip(tools.queries, found, strict=True)]
+        scores = [score_by_group(q, [own_id[h.id] for h in hits]) for q, hits in zip(tools.queries, found, strict=True)]
         answered = [bool((await search.search(q.text)).hits) for q in tools.queries]
         empty = [not (await search.search(text)).hits for text in tools.unanswerable]
     assert mean(scores)["r@5"] >= least_recall

@@ -19,9 +19,9 @@ import pytest
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, SuggestionStatus
-from toolscript.evaluation.datasets import Judged, ToolSet, read_set
+from toolscript.evaluation.datasets import JudgedQuery, ToolSet, read_set
 from toolscript.evaluation.metrics import mean
-from toolscript.evaluation.run import Evaluation, Outcome
+from toolscript.evaluation.run import Evaluation, EvaluationResult
 from toolscript.services.catalogue.demo import load_demo_pairs, parse_item
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults
 from toolscript.settings import load_settings
@@ -153,7 +153,7 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
 def shortened(data: ToolSet) -> ToolSet:
     """The set with at most so many of its queries, none longer than a query may be."""
     step = max(1, -(-len(data.queries) // QUERIES))
-    queries = [Judged(q.text[:1000], q.grades, q.groups) for q in data.queries[::step]]
+    queries = [JudgedQuery(q.text[:1000], q.grades, q.groups) for q in data.queries[::step]]
     return replace(data, queries=queries, unanswerable=[])
 
 
@@ -161,7 +161,7 @@ def shortened(data: ToolSet) -> ToolSet:
 async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
     shared_data: Path, tmp_path: Path
 ) -> None:
-    outcomes: list[tuple[Outcome, Outcome]] = []
+    outcomes: list[tuple[EvaluationResult, EvaluationResult]] = []
     unanswered: list[bool] = []
     async with opened(tmp_path) as app:
         evaluation = Evaluation(

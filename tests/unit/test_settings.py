@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolscript.domain.errors import Invalid
-from toolscript.settings import Settings, load_settings, rule_of, variable_of
+from toolscript.settings import Settings, get_rule, get_variable, load_settings
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
     "knowledge_rate": (0, 100_000, 1),
@@ -91,7 +91,7 @@ def test_a_flag_beats_the_environment_which_beats_the_default(
 
 @pytest.mark.req("S-05")
 def test_an_empty_variable_counts_as_unset() -> None:
-    assert load_settings(variables={variable_of(f.name): "" for f in fields(Settings)}) == Settings()
+    assert load_settings(variables={get_variable(f.name): "" for f in fields(Settings)}) == Settings()
 
 
 def test_variables_of_others_are_not_read() -> None:
@@ -104,35 +104,35 @@ def test_without_a_mapping_the_environment_of_the_process_is_read(monkeypatch: p
 
 
 def test_the_table_of_bounds_is_complete() -> None:
-    assert {f.name for f in fields(Settings) if rule_of(f).read in {int, float}} == BOUNDS.keys()
-    assert {f.name for f in fields(Settings) if rule_of(f).allowed and rule_of(f).read is str} == CHOICES.keys()
+    assert {f.name for f in fields(Settings) if get_rule(f).read in {int, float}} == BOUNDS.keys()
+    assert {f.name for f in fields(Settings) if get_rule(f).allowed and get_rule(f).read is str} == CHOICES.keys()
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) -> None:
-    least, most, step = BOUNDS[name]
-    variable = variable_of(name)
-    for inside in (least, most):
+    minimum, maximum, step = BOUNDS[name]
+    variable = get_variable(name)
+    for inside in (minimum, maximum):
         assert getattr(load_settings(variables={variable: f"{inside:g}"}), name) == inside
         assert getattr(load_settings(variables={}, **{name: inside}), name) == inside
-    for outside in (least - step, most + step):
+    for outside in (minimum - step, maximum + step):
         for error, source in (
             (refusal(variables={variable: f"{outside:g}"}), variable),
             (refusal(**{name: outside}), flag_of(name)),
         ):
             assert error.message.startswith(f"{source}={outside:g} ")
-            assert f"from {least:g} to {most:g}" in error.message
+            assert f"from {minimum:g} to {maximum:g}" in error.message
             assert error.details["field"] == source
-            assert f"from {least:g} to {most:g}" in error.details["allowed"]
+            assert f"from {minimum:g} to {maximum:g}" in error.details["allowed"]
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("given", ["many", "nan", "inf", "-inf", "1,5", " ", "0x10"])
 def test_what_is_no_number_is_refused(name: str, given: str) -> None:
-    error = refusal(variables={variable_of(name): given})
-    assert error.message.startswith(f"{variable_of(name)}={given} ")
+    error = refusal(variables={get_variable(name): given})
+    assert error.message.startswith(f"{get_variable(name)}={given} ")
     assert "number from" in error.message
 
 
@@ -140,16 +140,16 @@ def test_what_is_no_number_is_refused(name: str, given: str) -> None:
 @pytest.mark.parametrize("name", ["search_limit", "port"])
 @pytest.mark.parametrize("given", ["1.5", "1e1"])
 def test_a_whole_number_is_asked_for_where_one_is_needed(name: str, given: str) -> None:
-    assert "a whole number from" in refusal(variables={variable_of(name): given}).message
+    assert "a whole number from" in refusal(variables={get_variable(name): given}).message
 
 
 @pytest.mark.req("X-03", "S-09")
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_choice_is_one_of_those_allowed(name: str) -> None:
     for choice in CHOICES[name]:
-        assert getattr(load_settings(variables={variable_of(name): choice}), name) == choice
+        assert getattr(load_settings(variables={get_variable(name): choice}), name) == choice
     for error, source in (
-        (refusal(variables={variable_of(name): "tpu"}), variable_of(name)),
+        (refusal(variables={get_variable(name): "tpu"}), get_variable(name)),
         (refusal(**{name: "tpu"}), flag_of(name)),
     ):
         assert error.message == f"{source}=tpu is not usable: give one of {', '.join(CHOICES[name])}"
@@ -165,21 +165,21 @@ def test_a_bad_variable_does_not_matter_under_a_good_flag() -> None:
 @pytest.mark.parametrize(("also", "name"), [("MONGODB_URI", "knowledge"), ("QDRANT_URL", "index")])
 def test_some_settings_have_a_second_name_that_counts_where_the_first_is_not_given(also: str, name: str) -> None:
     assert getattr(load_settings(variables={also: "https://other"}), name) == "https://other"
-    both = {also: "https://other", variable_of(name): "https://own"}
+    both = {also: "https://other", get_variable(name): "https://own"}
     assert getattr(load_settings(variables=both), name) == "https://own"
-    assert getattr(load_settings(variables={also: "", variable_of(name): ""}), name) == ""
+    assert getattr(load_settings(variables={also: "", get_variable(name): ""}), name) == ""
 
 
 @pytest.mark.req("X-04")
 def test_secrets_do_not_show() -> None:
-    assert {f.name for f in fields(Settings) if rule_of(f).secret} == SECRETS
-    shown = repr(load_settings(variables={variable_of(s): f"hush-{s}" for s in SECRETS}))
+    assert {f.name for f in fields(Settings) if get_rule(f).secret} == SECRETS
+    shown = repr(load_settings(variables={get_variable(s): f"hush-{s}" for s in SECRETS}))
     assert "hush" not in shown
     assert "search_model" in shown
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    assert [f.name for f in fields(Settings) if not rule_of(f).help.endswith(".")] == []
+    assert [f.name for f in fields(Settings) if not get_rule(f).help.endswith(".")] == []
 
 
 def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ _SAMPLES = {
 }
 
 
-def typescript_call(item: Item) -> str:
+def format_typescript_call(item: Item) -> str:
     """`const result = await tools.filesystem.read_file({ path: "…" });`, with what the tool requires."""
     key = script_key(item.name)
     access = f".{key}" if not key.startswith('"') else f"[{key}]"

@@ -112,7 +112,7 @@ _SCALARS = {
 _CONSTANTS = {"null": "None", "true": "True", "false": "False"}
 
 
-def python_module(items: Sequence[Item]) -> str:
+def generate_python(items: Sequence[Item]) -> str:
     """A module with two functions for every tool among the items: `tools.<server>.<tool>(params)`, and the same of
     `async_tools`, to be awaited.
 

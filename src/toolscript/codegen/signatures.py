@@ -54,7 +54,7 @@ _DETAILS = (
 )
 
 
-def signature(item: Item) -> str:
+def format_signature(item: Item) -> str:
     """`read_file(path: string, head?: number) -> {content: string}`, in at most `LONGEST` characters.
 
     Required parameters come first; what was left out is marked with `…`. A tool that does not say what it answers

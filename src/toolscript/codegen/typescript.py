@@ -72,7 +72,7 @@ _INHERITED = frozenset(
 )
 
 
-def typescript_module(items: Sequence[Item]) -> str:
+def generate_typescript(items: Sequence[Item]) -> str:
     """A module with a function for every tool among the items: `tools.<server>.<tool>(params)`.
 
     A name that is no identifier stays as it is, in quotes: `tools.everything["get-env"]`. The same items give the

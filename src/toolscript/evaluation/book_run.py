@@ -5,14 +5,14 @@ from __future__ import annotations
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
 from toolscript.evaluation.book_sets import BookSet, ListedBook, Question
-from toolscript.evaluation.datasets import Judged
-from toolscript.evaluation.metrics import Scores, by_group
-from toolscript.evaluation.run import DEPTH, Outcome, together
+from toolscript.evaluation.datasets import JudgedQuery
+from toolscript.evaluation.metrics import Scores, score_by_group
+from toolscript.evaluation.run import DEPTH, EvaluationResult, run_concurrently
 from toolscript.services.knowledge.ingest import About, IngestKnowledge
 from toolscript.services.knowledge.search import LONGEST_QUERY, KnowledgeAsk, KnowledgeSearch
 
 ANSWER = "an answer"
-HELD_OUT = "held out"
+TEST_ONLY = "held out"
 # What the command has when nothing is chosen, and what there is.
 PIPELINES = ("hybrid", "semantic")
 
@@ -24,7 +24,7 @@ class BookEvaluation:
         self._ingest = ingest
         self._search = search
 
-    async def run(self, data: BookSet, pipeline: str) -> Outcome:
+    async def run(self, data: BookSet, pipeline: str) -> EvaluationResult:
         """Brings the books in and scores every question: one is answered by any of its places, once. Raises Invalid
         for a pipeline that there is not, and for a file that is no book."""
         if pipeline not in PIPELINES:
@@ -33,10 +33,10 @@ class BookEvaluation:
                 details={"field": "--pipeline", "allowed": list(PIPELINES)},
             )
         taken = [await self._take(book) for book in data.books]
-        scores = await together(self._score, data.queries)
+        scores = await run_concurrently(self._score, data.queries)
         for source in taken:
             await self._ingest.remove(source.id)
-        return Outcome(scores, parts=_parts(data, scores))
+        return EvaluationResult(scores, parts=_parts(data, scores))
 
     async def _take(self, book: ListedBook) -> Source:
         about = About(book.title, book.authors, book.type, extract=False)
@@ -50,7 +50,7 @@ class BookEvaluation:
             ANSWER if any(place.holds(hit.title, hit.position) for place in question.places) else hit.id
             for hit in found.hits
         ]
-        return by_group(Judged(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
+        return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
 
 
 def _parts(data: BookSet, scores: list[Scores]) -> dict[str, list[Scores]]:
@@ -58,5 +58,5 @@ def _parts(data: BookSet, scores: list[Scores]) -> dict[str, list[Scores]]:
     parts: dict[str, list[Scores]] = {}
     for question, score in zip(data.queries, scores, strict=True):
         parts.setdefault(question.places[0].source, []).append(score)
-    held_out = [score for question, score in zip(data.queries, scores, strict=True) if question.held_out]
-    return parts | ({HELD_OUT: held_out} if held_out else {})
+    test_only = [score for question, score in zip(data.queries, scores, strict=True) if question.is_test_only]
+    return parts | ({TEST_ONLY: test_only} if test_only else {})

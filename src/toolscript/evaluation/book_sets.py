@@ -30,7 +30,7 @@ class ListedBook:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AnswerPlace:
     """Where an answer stands: in a book, under a heading, on any of some pages; what is empty does not matter."""
 
     source: str
@@ -52,8 +52,8 @@ class Question:
     """A question and all places that answer it; one held out is for measuring alone, not for choosing by."""
 
     text: str
-    places: tuple[Place, ...]
-    held_out: bool = False
+    places: tuple[AnswerPlace, ...]
+    is_test_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ def _book(folder: Path, given: Mapping[str, Any]) -> ListedBook:
 def _question(folder: Path, number: int, row: Mapping[str, Any], titles: set[str]) -> Question:
     try:
         places = tuple(
-            Place(each["source"], each.get("section", ""), frozenset(each.get("pages", ()))) for each in row["relevant"]
+            AnswerPlace(each["source"], each.get("section", ""), frozenset(each.get("pages", ())))
+            for each in row["relevant"]
         )
     except (KeyError, TypeError, AttributeError):
         places = ()

@@ -12,12 +12,12 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.book_sets import BOOKS, BookSet, read_book_set
-from toolscript.evaluation.rows import QUERY, Keys, rows_of
+from toolscript.evaluation.rows import QUERY, Keys, read_rows
 from toolscript.services.catalogue.demo import parse_item
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedQuery:
     """A query and what answers it: grades by id, and groups of which each must be hit by any member."""
 
     text: str
@@ -31,7 +31,7 @@ class ToolSet:
 
     name: str
     items: Mapping[str, Item]
-    queries: list[Judged]
+    queries: list[JudgedQuery]
     unanswerable: list[str]
 
 
@@ -41,7 +41,7 @@ class DocumentSet:
 
     name: str
     documents: list[Document]
-    queries: list[Judged]
+    queries: list[JudgedQuery]
 
 
 TOOL: Keys = {"id": (str, int), "server": str, "name": str, "description": str, "input_schema": dict}
@@ -60,22 +60,22 @@ def read_set(folder: Path) -> AnySet:
     Invalid."""
     if not folder.is_dir():
         raise Invalid(f"{folder} is not a folder", details={"field": "DIR"})
-    rows = list(rows_of(folder, "queries.jsonl", QUERY))
+    rows = list(read_rows(folder, "queries.jsonl", QUERY))
     if not rows:
         raise Invalid(f"{folder} has no queries.jsonl: there is nothing to measure", details={"field": "DIR"})
     if (folder / BOOKS).is_file():
         return read_book_set(folder, rows)
-    negatives = list(rows_of(folder, "negatives.jsonl", QUERY))
+    negatives = list(read_rows(folder, "negatives.jsonl", QUERY))
     judged = [_judged(q) for q in [*rows, *negatives]]
     answerable = [j for j in judged if j.grades]
     if not answerable:
         raise Invalid(f"{folder}/queries.jsonl has no query with an answer", details={"field": "DIR"})
-    documents = list(rows_of(folder, "documents.jsonl", {"id": (str, int), "text": str}))
+    documents = list(read_rows(folder, "documents.jsonl", {"id": (str, int), "text": str}))
     if documents:
         return DocumentSet(
             folder.name, [Document(str(d["id"]), d["text"], d.get("title") or "") for d in documents], answerable
         )
-    tools = list(rows_of(folder, "tools.jsonl", TOOL))
+    tools = list(read_rows(folder, "tools.jsonl", TOOL))
     if not tools:
         raise Invalid(
             f"{folder} has neither tools.jsonl, tools.jsonl.gz, documents.jsonl nor books.toml",
@@ -85,9 +85,9 @@ def read_set(folder: Path) -> AnySet:
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 
-def _judged(row: Mapping[str, Any]) -> Judged:
+def _judged(row: Mapping[str, Any]) -> JudgedQuery:
     relevant = row["relevant"]
     graded = relevant.items() if isinstance(relevant, dict) else ((i, 1.0) for i in relevant)
     grades = {str(i): float(grade) for i, grade in graded if float(grade) > 0}
     groups = row.get("groups") or [[i] for i in grades]
-    return Judged(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))
+    return JudgedQuery(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from toolscript.evaluation.datasets import Judged
+from toolscript.evaluation.datasets import JudgedQuery
 
 NAMES = ("hit@1", "r@5", "r@10", "ndcg@10", "c@10", "mrr")
 RESAMPLES = 2000
@@ -28,7 +28,7 @@ class Interval:
     high: float
 
 
-def by_group(judged: Judged, ranking: Sequence[str]) -> Scores:
+def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Metrics where every group must be hit and any member counts, once: how tools are judged."""
     left = list(judged.groups)
     gains = []
@@ -49,7 +49,7 @@ def by_group(judged: Judged, ranking: Sequence[str]) -> Scores:
     }
 
 
-def graded(judged: Judged, ranking: Sequence[str]) -> Scores:
+def score_by_grade(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Metrics with grades as gains: how documents are judged."""
     relevant = {i for i, grade in judged.grades.items() if grade > 0}
     gains = [max(0.0, judged.grades.get(i, 0.0)) for i in ranking[:10]]
@@ -107,5 +107,5 @@ def _discounted(gains: Sequence[float]) -> float:
     return sum(g / math.log2(i + 2) for i, g in enumerate(gains))
 
 
-def _reciprocal_rank(judged: Judged, ranking: Sequence[str]) -> float:
+def _reciprocal_rank(judged: JudgedQuery, ranking: Sequence[str]) -> float:
     return next((1 / r for r, i in enumerate(ranking[:100], start=1) if judged.grades.get(i, 0) > 0), 0.0)

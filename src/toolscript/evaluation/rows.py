@@ -15,7 +15,7 @@ QUERY: Keys = {"query": str, "relevant": (list, dict)}
 OPTIONAL = frozenset({"description", "input_schema"})
 
 
-def rows_of(folder: Path, name: str, keys: Keys) -> Iterator[dict[str, Any]]:
+def read_rows(folder: Path, name: str, keys: Keys) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file or its gzipped twin, none when there is neither. Raises Invalid, naming the line."""
     plain, packed = folder / name, folder / f"{name}.gz"
     file = plain if plain.is_file() else packed

@@ -12,8 +12,8 @@ from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
 from toolscript.domain.errors import Invalid
 from toolscript.evaluation.curve import share_answered, share_left_empty
-from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet
-from toolscript.evaluation.metrics import Scores, by_group, graded
+from toolscript.evaluation.datasets import DocumentSet, JudgedQuery, ToolSet
+from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.request import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EvaluationResult:
     """Scores per query; and, for tools, how sure the first hit of each answerable and each unanswerable query was
     (0 where there was none), with the threshold that it is held against; through skills, also what share of the tools
     each query was compared with; and, where a set has parts, the scores of each."""
@@ -89,7 +89,7 @@ class Evaluation:
         self._ingest = ingest
         self._document_search = document_search
 
-    async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> Outcome:
+    async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> EvaluationResult:
         """Brings the set in, in place of the last one's tools, and scores every query. Raises Invalid for a pipeline
         that the kind of set lacks."""
         if isinstance(data, DocumentSet):
@@ -102,7 +102,7 @@ class Evaluation:
             return await self._run_tools(data, _bare(data.items), Blend.RRF)
         return await self._run_tools(data, data.items, _blend(pipeline))
 
-    async def _run_tools(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> Outcome:
+    async def _run_tools(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> EvaluationResult:
         await self._sync.run(list(items.values()))
         own_id = {item.id: own for own, item in items.items()}
 
@@ -110,12 +110,12 @@ class Evaluation:
             hits = (await self._tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
             return [own_id[h.id] for h in hits], hits[0].confidence if hits else 0.0
 
-        done = await together(one, [judged.text for judged in data.queries])
-        none = await together(one, data.unanswerable)
-        scores = [by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
-        return Outcome(scores, [sure for _, sure in done], [sure for _, sure in none])
+        done = await run_concurrently(one, [judged.text for judged in data.queries])
+        none = await run_concurrently(one, data.unanswerable)
+        scores = [score_by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
+        return EvaluationResult(scores, [sure for _, sure in done], [sure for _, sure in none])
 
-    async def _run_through_skills(self, data: ToolSet, strategy: Strategy) -> Outcome:
+    async def _run_through_skills(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
         """Ranks without a threshold for tools, which would only cut rankings short; skills keep theirs."""
         await self._sync.run(list(data.items.values()))
         own_id = {item.id: own for own, item in data.items.items()}
@@ -132,28 +132,28 @@ class Evaluation:
             best = found.tools[0].score if found.tools else 0.0
             return [own_id[t.id] for t in found.tools], best, within / len(own_id)
 
-        done = await together(one, [judged.text for judged in data.queries])
-        none = await together(one, data.unanswerable)
-        return Outcome(
-            [by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
+        done = await run_concurrently(one, [judged.text for judged in data.queries])
+        none = await run_concurrently(one, data.unanswerable)
+        return EvaluationResult(
+            [score_by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
             [best for _, best, _ in done],
             [best for _, best, _ in none],
             HierarchicalQuery("").tool_threshold,
             [share for _, _, share in done],
         )
 
-    async def _run_documents(self, data: DocumentSet, pipeline: str) -> Outcome:
+    async def _run_documents(self, data: DocumentSet, pipeline: str) -> EvaluationResult:
         fusion = pipeline if pipeline in {"rrf", "zscore"} else None
         kind = SearchType(pipeline) if pipeline in {"semantic", "keyword"} else SearchType.HYBRID
         asker = Principal(_tenant(data))
 
-        async def one(judged: Judged) -> Scores:
+        async def one(judged: JudgedQuery) -> Scores:
             text = judged.text[:LONGEST_DOCUMENT_QUERY]
             ask = DocumentAsk(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
             found = await self._document_search.search(asker, ask)
-            return graded(judged, [h.doc_id for h in found.hits])
+            return score_by_grade(judged, [h.doc_id for h in found.hits])
 
-        return Outcome(await together(one, data.queries))
+        return EvaluationResult(await run_concurrently(one, data.queries))
 
 
 def _tenant(data: DocumentSet) -> str:
@@ -182,7 +182,7 @@ def _blend(pipeline: str) -> Blend:
         ) from error
 
 
-async def together(work: Callable[..., Awaitable[T]], of: Sequence[object]) -> list[T]:
+async def run_concurrently(work: Callable[..., Awaitable[T]], of: Sequence[object]) -> list[T]:
     """A few at a time, in order: what a server with several clients does."""
     at_once = asyncio.Semaphore(AT_ONCE)
 

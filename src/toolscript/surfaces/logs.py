@@ -61,11 +61,11 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": without_secrets(record.getMessage()),
+            "event": redact_secrets(record.getMessage()),
             **_brought(record),
         }
         if record.exc_info:
-            line["exception"] = without_secrets(self.formatException(record.exc_info))
+            line["exception"] = redact_secrets(self.formatException(record.exc_info))
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -74,12 +74,12 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         told = "  ".join(f"{k}: {v}" for k, v in _brought(record).items())
-        event = without_secrets(record.getMessage()).replace("_", " ")
+        event = redact_secrets(record.getMessage()).replace("_", " ")
         line = f"{record.levelname.lower()}: {event}  {told}".rstrip()
-        return f"{line}\n{without_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
+        return f"{line}\n{redact_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
-def write_logs(level: str) -> None:
+def configure_logging(level: str) -> None:
     """Sends log lines of that level and above to standard error: plain on a terminal, as JSON elsewhere."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainLines() if sys.stderr.isatty() else JsonLines())
@@ -98,7 +98,7 @@ def write_logs(level: str) -> None:
         theirs.setLevel(max(logging.WARNING, ours.level))
 
 
-def without_secrets(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """The text with everything replaced that looks like a secret: tokens, keys, passwords."""
     if not _SUSPECT.search(text):
         return text
@@ -123,4 +123,4 @@ def _clean(name: str, value: Any, deep: int) -> Any:
         return {key: _clean(str(key), each, deep - 1) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset) and deep:
         return [_clean("", each, deep - 1) for each in value]
-    return without_secrets(value if isinstance(value, str) else str(value))
+    return redact_secrets(value if isinstance(value, str) else str(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolscript.codegen.examples import typescript_call
+from toolscript.codegen.examples import format_typescript_call
 from toolscript.domain.catalog import Item
 
 pytestmark = pytest.mark.req("S-06")
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.req("S-06")
 def test_a_call_gives_what_is_required(properties: dict[str, object], required: list[str], given: str) -> None:
     schema = {"type": "object", "properties": properties, "required": required}
     item = Item("my-server", "do_it", input_schema=schema)
-    assert typescript_call(item) == f"const result = await tools.myServer.do_it({given});"
+    assert format_typescript_call(item) == f"const result = await tools.myServer.do_it({given});"
 
 
 def test_a_name_that_is_no_identifier_is_reached_by_its_text() -> None:
-    assert typescript_call(Item("s", "get-env")) == 'const result = await tools.s["get-env"]();'
+    assert format_typescript_call(Item("s", "get-env")) == 'const result = await tools.s["get-env"]();'

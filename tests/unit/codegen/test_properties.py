@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolscript.codegen.python import python_module
-from toolscript.codegen.signatures import LONGEST, signature
-from toolscript.codegen.typescript import typescript_module
+from toolscript.codegen.python import generate_python
+from toolscript.codegen.signatures import LONGEST, format_signature
+from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.catalog import Item
 
 KEYS = st.sampled_from(
@@ -69,7 +69,7 @@ _STRINGS_AND_COMMENTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|/\*.*?\*/|//[^\
 @thorough
 @given(ITEMS)
 def test_the_python_module_parses_and_defines_every_tool_twice(items: list[Item]) -> None:
-    tree = ast.parse(python_module(items))
+    tree = ast.parse(generate_python(items))
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     methods = [f for f in functions if [a.arg for a in f.args.args] == ["self", "params"]]
     assert len(methods) == 2 * len({item.id for item in items})
@@ -81,7 +81,7 @@ def test_the_python_module_parses_and_defines_every_tool_twice(items: list[Item]
 @thorough
 @given(ITEMS)
 def test_the_typescript_module_is_balanced_and_declares_every_type_once(items: list[Item]) -> None:
-    module = typescript_module(items)
+    module = generate_typescript(items)
     module.encode()
     code = _STRINGS_AND_COMMENTS.sub("", module)
     assert not re.search(r'["`\u2028\u2029\r]', code)
@@ -96,14 +96,14 @@ def test_the_typescript_module_is_balanced_and_declares_every_type_once(items: l
 def test_the_same_items_give_the_same_text(items: list[Item], chance: random.Random) -> None:
     single = list({item.id: item for item in items}.values())
     shuffled = chance.sample(single, len(single))
-    assert typescript_module(single) == typescript_module(shuffled)
-    assert python_module(single) == python_module(shuffled)
+    assert generate_typescript(single) == generate_typescript(shuffled)
+    assert generate_python(single) == generate_python(shuffled)
 
 
 @thorough
 @given(ITEMS)
 def test_a_signature_is_one_bounded_line(items: list[Item]) -> None:
     for item in items:
-        line = signature(item)
+        line = format_signature(item)
         assert line.isprintable()
         assert len(line) <= LONGEST

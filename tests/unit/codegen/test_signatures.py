@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from toolscript.codegen.signatures import LONGEST, signature
+from toolscript.codegen.signatures import LONGEST, format_signature
 from toolscript.domain.catalog import Item
 
 
 def line(schema: Any, result: Any = None, name: str = "t") -> str:
-    return signature(Item("s", name, input_schema=schema, output_schema=result))
+    return format_signature(Item("s", name, input_schema=schema, output_schema=result))
 
 
 @pytest.mark.req("G-08")

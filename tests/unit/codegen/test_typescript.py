@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.codegen.typescript import typescript_module
+from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.catalog import Item, ItemType
 
 HEADER = """\
@@ -33,13 +33,13 @@ READ = Item(
 
 def params(schema: Any) -> str:
     """The declaration of a tool's parameters and of its definitions."""
-    module = typescript_module([Item("s", "t", input_schema=schema)])
+    module = generate_typescript([Item("s", "t", input_schema=schema)])
     return module.removeprefix(HEADER).partition("\n\nexport interface STResult")[0]
 
 
 @pytest.mark.req("G-06", "S-06")
 def test_the_module_has_the_shape_of_the_specification() -> None:
-    module = typescript_module([READ, READ_FILE])
+    module = generate_typescript([READ, READ_FILE])
     assert module.startswith(
         HEADER
         + """\
@@ -85,11 +85,11 @@ export const tools = {
 @pytest.mark.req("G-06")
 @pytest.mark.parametrize("items", [[], [Item("s", "p", type=ItemType.PROMPT), Item("s", "r", type=ItemType.RESOURCE)]])
 def test_without_tools_the_module_is_empty(items: list[Item]) -> None:
-    assert typescript_module(items) == HEADER + "export const tools = {};\n"
+    assert generate_typescript(items) == HEADER + "export const tools = {};\n"
 
 
 def test_the_order_of_the_items_does_not_matter_nor_does_a_repetition() -> None:
-    assert typescript_module([READ, READ_FILE]) == typescript_module([READ_FILE, READ, READ_FILE])
+    assert generate_typescript([READ, READ_FILE]) == generate_typescript([READ_FILE, READ, READ_FILE])
 
 
 def test_properties_are_documented() -> None:
@@ -188,13 +188,13 @@ def test_alternative_sets_of_parameters_are_a_union() -> None:
     ],
 )
 def test_parameters_may_be_left_out_when_none_is_required(schema: Any, signature: str) -> None:
-    assert f"async {signature}: Promise" in typescript_module([Item("s", "t", input_schema=schema)])
+    assert f"async {signature}: Promise" in generate_typescript([Item("s", "t", input_schema=schema)])
 
 
 @pytest.mark.parametrize("text", ["*/ alert(1) /*", "a\u2028*/\u2029b", "**/", "\\*/", "*\u200b/"])
 def test_a_description_cannot_end_its_comment(text: str) -> None:
     schema = {"properties": {"a": {"description": text, "format": text, "default": text}}}
-    module = typescript_module([Item("s", "t", text, input_schema=schema)])
+    module = generate_typescript([Item("s", "t", text, input_schema=schema)])
     without = re.sub(r"/\*.*?\*/", "", module, flags=re.DOTALL)
     assert "*/" not in without
     assert "alert" not in without
@@ -208,13 +208,13 @@ def test_a_description_gives_the_compiler_no_orders(tag: str) -> None:
 
 def test_a_tool_keeps_its_name_whatever_it_is() -> None:
     names = ["get-env", "delete", "__proto__", "constructor", 'a"b\n`${c}`', "1"]
-    module = typescript_module([Item("s", name) for name in names])
+    module = generate_typescript([Item("s", name) for name in names])
     for written in ('"get-env"', "delete", "__proto__", "constructor", r'"a\"b\n`${c}`"', '"1"'):
         assert f"async {written}(params" in module
 
 
 def test_an_id_is_safe_in_the_address() -> None:
-    module = typescript_module([Item("s p", 'a/b"`${c}`?#%\ud800')])
+    module = generate_typescript([Item("s p", 'a/b"`${c}`?#%\ud800')])
     assert 'callTool("s%20p__a%2Fb%22%60%24%7Bc%7D%60%3F%23%25%3F", params)' in module
 
 
@@ -226,7 +226,7 @@ def test_names_that_come_to_the_same_stay_apart() -> None:
         Item("my_server", "read-file"),
         Item("my", "server_read_file"),
     ]
-    module = typescript_module(items)
+    module = generate_typescript(items)
     interfaces = re.findall(r"export interface (\w+)Params", module)
     assert interfaces == ["MyServerReadFile", "MyServerReadFile2", "MyServerReadFile3", "MyServer2ReadFile"]
     assert re.findall(r"^  (\w+): \{", module, re.MULTILINE) == ["my", "myServer", "myServer2"]
@@ -238,4 +238,4 @@ def test_only_answers_that_are_described_have_a_type() -> None:
         ({}, "export interface STResult {\n  [key: string]: unknown;\n}"),
         ({"type": "array", "items": {"type": "string"}}, "export type STResult = string[];"),
     ):
-        assert written in typescript_module([Item("s", "t", output_schema=schema)])
+        assert written in generate_typescript([Item("s", "t", output_schema=schema)])

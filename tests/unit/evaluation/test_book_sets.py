@@ -12,7 +12,7 @@ from benchmarks.books import BOOKS as FETCHED
 from benchmarks.books import NoBooks, lay_out, write_questions
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Position
-from toolscript.evaluation.book_sets import BookSet, Place
+from toolscript.evaluation.book_sets import AnswerPlace, BookSet
 from toolscript.evaluation.datasets import read_set
 
 pytestmark = pytest.mark.req("K-07")
@@ -55,8 +55,8 @@ def test_books_and_questions_are_read(folder: Path) -> None:
     assert (sailing.title, sailing.authors, sailing.type) == ("Sailing", ("A. Sailor",), "book")
     assert (knots.title, knots.authors, knots.type) == ("Knots", (), "manual")
     assert knots.files == (folder / "knots" / "2.html", folder / "knots" / "1.html")
-    assert [q.held_out for q in found.queries] == [False, True]
-    assert found.queries[0].places == (Place("Sailing", "Reefing", frozenset({7, 8})),)
+    assert [q.is_test_only for q in found.queries] == [False, True]
+    assert found.queries[0].places == (AnswerPlace("Sailing", "Reefing", frozenset({7, 8})),)
 
 
 @pytest.mark.parametrize(
@@ -85,35 +85,35 @@ def test_a_question_without_a_place_in_one_of_the_books_is_told_by_its_number(fo
 @pytest.mark.parametrize(
     ("place", "position", "holds"),
     [
-        (Place("Sailing"), Position(), True),
-        (Place("Knots"), Position("1", "Reefing", 7), False),
-        (Place("Sailing", "Reefing"), Position("3 Sails", "3.2.1. Reefing", 7), True),
-        (Place("Sailing", "Reefing"), Position("3 Sails", "Reefing the jib", 7), False),
-        (Place("Sailing", "Reefing"), Position("Chapter 4. REEFING", "", None), True),
-        (Place("Sailing", "Reefing"), Position("Chapter 4. Reefing", "Why", None), False),
-        (Place("Sailing", "A.1 The “reef”-knot?"), Position("", "The 'reef' knot", None), True),
-        (Place("Sailing", "The 2 reefs"), Position("", "2. The 2 reefs", None), True),
-        (Place("Sailing", pages=frozenset({7, 8})), Position(page=8), True),
-        (Place("Sailing", pages=frozenset({7, 8})), Position(page=9), False),
-        (Place("Sailing", pages=frozenset({7})), Position("", "Reefing", None), False),
-        (Place("Sailing", "Reefing", frozenset({7})), Position("", "Jibing", 7), False),
+        (AnswerPlace("Sailing"), Position(), True),
+        (AnswerPlace("Knots"), Position("1", "Reefing", 7), False),
+        (AnswerPlace("Sailing", "Reefing"), Position("3 Sails", "3.2.1. Reefing", 7), True),
+        (AnswerPlace("Sailing", "Reefing"), Position("3 Sails", "Reefing the jib", 7), False),
+        (AnswerPlace("Sailing", "Reefing"), Position("Chapter 4. REEFING", "", None), True),
+        (AnswerPlace("Sailing", "Reefing"), Position("Chapter 4. Reefing", "Why", None), False),
+        (AnswerPlace("Sailing", "A.1 The “reef”-knot?"), Position("", "The 'reef' knot", None), True),
+        (AnswerPlace("Sailing", "The 2 reefs"), Position("", "2. The 2 reefs", None), True),
+        (AnswerPlace("Sailing", pages=frozenset({7, 8})), Position(page=8), True),
+        (AnswerPlace("Sailing", pages=frozenset({7, 8})), Position(page=9), False),
+        (AnswerPlace("Sailing", pages=frozenset({7})), Position("", "Reefing", None), False),
+        (AnswerPlace("Sailing", "Reefing", frozenset({7})), Position("", "Jibing", 7), False),
     ],
 )
 def test_a_place_holds_what_stands_in_its_book_under_its_heading_on_its_pages(
-    place: Place, position: Position, *, holds: bool
+    place: AnswerPlace, position: Position, *, holds: bool
 ) -> None:
     assert place.holds("Sailing", position) is holds
 
 
-@pytest.mark.parametrize(("questions", "held_out"), [("everyday", 0), ("paraphrased", 12)])
-def test_the_questions_are_about_the_books_that_are_fetched(folder: Path, questions: str, held_out: int) -> None:
+@pytest.mark.parametrize(("questions", "test_only_count"), [("everyday", 0), ("paraphrased", 12)])
+def test_the_questions_are_about_the_books_that_are_fetched(folder: Path, questions: str, test_only_count: int) -> None:
     write_questions(folder, questions=questions)
     listed = "".join(f'[[book]]\ntitle = "{book.title}"\nfiles = ["sailing.md"]\n' for book in FETCHED)
     (folder / "books.toml").write_text(listed, encoding="utf-8")
     found = read_set(folder)
     assert isinstance(found, BookSet)
     assert len({question.text for question in found.queries}) == len(found.queries) >= 36
-    assert sum(question.held_out for question in found.queries) == held_out
+    assert sum(question.is_test_only for question in found.queries) == test_only_count
     assert {question.places[0].source for question in found.queries} == {book.title for book in FETCHED}
 
 

@@ -12,7 +12,7 @@ import pytest
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
-from toolscript.evaluation.datasets import DocumentSet, Judged, ToolSet, demo_folder, read_set
+from toolscript.evaluation.datasets import DocumentSet, JudgedQuery, ToolSet, demo_folder, read_set
 
 TOOL = {"id": "fs/read", "server": "fs", "name": "read", "description": "Reads.", "input_schema": {"type": "object"}}
 OTHER = {"id": "fs/write", "server": "fs", "name": "write"}
@@ -55,7 +55,7 @@ def test_tools_and_queries_are_read(folder: Path) -> None:
         "fs/read": Item("fs", "read", "Reads.", input_schema={"type": "object"}),
         "fs/write": Item("fs", "write"),
     }
-    assert found.queries == [Judged("read it", {"fs/read": 1.0}, (frozenset({"fs/read"}),))]
+    assert found.queries == [JudgedQuery("read it", {"fs/read": 1.0}, (frozenset({"fs/read"}),))]
     assert found.unanswerable == []
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.evaluation.datasets import Judged
-from toolscript.evaluation.metrics import NAMES, Scores, by_group, difference, graded, intervals, mean
+from toolscript.evaluation.datasets import JudgedQuery
+from toolscript.evaluation.metrics import NAMES, Scores, difference, intervals, mean, score_by_grade, score_by_group
 
 Reference = Callable[[list[dict[str, Any]], list[dict[str, Any]], list[list[int]]], dict[str, float]]
 
@@ -50,9 +50,9 @@ def reference(shared_data: Path) -> Reference:
     return function
 
 
-def judged(groups: list[frozenset[int]]) -> Judged:
+def judged(groups: list[frozenset[int]]) -> JudgedQuery:
     named = tuple(frozenset(str(TOOLS[n]["id"]) for n in g) for g in groups)
-    return Judged("q", dict.fromkeys((i for g in named for i in g), 1.0), named)
+    return JudgedQuery("q", dict.fromkeys((i for g in named for i in g), 1.0), named)
 
 
 def same(value: float) -> Scores:
@@ -67,49 +67,53 @@ def test_metrics_by_group_are_those_of_the_reference(
     questions = [judged(groups) for groups, _ in asked]
     rows = [{"relevant": list(q.grades), "groups": [list(g) for g in q.groups]} for q in questions]
     theirs = reference(TOOLS, rows, [ranking for _, ranking in asked])
-    ours = mean([by_group(q, [str(TOOLS[n]["id"]) for n in r]) for q, (_, r) in zip(questions, asked, strict=True)])
+    ours = mean(
+        [score_by_group(q, [str(TOOLS[n]["id"]) for n in r]) for q, (_, r) in zip(questions, asked, strict=True)]
+    )
     assert {name: ours[own] for name, own in OURS_BY_REFERENCE.items()} == pytest.approx(theirs)
 
 
 def test_any_member_hits_a_group_once_and_every_group_has_to_be_hit() -> None:
-    asked = Judged("q", dict.fromkeys("abc", 1.0), (frozenset("ab"), frozenset("c")))
-    one_group_twice = by_group(asked, ["a", "b"])
+    asked = JudgedQuery("q", dict.fromkeys("abc", 1.0), (frozenset("ab"), frozenset("c")))
+    one_group_twice = score_by_group(asked, ["a", "b"])
     assert (one_group_twice["r@10"], one_group_twice["c@10"], one_group_twice["hit@1"]) == (0.5, 0.0, 1.0)
-    assert by_group(asked, ["b", "c"]) == pytest.approx(same(1.0))
-    late = by_group(asked, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
+    assert score_by_group(asked, ["b", "c"]) == pytest.approx(same(1.0))
+    late = score_by_group(asked, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
     assert (late["r@5"], late["r@10"], late["mrr"]) == pytest.approx((0.0, 0.5, 1 / 6))
 
 
 @settings(max_examples=80, deadline=None)
 @given(grades=grades, ranking=st.lists(st.sampled_from("abcdefghijklmnopqrst"), unique=True, min_size=1, max_size=16))
 def test_graded_metrics_are_those_of_ranx(ranx: ModuleType, grades: dict[str, int], ranking: list[str]) -> None:
-    asked = Judged("q", {i: float(g) for i, g in grades.items()}, ())
+    asked = JudgedQuery("q", {i: float(g) for i, g in grades.items()}, ())
     run = ranx.Run({"q": {i: float(100 - n) for n, i in enumerate(ranking)}})
     theirs = ranx.evaluate(ranx.Qrels({"q": grades}), run, list(OURS_BY_RANX))
-    ours = graded(asked, ranking)
+    ours = score_by_grade(asked, ranking)
     assert {name: ours[own] for name, own in OURS_BY_RANX.items()} == pytest.approx(theirs)
     relevant = {i for i, g in grades.items() if g}
     assert ours["c@10"] == float(relevant <= set(ranking[:10]))
 
 
 def test_grades_are_linear_gains() -> None:
-    asked = Judged("q", {"a": 3.0, "b": 1.0}, ())
-    assert graded(asked, ["b", "a"])["ndcg@10"] == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
+    asked = JudgedQuery("q", {"a": 3.0, "b": 1.0}, ())
+    assert score_by_grade(asked, ["b", "a"])["ndcg@10"] == pytest.approx(
+        (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
+    )
 
 
 def test_ten_of_more_than_ten_relevant_documents_are_as_good_as_it_gets() -> None:
-    scores = graded(Judged("q", dict.fromkeys("abcdefghijkl", 1.0), ()), list("abcdefghijkl"))
+    scores = score_by_grade(JudgedQuery("q", dict.fromkeys("abcdefghijkl", 1.0), ()), list("abcdefghijkl"))
     assert (scores["ndcg@10"], scores["r@10"], scores["c@10"]) == pytest.approx((1.0, 10 / 12, 0.0))
 
 
 def test_a_ranking_of_nothing_scores_nothing() -> None:
-    asked = Judged("q", {"a": 1.0}, (frozenset("a"),))
-    assert by_group(asked, []) == graded(asked, []) == same(0.0)
+    asked = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
+    assert score_by_group(asked, []) == score_by_grade(asked, []) == same(0.0)
 
 
 def test_the_first_answer_counts_up_to_the_hundredth_place() -> None:
-    asked = Judged("q", {"a": 1.0}, (frozenset("a"),))
-    for score in (by_group, graded):
+    asked = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
+    for score in (score_by_group, score_by_grade):
         assert score(asked, ["x"] * 99 + ["a"])["mrr"] == pytest.approx(0.01)
         assert score(asked, ["x"] * 100 + ["a"])["mrr"] == 0
 

@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from toolscript.domain.requests import request_id
-from toolscript.surfaces.logs import JsonLines, PlainLines, without_secrets
+from toolscript.surfaces.logs import JsonLines, PlainLines, redact_secrets
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
 
@@ -106,7 +106,7 @@ def test_what_is_named_for_a_secret_is_one(lines: io.StringIO, name: str) -> Non
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(told: str) -> None:
-    assert without_secrets(told) == told
+    assert redact_secrets(told) == told
 
 
 def test_numbers_stay_numbers() -> None:

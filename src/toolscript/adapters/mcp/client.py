@@ -231,7 +231,7 @@ class McpServer:
         if _is_lost(error):
             return Unavailable(await self._reach.reason(error), details={"server": item.server})
         return UpstreamFailed(
-            f"{item.id} failed: {self._reach.without_secrets(error.message)}",
+            f"{item.id} failed: {self._reach.redact_secrets(error.message)}",
             details={"server": item.server, "upstream_code": error.code},
         )
 
@@ -270,13 +270,13 @@ class _Reach:
         if self._child:
             await self._child.settle()
             told = str(error) if isinstance(error, MCPError) and not _is_lost(error) else self._child.fate
-            return self.without_secrets(told)
+            return self.redact_secrets(told)
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
             hint = ": check its `headers`" if self._status in {401, 403} else ""
             return f"it answered with HTTP status {self._status}{hint}"
         if error is None:
             return "the connection was closed"
-        told = self.without_secrets(str(error) or type(error).__name__)
+        told = self.redact_secrets(str(error) or type(error).__name__)
         return f"{urlsplit(self._spec.url).netloc.rpartition('@')[2]}: {told}"
 
     def _client(self, *_: object, **how: Any) -> httpx2.AsyncClient:
@@ -298,7 +298,7 @@ class _Reach:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await client.delete(self._spec.url, headers={SESSION_HEADER: self._session_id})
 
-    def without_secrets(self, text: str) -> str:
+    def redact_secrets(self, text: str) -> str:
         """The text, with whatever the configuration holds in confidence made unreadable."""
         for secret in sorted(secrets_of(self._spec), key=len, reverse=True):
             text = text.replace(secret, "***")

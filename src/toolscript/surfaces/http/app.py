@@ -13,8 +13,8 @@ from fastapi.responses import PlainTextResponse
 from starlette.routing import Route
 
 from toolscript import __version__
-from toolscript.codegen.python import python_module
-from toolscript.codegen.typescript import typescript_module
+from toolscript.codegen.python import generate_python
+from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.surfaces.http.bodies import whole_body
 from toolscript.surfaces.http.errors import answer_errors
@@ -169,11 +169,11 @@ class _Python(PlainTextResponse):
 def _add_clients(http: FastAPI, serving: ServedApp) -> None:
     @http.get("/runtime/tools.ts", summary="A typed TypeScript client", tags=["clients"], response_class=_TypeScript)
     async def typescript(filter: Filter = None) -> _TypeScript:  # noqa: A002
-        return _TypeScript(await asyncio.to_thread(typescript_module, await serving.app.list_tools.matching(filter)))
+        return _TypeScript(await asyncio.to_thread(generate_typescript, await serving.app.list_tools.matching(filter)))
 
     @http.get("/runtime/tools.py", summary="A typed Python client", tags=["clients"], response_class=_Python)
     async def python(filter: Filter = None) -> _Python:  # noqa: A002
-        return _Python(await asyncio.to_thread(python_module, await serving.app.list_tools.matching(filter)))
+        return _Python(await asyncio.to_thread(generate_python, await serving.app.list_tools.matching(filter)))
 
 
 def _add_mcp(http: FastAPI, endpoint: McpEndpoint) -> None:

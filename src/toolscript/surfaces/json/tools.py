@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from toolscript.codegen.signatures import signature
+from toolscript.codegen.signatures import format_signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,5 +114,5 @@ def _brief(item: Item) -> dict[str, Any]:
         "toolName": item.name,
         "type": item.type.value,
         "description": item.description,
-        "signature": signature(item),
+        "signature": format_signature(item),
     }

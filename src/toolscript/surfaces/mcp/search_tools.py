@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolscript.app.app import App
-from toolscript.codegen.signatures import signature
+from toolscript.codegen.signatures import format_signature
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
@@ -148,7 +148,7 @@ async def _told(app: App, lines: Sequence[str], hits: Sequence[_Hit]) -> str:
     for hit in hits:
         told.append(f"{hit.id}  {hit.score:.2f}  {hit.why}")
         if hit.id in items:
-            told.append(f"  {short(signature(items[hit.id]), LONGEST_SIGNATURE)}")
+            told.append(f"  {short(format_signature(items[hit.id]), LONGEST_SIGNATURE)}")
         if hit.description:
             told.append(f"  {short(hit.description, LONGEST_DESCRIPTION)}")
     return "\n".join(told)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolscript import __version__
 from toolscript.app.app import App
-from toolscript.codegen.signatures import signature
+from toolscript.codegen.signatures import format_signature
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
 from toolscript.surfaces.callers import admit_client, identify_principal
@@ -136,7 +136,7 @@ async def _pass_on(app: App, tool_id: str, arguments: Any) -> CallToolResult:
         result = await app.call_tool.call(tool_id, {} if arguments is None else arguments)
     except InvalidArguments as error:
         item = await app.call_tool.describe(tool_id)
-        raise InvalidArguments(f"{error.message}\nIt takes: {signature(item)}", details=error.details) from error
+        raise InvalidArguments(f"{error.message}\nIt takes: {format_signature(item)}", details=error.details) from error
     return _shown(result)
 
 

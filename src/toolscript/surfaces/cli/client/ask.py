@@ -12,7 +12,7 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import from_catalogue
 from toolscript.surfaces.cli.client.gateway import ask
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -32,7 +32,7 @@ def places(command: Command) -> Command:
 def settings_of(flags: Mapping[str, Any]) -> Settings:
     """The settings of a command with these flags, which logs from then on."""
     settings = load_settings(**flags)
-    write_logs(settings.log_level)
+    configure_logging(settings.log_level)
     return settings
 
 

@@ -17,7 +17,7 @@ import click
 
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolscript.evaluation.curve import Bucket
     from toolscript.evaluation.datasets import AnySet
     from toolscript.evaluation.metrics import Interval
-    from toolscript.evaluation.run import Outcome
+    from toolscript.evaluation.run import EvaluationResult
     from toolscript.services.knowledge.ingest import IngestKnowledge
 
 PIPELINES = (
@@ -50,8 +50,8 @@ class Measured:
     """A set's outcome, and the other pipeline's on the same queries."""
 
     data: AnySet
-    ours: Outcome
-    theirs: Outcome | None
+    ours: EvaluationResult
+    theirs: EvaluationResult | None
 
 
 @click.command("eval")
@@ -95,7 +95,7 @@ def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
     """Settings with empty data folders: what is measured must not depend on what was indexed before."""
     with tempfile.TemporaryDirectory(prefix="toolscript-eval-") as folder:
         usual = load_settings(**flags)
-        write_logs(usual.log_level)
+        configure_logging(usual.log_level)
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
@@ -118,7 +118,7 @@ async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, agains
     return done
 
 
-async def _outcome(app: App, data: AnySet, pipeline: str) -> Outcome:
+async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
     from toolscript.evaluation.book_run import BookEvaluation
     from toolscript.evaluation.book_sets import BookSet
     from toolscript.evaluation.run import Evaluation
@@ -163,12 +163,12 @@ def _gains(measured: list[Measured]) -> Iterator[tuple[str, Mapping[str, Interva
         yield EVERY_SET, difference_over([pair for _, pair in pairs])
 
 
-def _of_tools(measured: list[Measured]) -> dict[str, Outcome]:
+def _of_tools(measured: list[Measured]) -> dict[str, EvaluationResult]:
     """Documents have scores without a scale, and no threshold."""
     return {m.data.name: m.ours for m in measured if m.ours.answerable}
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: EvaluationResult) -> dict[str, Any]:
     from toolscript.evaluation.metrics import mean
 
     row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
@@ -254,7 +254,7 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _curve_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+def _curve_json(outcomes: Mapping[str, EvaluationResult]) -> dict[str, Any]:
     from toolscript.evaluation.curve import curve
 
     return {
@@ -266,7 +266,7 @@ def _curve_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     }
 
 
-def _show_curve(outcomes: Mapping[str, Outcome]) -> None:
+def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
     from rich.table import Table
 
     from toolscript.evaluation.curve import curve
@@ -286,7 +286,7 @@ def _show_curve(outcomes: Mapping[str, Outcome]) -> None:
     console.print(reliable)
 
 
-def _reliability(outcomes: Mapping[str, Outcome]) -> list[Bucket]:
+def _reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
     from toolscript.evaluation.curve import reliability
 
     sure = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]

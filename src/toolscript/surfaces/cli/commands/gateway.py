@@ -23,7 +23,7 @@ from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
 from toolscript.surfaces.cli.terminal.text import marked, when_told_to_stop
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +64,7 @@ def start(**flags: Any) -> None:
     VS Code. An edit of it is taken over while running. With nothing configured a built-in demo catalogue is served.
     """
     settings = load_settings(**flags)
-    write_logs(settings.log_level)
+    configure_logging(settings.log_level)
     from rich.console import Console
 
     with asyncio.Runner(loop_factory=_quick_loop()) as runner:

@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.client.gateway import address, credentials
 from toolscript.surfaces.cli.commands.gateway import Run
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import when_told_to_stop
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, CallToolResult
@@ -42,7 +42,7 @@ def mcp(**flags: Any) -> None:
     is used; without one this process becomes it, on a free port of this machine.
     """
     settings = load_settings(**flags)
-    write_logs(settings.log_level)
+    configure_logging(settings.log_level)
     try:
         import mcp as _  # noqa: F401
     except ImportError as error:

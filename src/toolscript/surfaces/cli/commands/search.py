@@ -15,7 +15,7 @@ from toolscript.surfaces.cli.client.catalogue import from_catalogue
 from toolscript.surfaces.cli.client.gateway import ask
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -72,7 +72,7 @@ def search(query: str, strategy: str | None, output: str, refresh: bool, as_json
     toolscript search "plan a meeting" --strategy hierarchical
     """
     settings = load_settings(**flags)
-    write_logs(settings.log_level)
+    configure_logging(settings.log_level)
     with_types = output == "types" and not as_json
     asked = _Asked(query, _through_skills(query, strategy, settings, flags) if strategy else None, with_types)
     answer, types = _from_gateway(settings, asked) if flags["search_model"] is None else (None, Types())
@@ -156,7 +156,7 @@ def _from_gateway(settings: Settings, asked: _Asked) -> tuple[Answer | None, Typ
 
 
 async def _here(app: App, asked: _Asked) -> tuple[Answer, Types]:
-    from toolscript.codegen.typescript import typescript_module
+    from toolscript.codegen.typescript import generate_typescript
 
     answer = await _found(app, asked)
     ids = _ids(answer)
@@ -165,7 +165,7 @@ async def _here(app: App, asked: _Asked) -> tuple[Answer, Types]:
     items = await app.list_tools.by_id(ids)
     first = items[ids[0]]
     return answer, Types(
-        typescript_module(list(items.values())), _example(first.server, first.name, first.input_schema)
+        generate_typescript(list(items.values())), _example(first.server, first.name, first.input_schema)
     )
 
 
@@ -185,10 +185,10 @@ async def _found(app: App, asked: _Asked) -> Answer:
 
 
 def _example(server: str, name: str, schema: Mapping[str, Any] | None) -> str:
-    from toolscript.codegen.examples import typescript_call
+    from toolscript.codegen.examples import format_typescript_call
     from toolscript.domain.catalog import Item
 
-    return typescript_call(Item(server=server, name=name, input_schema=schema))
+    return format_typescript_call(Item(server=server, name=name, input_schema=schema))
 
 
 def _ids(answer: Answer) -> list[str]:

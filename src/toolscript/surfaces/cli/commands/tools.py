@@ -17,7 +17,7 @@ from toolscript.surfaces.cli.client.gateway import ask
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
 from toolscript.surfaces.cli.terminal.text import marked, printable
-from toolscript.surfaces.logs import write_logs
+from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -136,7 +136,7 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], as_json: b
 
 def _settings(flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(**flags)
-    write_logs(settings.log_level)
+    configure_logging(settings.log_level)
     return settings
 
 
@@ -173,11 +173,11 @@ async def _listed(app: App, filter_: str | None) -> dict[str, Any]:
 
 
 async def _generated(app: App, filter_: str | None, language: str) -> str:
-    from toolscript.codegen.python import python_module
-    from toolscript.codegen.typescript import typescript_module
+    from toolscript.codegen.python import generate_python
+    from toolscript.codegen.typescript import generate_typescript
 
     items = await app.list_tools.matching(filter_)
-    return typescript_module(items) if language == "typescript" else python_module(items)
+    return generate_typescript(items) if language == "typescript" else generate_python(items)
 
 
 async def _called(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from toolscript.settings import Settings, rule_of, variable_of
+from toolscript.settings import Settings, get_rule, get_variable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Command]:
     """An option that overrides a setting; its help comes from the setting."""
     each = next(f for f in fields(Settings) if f.name == setting)
-    text = f"{rule_of(each).help}  [env: {variable_of(setting)}; default: {each.default}]"
+    text = f"{get_rule(each).help}  [env: {get_variable(setting)}; default: {each.default}]"
     return click.option(flag, setting, default=None, help=text, **how)
 
 
