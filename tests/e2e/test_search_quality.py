@@ -102,7 +102,9 @@ async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[
 @pytest.mark.req("S-01")
 @pytest.mark.parametrize(
     ("name", "least_recall", "least_answered", "least_left_empty"),
-    [("mcpproxy_golden", 0.974, 0.95, None), ("ironclaw_toolsearch", 0.985, 0.95, 0.7), ("demo", 0.86, 0.85, 0.7)],
+    # Recall at 5 is 0.979, 0.992 and 0.872 on ARM, 0.957, 0.992 and 0.862 on x86-64: the model computes with 8 bits.
+    # One query of 47 is 0.021; the margins are one to two queries below the lower figure.
+    [("mcpproxy_golden", 0.93, 0.95, None), ("ironclaw_toolsearch", 0.97, 0.95, 0.7), ("demo", 0.84, 0.85, 0.7)],
 )
 async def test_the_default_threshold_answers_what_can_be_answered_and_hardly_anything_else(
     minilm: OnnxEmbedder,

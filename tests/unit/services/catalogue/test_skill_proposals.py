@@ -30,6 +30,7 @@ pytestmark = pytest.mark.req("H-12")
 
 MAIL = [Item("mail", f"{verb}_mail", "mail letter post") for verb in ("send", "read", "drop")]
 CLOCK = [Item("clock", f"{verb}_time", "time clock hour") for verb in ("tell", "set")]
+CLEAR = {"calendar", "docker", "email", "github", "postgres", "weather"}
 LONER = Item("zoo", "feed_giraffe", "giraffe")
 
 Answer = Callable[[Prompt], dict[str, Any]]
@@ -92,6 +93,15 @@ async def demo(minilm: OnnxEmbedder) -> AsyncIterator[House]:
     await made.catalog.close()
 
 
+@pytest.fixture
+async def clear(minilm: OnnxEmbedder) -> AsyncIterator[House]:
+    """The tools of six servers that have little in common: their groups are the same on every processor."""
+    made = House(minilm)
+    await made.fill([item for item in load_demo_items() if item.server in CLEAR])
+    yield made
+    await made.catalog.close()
+
+
 def holding(proposals: list[Proposal], item_id: str) -> Proposal:
     return next(p for p in proposals if item_id in p.items)
 
@@ -101,22 +111,20 @@ def is_one_clean_line(text: str) -> bool:
 
 
 async def test_tools_that_belong_together_are_proposed_together_and_named_so_that_a_person_understands(
-    demo: House,
+    clear: House,
 ) -> None:
-    proposals = await demo.propose().propose()
+    proposals = await clear.propose().propose(count=len(CLEAR))
     for item_id, word in {
         "calendar__create_event": "Calendar",
         "weather__current_weather": "Weather",
         "email__send_email": "Email",
-        "slack__post_message": "Slack",
         "github__create_issue": "GitHub",
         "docker__container_logs": "Docker",
-        "memory__search_memory": "Memory",
-        "filesystem__read_file": "File",
         "postgres__run_query": "Postgres",
     }.items():
-        assert word in holding(proposals, item_id).skill.name
-    assert len(holding(proposals, "calendar__create_event").items) < 10
+        proposal = holding(proposals, item_id)
+        assert word in proposal.skill.name
+        assert {i.partition("__")[0] for i in proposal.items} == {item_id.partition("__")[0]}
 
 
 async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: House) -> None:
@@ -128,20 +136,28 @@ async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: House) ->
         assert skill.keywords
         assert skill.examples
     assert len({p.skill.id for p in proposals}) == len({p.skill.name for p in proposals}) == len(proposals)
-    calendar = holding(proposals, "calendar__create_event")
+
+
+async def test_a_proposal_is_described_by_its_own_words_and_its_most_central_tools(clear: House) -> None:
+    calendar = holding(await clear.propose().propose(count=len(CLEAR)), "calendar__create_event")
     assert {"event", "calendar"} <= set(calendar.skill.keywords)
     assert calendar.skill.examples[0] == calendar.items[0].removeprefix("calendar__")
     assert calendar.skill.examples[0] in calendar.skill.description
 
 
-async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(demo: House) -> None:
-    await demo.catalog.save_skills(
+async def test_a_group_without_a_word_of_its_own_gets_the_words_of_its_names_as_keywords(house: House) -> None:
+    (all_of_them,) = await house.propose().propose(count=1)
+    assert {"mail", "time"} <= set(all_of_them.skill.keywords)
+
+
+async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear: House) -> None:
+    await clear.catalog.save_skills(
         [
             Skill("weather", "Weather", "Current weather and forecasts for a place."),
             Skill("bees", "Bee Keeping", "Hives, honey and swarms."),
         ]
     )
-    proposals = await demo.propose().propose()
+    proposals = await clear.propose().propose(count=len(CLEAR))
     weather = holding(proposals, "weather__current_weather")
     assert weather.nearest_skill == "weather"
     assert 0.8 <= weather.nearness <= 1
