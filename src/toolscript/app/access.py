@@ -50,9 +50,9 @@ class Verifier:
 
 def local_token(key: str, tenant: str) -> str:
     """A token for a moment, signed with the key that a gateway leaves for its owner."""
-    from toolscript.adapters.tokens.jwt import local_token as signed
+    from toolscript.adapters.tokens.jwt import sign_local_token
 
-    return signed(key, tenant)
+    return sign_local_token(key, tenant)
 
 
 def is_local_token(key: str, token: str) -> bool:

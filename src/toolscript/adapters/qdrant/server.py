@@ -258,7 +258,7 @@ _WORDS = _ServerWords()
 
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qm.PayloadSchemaType.KEYWORD,
-    FieldType.TENANT: qm.KeywordIndexParams(type=qm.KeywordIndexType.KEYWORD, is_tenant=True),
+    FieldType.TENANT: qm.KeywordIndexParams(type=qm.KeywordIndexType.KEYWORD, is_tenant_name=True),
     FieldType.INTEGER: qm.PayloadSchemaType.INTEGER,
     FieldType.FLOAT: qm.PayloadSchemaType.FLOAT,
     FieldType.BOOL: qm.PayloadSchemaType.BOOL,

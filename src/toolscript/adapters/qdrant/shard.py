@@ -358,7 +358,7 @@ def _dense(record: Any) -> Vector | None:
 # A BOOL field needs none: see FLAGS_FIELD.
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qe.KeywordIndexParams(),
-    FieldType.TENANT: qe.KeywordIndexParams(is_tenant=True),
+    FieldType.TENANT: qe.KeywordIndexParams(is_tenant_name=True),
     FieldType.INTEGER: qe.PayloadSchemaType.Integer,
     FieldType.FLOAT: qe.PayloadSchemaType.Float,
     FieldType.DATETIME: qe.PayloadSchemaType.Datetime,

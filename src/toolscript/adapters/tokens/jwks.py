@@ -1,4 +1,4 @@
-"""The public keys that tokens are verified with: from a URL or a file, kept for a while, read anew when they rotate."""
+"""Reads the public keys that tokens are verified with, from a URL or a file; caches them and follows rotation."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
 
+from toolscript.adapters.remote_services import hide_credentials, is_http_url
 from toolscript.domain.errors import Invalid, Unavailable
 
 SETTING = "TOOLSCRIPT_JWT_JWKS"
-# Which kind of key, on which curve, an algorithm goes with. A token has no say in this.
-KEY_OF: dict[str, tuple[str, str | None]] = {
+# The key type and curve of each algorithm; never taken from a token.
+KEY_TYPES: dict[str, tuple[str, str | None]] = {
     "RS256": ("RSA", None),
     "RS384": ("RSA", None),
     "RS512": ("RSA", None),
@@ -27,21 +28,20 @@ KEY_OF: dict[str, tuple[str, str | None]] = {
     "ES384": ("EC", "P-384"),
 }
 PUBLIC_PARTS = ("kty", "crv", "n", "e", "x", "y")
-LARGEST_ANSWER = 10**6
-LEAST_RSA_BITS = 2048
-MOST_KEYS = 100
-LASTING_SECONDS = 600.0
-PAUSE_SECONDS = 30.0
-FIRST_PAUSE_SECONDS = 2.0
-PATIENCE_SECONDS = 5.0
-FOUND = 200
+MAX_BYTES = 10**6
+MIN_RSA_BITS = 2048
+MAX_KEYS = 100
+CACHE_SECONDS = 600.0
+RETRY_SECONDS = 30.0
+FIRST_RETRY_SECONDS = 2.0
+TIMEOUT_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key, and the one algorithm that it is used with."""
+    """A key and the one algorithm that it may be used with."""
 
     kid: str | None
     algorithm: str
@@ -49,30 +49,29 @@ class PublicKey:
 
 
 class KeySet:
-    """The keys of one place. Whoever comes while they are being read waits for that reading; one that fails leaves the
-    keys that were known."""
+    """The keys of one URL or file. Concurrent callers share one read; a failed read leaves the keys as they were."""
 
     def __init__(self, place: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises Invalid when the place can be neither a URL nor a file."""
+        """Raises Invalid when the place is neither an http(s) URL nor a file."""
         self._place = place
         self._clock = clock
         self._is_remote = _is_remote(place)
         self._client: httpx.AsyncClient | None = None
         self._reading = asyncio.Lock()
         self._keys: tuple[PublicKey, ...] | None = None
-        self._read_at = self._tried_at = self._searched_at = float("-inf")
-        self._fault = ""
+        self._read_at = self._tried_at = self._refreshed_at = float("-inf")
+        self._last_error = ""
 
-    async def fitting(self, kid: str | None, algorithm: str, *, anew: bool = False) -> list[jwt.PyJWK]:
-        """The keys for that algorithm: those of that id, or all where the token names none. With `anew` they are read
-        again first, unless that was done a moment ago. Raises Unavailable when none were ever read."""
-        if self._is_due(anew=anew):
+    async def find(self, kid: str | None, algorithm: str, *, refresh: bool = False) -> list[jwt.PyJWK]:
+        """The keys for that algorithm with that id, or all of them for a token without an id. `refresh` reads them
+        again first, at most every 30 seconds. Raises Unavailable when no read has succeeded yet."""
+        if self._is_due(refresh=refresh):
             async with self._reading:
-                if self._is_due(anew=anew):
-                    await self._read(anew=anew)
+                if self._is_due(refresh=refresh):
+                    await self._read(refresh=refresh)
         if self._keys is None:
             raise Unavailable(
-                f"the keys that tokens are verified with cannot be had from {self._shown}: {self._fault}. "
+                f"the keys that verify tokens could not be read from {self._public_place}: {self._last_error}. "
                 f"Try again in a moment, or check {SETTING}",
                 details={"field": SETTING},
             )
@@ -82,87 +81,85 @@ class KeySet:
         if self._client:
             await self._client.aclose()
 
-    def _is_due(self, *, anew: bool) -> bool:
+    def _is_due(self, *, refresh: bool) -> bool:
         now = self._clock()
         if self._keys is None:
-            return now - self._tried_at >= FIRST_PAUSE_SECONDS
-        if anew:
-            return now - self._searched_at >= PAUSE_SECONDS
-        return now - self._read_at >= LASTING_SECONDS and now - self._tried_at >= PAUSE_SECONDS
+            return now - self._tried_at >= FIRST_RETRY_SECONDS
+        if refresh:
+            return now - self._refreshed_at >= RETRY_SECONDS
+        return now - self._read_at >= CACHE_SECONDS and now - self._tried_at >= RETRY_SECONDS
 
-    async def _read(self, *, anew: bool) -> None:
+    async def _read(self, *, refresh: bool) -> None:
         try:
-            keys = _keys_in(await self._fetched() if self._is_remote else await asyncio.to_thread(self._from_file))
+            keys = _parse_keys(await self._fetch() if self._is_remote else await asyncio.to_thread(self._read_file))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError, TimeoutError) as error:
-            self._fault = str(error) or f"it took longer than {PATIENCE_SECONDS:g} seconds"
-            log.warning("keys_not_read", extra={"place": self._shown, "reason": self._fault})
+            self._last_error = str(error) or f"no complete response within {TIMEOUT_SECONDS:g} seconds"
+            log.warning("keys_not_read", extra={"place": self._public_place, "reason": self._last_error})
         else:
             if not keys:
-                log.warning("keys_not_usable", extra={"place": self._shown})
+                log.warning("keys_not_usable", extra={"place": self._public_place})
             self._keys, self._read_at = keys, self._clock()
-        # Not before: whoever comes meanwhile has to wait for the new keys, not do with the old ones.
+        # Set after the read: callers that arrive during it must wait for the new keys.
         self._tried_at = self._clock()
-        if anew:
-            self._searched_at = self._tried_at
+        if refresh:
+            self._refreshed_at = self._tried_at
 
-    async def _fetched(self) -> bytes:
-        self._client = self._client or httpx.AsyncClient(follow_redirects=False, timeout=PATIENCE_SECONDS)
-        # What is not packed cannot unpack to more than it is.
+    async def _fetch(self) -> bytes:
+        self._client = self._client or httpx.AsyncClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
+        # Uncompressed: a small compressed response could expand beyond the limit.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         body = bytearray()
-        async with asyncio.timeout(PATIENCE_SECONDS), self._client.stream("GET", self._place, headers=headers) as told:
-            if told.status_code != FOUND:
-                raise ValueError(f"the answer has status {told.status_code}, and redirects are not followed")
-            async for piece in told.aiter_raw():
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            self._client.stream("GET", self._place, headers=headers) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                raise ValueError(f"the response has status {response.status_code}, and redirects are not followed")
+            async for piece in response.aiter_raw():
                 body += piece
-                if len(body) > LARGEST_ANSWER:
-                    raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
+                if len(body) > MAX_BYTES:
+                    raise ValueError(f"the response is larger than {MAX_BYTES} bytes")
         return bytes(body)
 
-    def _from_file(self) -> bytes:
+    def _read_file(self) -> bytes:
         with Path(self._place).expanduser().open("rb") as file:
-            told = file.read(LARGEST_ANSWER + 1)
-        if len(told) > LARGEST_ANSWER:
-            raise ValueError(f"the file is larger than {LARGEST_ANSWER} bytes")
-        return told
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"the file is larger than {MAX_BYTES} bytes")
+        return content
 
     @property
-    def _shown(self) -> str:
-        """The place as it may be shown: without a user, a password or a query."""
-        if not self._is_remote:
-            return self._place
-        url = urlsplit(self._place)
-        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    def _public_place(self) -> str:
+        """The place without user, password and query, for messages."""
+        return hide_credentials(self._place) if self._is_remote else self._place
 
 
 def _is_remote(place: str) -> bool:
-    is_remote = place.startswith(("http://", "https://"))
-    try:
-        is_usable = bool(urlsplit(place).hostname) if is_remote else Path(place).expanduser().is_file()
-    except (ValueError, OSError, RuntimeError):
-        is_usable = False
-    if not is_usable:
-        raise Invalid(
-            f"{SETTING} is not usable: give the http(s) URL of a JSON Web Key Set, or a file that holds one",
-            details={"field": SETTING, "allowed": ["http", "https", "a file"]},
-        )
-    return is_remote
+    if is_http_url(place):
+        return True
+    with suppress(ValueError, OSError, RuntimeError):
+        if not place.startswith(("http://", "https://")) and Path(place).expanduser().is_file():
+            return False
+    raise Invalid(
+        f"{SETTING} is neither an http(s) URL nor an existing file: give the URL or the file of a JSON Web Key Set",
+        details={"field": SETTING, "allowed": ["http", "https", "a file"]},
+    )
 
 
-def _keys_in(told: bytes) -> tuple[PublicKey, ...]:
-    """Every use that can be made of the keys; those that are no use here are passed over. Raises ValueError."""
-    found = json.loads(told)
-    keys = found.get("keys") if isinstance(found, dict) else None
+def _parse_keys(content: bytes) -> tuple[PublicKey, ...]:
+    """The usable keys of a JSON Web Key Set, once per algorithm; others are skipped. Raises ValueError."""
+    key_set = json.loads(content)
+    keys = key_set.get("keys") if isinstance(key_set, dict) else None
     if not isinstance(keys, list):
         raise ValueError(  # noqa: TRY004
-            'it is no JSON Web Key Set: {"keys": [...]} is wanted'
+            'not a JSON Web Key Set: expected {"keys": [...]}'
         )
-    if len(keys) > MOST_KEYS:
-        raise ValueError(f"it holds {len(keys)} keys, and {MOST_KEYS} are the most")
-    return tuple(use for key in keys if isinstance(key, Mapping) for use in _uses(key))
+    if len(keys) > MAX_KEYS:
+        raise ValueError(f"it has {len(keys)} keys, the maximum is {MAX_KEYS}")
+    return tuple(use for key in keys if isinstance(key, Mapping) for use in _list_uses(key))
 
 
-def _uses(key: Mapping[str, Any]) -> list[PublicKey]:
+def _list_uses(key: Mapping[str, Any]) -> list[PublicKey]:
     operations = key.get("key_ops", ["verify"])
     kid = key.get("kid")
     if (
@@ -171,20 +168,20 @@ def _uses(key: Mapping[str, Any]) -> list[PublicKey]:
         or not isinstance(kid, str | None)
     ):
         return []
-    wanted = [
+    algorithms = [
         algorithm
-        for algorithm, (kind, curve) in KEY_OF.items()
+        for algorithm, (kind, curve) in KEY_TYPES.items()
         if key.get("kty") == kind and curve in {None, key.get("crv")} and key.get("alg", algorithm) == algorithm
     ]
     public = {name: key[name] for name in PUBLIC_PARTS if name in key}
     try:
-        return [PublicKey(kid, algorithm, _checked(jwt.PyJWK(public, algorithm))) for algorithm in wanted]
+        return [PublicKey(kid, algorithm, _require_strong(jwt.PyJWK(public, algorithm))) for algorithm in algorithms]
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError):
         log.warning("key_not_usable", extra={"kid": kid})
         return []
 
 
-def _checked(key: jwt.PyJWK) -> jwt.PyJWK:
-    if key.algorithm_name.startswith("RS") and key.key.key_size < LEAST_RSA_BITS:
-        raise ValueError(f"fewer than {LEAST_RSA_BITS} bits")
+def _require_strong(key: jwt.PyJWK) -> jwt.PyJWK:
+    if key.algorithm_name.startswith("RS") and key.key.key_size < MIN_RSA_BITS:
+        raise ValueError(f"an RSA key of fewer than {MIN_RSA_BITS} bits")
     return key

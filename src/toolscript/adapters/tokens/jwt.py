@@ -1,7 +1,8 @@
-"""Believes tokens (JWT) that were signed with a configured key, and tells whoever brings another what is wrong with it.
+"""Verifies bearer tokens (JWT) and says why a token is refused.
 
-Which key goes with which algorithm is decided by the settings: the secret and the local key with HS256, published keys
-with RS* and ES*. A token only says which of these it claims to be, so a public key can never be taken for a secret.
+The settings decide which key goes with which algorithm: the secret and the local key with HS256, published keys with
+RS* and ES*. A token only claims to be one of these, so a public key can never be used as a secret. PyJWT checks
+signatures, times, issuer and audience.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 import jwt
 
-from toolscript.adapters.tokens.jwks import KEY_OF, KeySet
+from toolscript.adapters.remote_services import require_unique_keys
+from toolscript.adapters.tokens.jwks import KEY_TYPES, KeySet
 from toolscript.domain.access import DEFAULT_PLAN, Principal
 from toolscript.domain.errors import Invalid, Unauthorized
 from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
@@ -23,33 +25,31 @@ SYMMETRIC = "HS256"
 LOCAL_ISSUER = "toolscript-local"
 LOCAL_TENANT_CLAIM = "tenant_id"
 LOCAL_SECONDS = 60
-LONGEST_TOKEN = 8192
-LONGEST_PLAN = 256
+MAX_TOKEN_LENGTH = 8192
+MAX_PLAN_LENGTH = 256
 LEEWAY_SECONDS = 30
-LEAST_SECRET_BYTES = 32
+MIN_SECRET_BYTES = 32
 
-_JWS = jwt.PyJWS(algorithms=[SYMMETRIC, *KEY_OF], options={"enforce_minimum_key_length": True})
 Key = str | jwt.PyJWK
 
 
-def local_token(key: str, tenant: str, *, clock: Callable[[], float] = time.time) -> str:
-    """A token for that tenant, for a minute, signed with the key that a gateway leaves to the owner of its folder."""
+def sign_local_token(key: str, tenant: str, *, clock: Callable[[], float] = time.time) -> str:
+    """A token for that tenant, valid for a minute, signed with the key in a gateway's data folder."""
     now = int(clock())
     claims = {"iss": LOCAL_ISSUER, "iat": now, "exp": now + LOCAL_SECONDS, LOCAL_TENANT_CLAIM: tenant}
     return jwt.encode(claims, key, algorithm=SYMMETRIC)
 
 
-def is_local_token(key: str, token: str, *, clock: Callable[[], float] = time.time) -> bool:
-    """Whether the owner of the folder has signed that token a moment ago."""
+def is_local_token(key: str, token: str) -> bool:
+    """Whether that key signed the token, and the token is still valid."""
     try:
-        claims = _opened(token, SYMMETRIC, [key]) if _header(token)[0] == SYMMETRIC else None
-        return claims is not None and _local(claims, clock()) is not None
+        return _read_header(token)[0] == SYMMETRIC and _verify_local(token, key) is not None
     except Unauthorized:
         return False
 
 
 class JwtVerifier:
-    """Verifies tokens of a secret, of published keys, and those that the owner of the data folder signs."""
+    """Accepts tokens signed with the secret, with a published key, or with the local key of the data folder."""
 
     def __init__(
         self,
@@ -61,188 +61,177 @@ class JwtVerifier:
         tenant_claim: str = LOCAL_TENANT_CLAIM,
         plan_claim: str = "plan",
         local_key: str,
-        clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises Invalid for a secret that is too short or no secret, and for keys that can be nowhere."""
+        """Raises Invalid for a secret that is too short or a public key, and for an unusable address of keys."""
         _check_secret(local_key, "the local key")
         if secret is not None:
             _check_secret(secret, "TOOLSCRIPT_JWT_SECRET")
         if issuer == LOCAL_ISSUER:
             raise Invalid(
-                f"TOOLSCRIPT_JWT_ISSUER={LOCAL_ISSUER} is not usable: that is what this machine's own tokens say",
+                f"TOOLSCRIPT_JWT_ISSUER={LOCAL_ISSUER} is reserved for tokens of this machine's own commands: use "
+                "another issuer",
                 details={"field": "TOOLSCRIPT_JWT_ISSUER"},
             )
         self._secret = secret
         self._keys = KeySet(jwks, clock=monotonic) if jwks else None
-        self._issuer = issuer
-        self._audience = audience
+        self._issuer = issuer or None
+        self._audience = audience or None
         self._tenant_claim = tenant_claim
         self._plan_claim = plan_claim
         self._local_key = local_key
-        self._clock = clock
 
     async def verify(self, token: str) -> Principal:
-        """Who the token speaks for. Raises Unauthorized, and Unavailable when the published keys cannot be had."""
-        algorithm, kid = _header(token)
+        """The principal of a token. Raises Unauthorized, and Unavailable when the published keys cannot be read."""
+        algorithm, kid = _read_header(token)
         if algorithm == SYMMETRIC:
-            claims = _opened(token, algorithm, [self._local_key])
+            claims = _verify_local(token, self._local_key)
             if claims is not None:
-                return _local(claims, self._clock())
-        claims = await self._claims(token, algorithm, kid)
-        _check_times(claims, self._clock())
-        self._check_origin(claims)
-        plan = claims.get(self._plan_claim)
-        if plan is None:
-            plan = DEFAULT_PLAN
-        if not isinstance(plan, str) or not 0 < len(plan) <= LONGEST_PLAN:
-            raise _refused(
-                f"the token's plan (claim {self._plan_claim}) is not a text of 1 to {LONGEST_PLAN} characters"
+                return _read_principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
+        claims = await self._verify_configured(token, algorithm, kid)
+        if claims is None:
+            raise _refuse("the token's signature is wrong: another key signed it, or the token was changed")
+        plan = claims.get(self._plan_claim, DEFAULT_PLAN)
+        if not isinstance(plan, str) or not 0 < len(plan) <= MAX_PLAN_LENGTH:
+            raise _refuse(
+                f"the token's plan (claim {self._plan_claim}) is not a string of 1 to {MAX_PLAN_LENGTH} characters"
             )
-        return _principal(claims, self._tenant_claim, plan)
+        return _read_principal(claims, self._tenant_claim, plan)
 
     async def close(self) -> None:
         if self._keys:
             await self._keys.close()
 
-    async def _claims(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
-        """What a token says that is signed with one of our keys."""
-        taken = [*([SYMMETRIC] if self._secret else []), *(KEY_OF if self._keys else [])]
-        if not taken:
-            raise _refused(
-                "this gateway knows no key to verify tokens with: set TOOLSCRIPT_JWT_SECRET or TOOLSCRIPT_JWT_JWKS "
+    async def _verify_configured(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any] | None:
+        """The claims of a token that the secret or a published key signed; None when the signature is wrong."""
+        allowed = [*([SYMMETRIC] if self._secret else []), *(KEY_TYPES if self._keys else [])]
+        if not allowed:
+            raise _refuse(
+                "this gateway has no key to verify tokens with: set TOOLSCRIPT_JWT_SECRET or TOOLSCRIPT_JWT_JWKS "
                 "where it runs"
             )
-        if algorithm not in taken:
-            raise _refused(
-                f"the token is signed in a way (alg) that is not taken here: sign it with {' or '.join(taken)}"
-            )
-        if self._secret and algorithm == SYMMETRIC:
-            claims = _opened(token, algorithm, [self._secret])
-        else:
-            claims = await self._by_published_key(token, algorithm, kid)
-        if claims is None:
-            raise _refused("the token's signature is wrong: it was made with another key, or the token was changed")
-        return claims
-
-    async def _by_published_key(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any] | None:
-        if self._keys is None:
-            return None
-        keys = await self._keys.fitting(kid, algorithm)
-        claims = _opened(token, algorithm, keys)
-        if claims is None and (kid is None or not keys):  # the keys may have been changed since they were read
-            keys = await self._keys.fitting(kid, algorithm, anew=True)
-            claims = _opened(token, algorithm, keys)
+        if algorithm not in allowed:
+            raise _refuse(f"the token's algorithm (alg) is not allowed: sign it with {' or '.join(allowed)}")
+        if self._keys is None or algorithm == SYMMETRIC:
+            return self._verify(token, algorithm, [self._secret or ""])
+        keys = await self._keys.find(kid, algorithm)
+        claims = self._verify(token, algorithm, keys)
+        if claims is None and (kid is None or not keys):  # the keys may have rotated since they were read
+            keys = await self._keys.find(kid, algorithm, refresh=True)
+            claims = self._verify(token, algorithm, keys)
         if not keys:
-            raise _refused(
-                "the token is signed with a key (kid) that is not among the published ones for its algorithm"
-            )
+            raise _refuse("the token's key (kid) is not among the published keys for its algorithm")
         return claims
 
-    def _check_origin(self, claims: Mapping[str, Any]) -> None:
-        if self._issuer and claims.get("iss") != self._issuer:
-            raise _refused("the token is not from the issuer that is believed here (iss)")
-        meant_for = claims.get("aud")
-        audiences = meant_for if isinstance(meant_for, list) else [meant_for]
-        if self._audience and self._audience not in audiences:
-            raise _refused("the token is not meant for this service (aud)")
+    def _verify(self, token: str, algorithm: str, keys: Sequence[Key]) -> dict[str, Any] | None:
+        return _verify(token, algorithm, keys, issuer=self._issuer, audience=self._audience)
 
 
-def _local(claims: Mapping[str, Any], now: float) -> Principal:
-    if claims.get("iss") != LOCAL_ISSUER:
-        raise _refused(f"the token is signed with this machine's own key, and its issuer is not {LOCAL_ISSUER}")
-    _check_times(claims, now)
-    return _principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
+class _StrictJwt(jwt.PyJWT):
+    """PyJWT that refuses payloads with a claim twice and times that are not numbers."""
+
+    def _decode_payload(self, decoded: dict[str, Any]) -> dict[str, Any]:
+        try:
+            claims = json.loads(decoded["payload"], object_pairs_hook=require_unique_keys)
+        except (ValueError, RecursionError) as error:
+            raise _refuse("the token's payload is not valid JSON with each claim once") from error
+        if not isinstance(claims, dict):
+            raise _refuse("the token's payload is not a JSON object")
+        for name in ("exp", "nbf", "iat"):  # PyJWT accepts whatever int() accepts: true, "7"
+            value = claims.get(name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and (not is_number or (isinstance(value, float) and not math.isfinite(value))):
+                raise _refuse(f"the token's {name} is not a number of seconds")
+        return {name: value for name, value in claims.items() if value is not None}
 
 
-def _check_times(claims: Mapping[str, Any], now: float) -> None:
-    expires, begins, issued = (_moment(claims, name) for name in ("exp", "nbf", "iat"))
-    if expires is None:
-        raise _refused("the token has no expiry (exp)")
-    if expires <= now - LEEWAY_SECONDS:
-        raise _refused("the token has expired (exp)")
-    if begins is not None and begins > now + LEEWAY_SECONDS:
-        raise _refused("the token is not valid yet (nbf)")
-    if issued is not None and issued > now + LEEWAY_SECONDS:
-        raise _refused("the token was issued in the future (iat)")
+_JWT = _StrictJwt({"enforce_minimum_key_length": True, "verify_sub": False, "verify_jti": False, "require": ["exp"]})
+
+
+def _verify(
+    token: str, algorithm: str, keys: Sequence[Key], *, issuer: str | None, audience: str | None
+) -> dict[str, Any] | None:
+    """The claims of a token if one of these keys signed it with that algorithm, else None. Raises Unauthorized."""
+    for key in keys:
+        try:
+            return _JWT.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                issuer=issuer,
+                audience=audience,
+                leeway=LEEWAY_SECONDS,
+                options={"verify_aud": audience is not None},
+            )
+        except jwt.PyJWTError as error:
+            reason = _explain(error, issuer)
+            if reason:
+                raise _refuse(reason) from error
+    return None
+
+
+def _explain(error: jwt.PyJWTError, issuer: str | None) -> str | None:
+    """Why the claims of a correctly signed token are refused; None when the signature is wrong."""
+    match error:
+        case jwt.ExpiredSignatureError():
+            return "the token has expired (exp)"
+        case jwt.ImmatureSignatureError():
+            return "the token is not valid yet: nbf or iat is in the future"
+        case jwt.InvalidIssuerError() | jwt.MissingRequiredClaimError(claim="iss"):
+            return f"the token's issuer (iss) is not {issuer}"
+        case jwt.InvalidAudienceError() | jwt.MissingRequiredClaimError(claim="aud"):
+            return "the token is not for this service: its audience (aud) is another one"
+        case jwt.MissingRequiredClaimError():
+            return "the token has no expiry (exp)"
+        case _:
+            return None
+
+
+def _verify_local(token: str, key: str) -> dict[str, Any] | None:
+    return _verify(token, SYMMETRIC, [key], issuer=LOCAL_ISSUER, audience=None)
 
 
 def _check_secret(secret: str, name: str) -> None:
-    if len(secret.encode(errors="replace")) < LEAST_SECRET_BYTES:
+    if len(secret.encode(errors="replace")) < MIN_SECRET_BYTES:
         raise Invalid(
-            f"{name} is too short: give at least {LEAST_SECRET_BYTES} bytes that nobody can guess, such as those of "
+            f"{name} is too short: give at least {MIN_SECRET_BYTES} bytes that nobody can guess, such as the output of "
             "`openssl rand -hex 32`",
-            details={"field": name, "allowed": f"at least {LEAST_SECRET_BYTES} bytes"},
+            details={"field": name, "allowed": f"at least {MIN_SECRET_BYTES} bytes"},
         )
     try:
-        _JWS.get_algorithm_by_name(SYMMETRIC).prepare_key(secret)
+        jwt.get_algorithm_by_name(SYMMETRIC).prepare_key(secret)
     except (jwt.InvalidKeyError, UnicodeEncodeError) as error:
         raise Invalid(
-            f"{name} is no secret but a public key or a certificate, or no text at all: give a text nobody can guess, "
-            "and public keys as TOOLSCRIPT_JWT_JWKS",
+            f"{name} is not a secret but a public key, a certificate or not valid Unicode: give a string that nobody "
+            "can guess, and public keys as TOOLSCRIPT_JWT_JWKS",
             details={"field": name},
         ) from error
 
 
-def _header(token: str) -> tuple[str, str | None]:
-    """The algorithm and the key that a token names. Neither is believed; they say what to try."""
-    if len(token) > LONGEST_TOKEN:
-        raise _refused(f"the token is longer than {LONGEST_TOKEN} characters")
+def _read_header(token: str) -> tuple[str, str | None]:
+    """The algorithm and the key id that a token claims. Neither is trusted; they only say which keys to try."""
+    if len(token) > MAX_TOKEN_LENGTH:
+        raise _refuse(f"the token is longer than {MAX_TOKEN_LENGTH} characters")
     try:
-        header = _JWS.get_unverified_header(token if token.isascii() else "")
+        header = jwt.get_unverified_header(token if token.isascii() else "")
     except jwt.PyJWTError as error:
-        raise _refused("the token is no JWT: HEADER.PAYLOAD.SIGNATURE is wanted, each in base64url") from error
+        raise _refuse("the token is not a JWT: expected HEADER.PAYLOAD.SIGNATURE, each in base64url") from error
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or not algorithm:
-        raise _refused("the token does not say how it is signed (alg)")
+        raise _refuse("the token does not name its algorithm (alg)")
     if algorithm.lower() == "none":
-        raise _refused("the token is not signed (alg none)")
+        raise _refuse("the token is not signed (alg none)")
     return algorithm, header.get("kid")
 
 
-def _opened(token: str, algorithm: str, keys: Sequence[Key]) -> dict[str, Any] | None:
-    """What a token says, if one of these keys has signed it by that algorithm."""
-    for key in keys:
-        try:
-            payload = _JWS.decode_complete(token, key, algorithms=[algorithm])["payload"]
-        except jwt.PyJWTError:
-            continue
-        try:
-            claims = json.loads(payload, object_pairs_hook=_each_once)
-        except (ValueError, RecursionError) as error:
-            raise _refused("what the token says is not JSON with each claim once") from error
-        if not isinstance(claims, dict):
-            raise _refused("what the token says is no JSON object")
-        return claims
-    return None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a claim appears twice")
-    return found
-
-
-def _moment(claims: Mapping[str, Any], name: str) -> float | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not is_number and not (isinstance(value, float) and math.isfinite(value)):
-        raise _refused(f"the token's {name} is not a number of seconds")
-    number: float = value
-    return number
-
-
-def _principal(claims: Mapping[str, Any], tenant_claim: str, plan: str) -> Principal:
+def _read_principal(claims: Mapping[str, Any], tenant_claim: str, plan: str) -> Principal:
     tenant, subject = claims.get(tenant_claim), claims.get("sub")
     if tenant is None:
-        raise _refused(f"the token names no tenant (claim {tenant_claim})")
+        raise _refuse(f"the token names no tenant (claim {tenant_claim})")
     if not is_tenant_name(tenant):
-        raise _refused(f"the token's tenant (claim {tenant_claim}) is not {TENANT_RULE}")
+        raise _refuse(f"the token's tenant (claim {tenant_claim}) is not {TENANT_RULE}")
     return Principal(tenant, plan, subject if isinstance(subject, str) else None)
 
 
-def _refused(why: str) -> Unauthorized:
-    return Unauthorized(why, details={"field": "Authorization"})
+def _refuse(reason: str) -> Unauthorized:
+    return Unauthorized(reason, details={"field": "Authorization"})
