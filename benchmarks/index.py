@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, clustered, scattered, write_to_sqlite
 from benchmarks.timing import Row, Sample, Table, compared, duration, seconds, side_by_side
-from toolscript.adapters.qdrant.edge import WORTH_OPTIMISING, QdrantEdgeIndex
+from toolscript.adapters.qdrant.edge import OPTIMISE_FROM, QdrantEdgeIndex
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 
@@ -36,7 +36,7 @@ NOTE = (
     f"points inserted into SQLite, both in calls of {CALL:,} and told per point."
 )
 GRAPH_NOTE = (
-    f"From {WORTH_OPTIMISING:,} points without a graph on, the index builds one in a child process while searches go "
+    f"From {OPTIMISE_FROM:,} points without a graph on, the index builds one in a child process while searches go "
     f"on, here one every {PAUSE * 1000:.0f} ms. The longest wait is how long the event loop kept such a search waiting "
     "at worst, its own time included."
 )
@@ -73,19 +73,19 @@ async def run(quick: bool) -> list[Table]:
 
 async def _measure(found: Findings, data: Data) -> None:
     with TemporaryDirectory() as folder:
-        async with _opened(Path(folder), worth_optimising=len(data.points) + 1) as index:
+        async with _opened(Path(folder), optimise_from=len(data.points) + 1) as index:
             found.speed.append(await _build(index, data, Path(folder) / "points.db"))
             await _search(found, index, data, "no graph")
-        if len(data.points) < WORTH_OPTIMISING:
+        if len(data.points) < OPTIMISE_FROM:
             return
-        async with _opened(Path(folder), worth_optimising=WORTH_OPTIMISING) as index:
+        async with _opened(Path(folder), optimise_from=OPTIMISE_FROM) as index:
             if await _optimise(found, index, data):
                 await _search(found, index, data, "graph")
 
 
 @asynccontextmanager
-async def _opened(folder: Path, *, worth_optimising: int) -> AsyncIterator[QdrantEdgeIndex]:
-    index = QdrantEdgeIndex(folder / "index", worth_optimising=worth_optimising)
+async def _opened(folder: Path, *, optimise_from: int) -> AsyncIterator[QdrantEdgeIndex]:
+    index = QdrantEdgeIndex(folder / "index", optimise_from=optimise_from)
     await index.open(COLLECTION)
     yield index
     await index.close()

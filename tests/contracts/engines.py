@@ -19,7 +19,6 @@ SERVER_URL = os.environ.get("TOOLSCRIPT_TEST_QDRANT_URL")
 INDEXES = [
     "memory",
     "qdrant-edge",
-    "qdrant-edge-copied",
     "qdrant-client-local",
     "pgvector",
     *(["qdrant-server"] if SERVER_URL else []),
@@ -38,9 +37,7 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
         case "memory":
             return MemoryIndex()
         case "qdrant-edge":
-            return QdrantEdgeIndex(folder / "index", searches_before_copy=None)
-        case "qdrant-edge-copied":
-            return QdrantEdgeIndex(folder / "index", searches_before_copy=0)
+            return QdrantEdgeIndex(folder / "index")
         case "qdrant-client-local":
             from qdrant_client import AsyncQdrantClient
 

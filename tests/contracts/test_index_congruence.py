@@ -208,21 +208,21 @@ def _eager_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vec
     """An index that takes to approximate search as soon as it can."""
     match kind:
         case "qdrant-edge":
-            return QdrantEdgeIndex(folder, worth_optimising=500, searches_before_copy=0)
+            return QdrantEdgeIndex(folder, optimise_from=500)
         case "pgvector":
             return PgVectorIndex(request.getfixturevalue("postgres_server"), worth_a_graph=500, exact_up_to=0)
         case _:
             return open_index(kind, folder, request)
 
 
-async def _settled(index: VectorIndex) -> None:
+async def _wait_until_idle(index: VectorIndex) -> None:
     if isinstance(index, QdrantEdgeIndex | PgVectorIndex):
         await index.wait_until_idle()
 
 
 @pytest.mark.req("D-04", "X-02")
 @pytest.mark.filterwarnings("ignore:Local mode performs exact")
-@pytest.mark.parametrize("kind", [k for k in INDEXES if k not in {"memory", "qdrant-edge-copied"}])
+@pytest.mark.parametrize("kind", [k for k in INDEXES if k != "memory"])
 @pytest.mark.parametrize("had_a_graph", [False, True])
 async def test_an_exact_collection_misses_nothing_however_large_it_is(
     kind: str, had_a_graph: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -238,7 +238,7 @@ async def test_an_exact_collection_misses_nothing_however_large_it_is(
     for index in (engine, oracle):
         await index.open(replace(EXACT, exact=not had_a_graph))
         await index.upsert(EXACT.name, points)
-        await _settled(index)
+        await _wait_until_idle(index)
     if kind != "qdrant-client-local":  # which would forget everything
         await engine.close()
         engine = _eager_index(kind, tmp_path, request)

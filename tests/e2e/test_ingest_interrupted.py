@@ -79,7 +79,7 @@ def long_after() -> float:
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Ingest]:
     database = Database(f"sqlite:///{folder / 'store.db'}")
-    index = QdrantEdgeIndex(folder / "index", worth_optimising=150)
+    index = QdrantEdgeIndex(folder / "index", optimise_from=150)
     try:
         yield await Ingest(SqlDocuments(database, clock=long_after), index, HashedEmbedder(32)).opened()
     finally:
@@ -92,7 +92,7 @@ async def write(folder: Path) -> None:
     database = Database(f"sqlite:///{folder / 'store.db'}")
     store, index, embedder = (
         SqlDocuments(database),
-        QdrantEdgeIndex(folder / "index", worth_optimising=150),
+        QdrantEdgeIndex(folder / "index", optimise_from=150),
         HashedEmbedder(32),
     )
     ingest = await Ingest(Told(store), Told(index), Told(embedder)).opened()  # type: ignore[arg-type]

@@ -15,26 +15,17 @@ from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
 
-# From here on a search over points without a graph takes longer than one with it.
-WORTH_OPTIMISING = 50_000
-# A process that searches more often than this is worth a copy of the collection in memory, where it has none yet.
-SEARCHES_BEFORE_COPY = 3
+# From this many points without a graph, a search through the graph is faster.
+OPTIMISE_FROM = 50_000
 
 
 class QdrantEdgeIndex:
-    """A vector index in a folder. One process at a time holds the folder; a second is told so."""
+    """A vector index in a folder, which one process at a time can open."""
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        worth_optimising: int = WORTH_OPTIMISING,
-        searches_before_copy: int | None = SEARCHES_BEFORE_COPY,
-    ) -> None:
-        """With `searches_before_copy` None the engine answers everything. Raises Unavailable when another process has
-        the folder."""
+    def __init__(self, root: Path, *, optimise_from: int = OPTIMISE_FROM) -> None:
+        """Raises Unavailable when another process uses the folder, or the folder cannot be written."""
         self._root = root
-        self._effort = worth_optimising, searches_before_copy
+        self._optimise_from = optimise_from
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
         self._lock = FileLock(root / ".lock")
@@ -43,34 +34,33 @@ class QdrantEdgeIndex:
             self._lock.acquire(blocking=False)
         except Timeout as error:
             raise Unavailable(
-                f"the index folder {root} is in use by another process, a gateway or a command that is still at work: "
-                "wait for it or stop it, talk to a gateway over HTTP, or give this one a folder of its own with "
-                "--data-dir",
+                f"the index folder {root} is in use by another process, a gateway or a running command: wait for it or "
+                "stop it, use the gateway over HTTP, or choose another folder with --data-dir",
                 details={"folder": str(root)},
             ) from error
         except OSError as error:
             raise Unavailable(
-                f"the index folder {root} cannot be used ({error.strerror}): choose another with --data-dir",
+                f"the index folder {root} cannot be opened ({error.strerror}): choose another with --data-dir",
                 details={"field": "--data-dir", "folder": str(root)},
             ) from error
 
     async def describe(self, name: str) -> Collection | None:
         if name in self._open:
             return self._open[name]
-        written = read_manifest(self._root / name)
-        return written.collection if written else None
+        manifest = read_manifest(self._root / name)
+        return manifest.collection if manifest else None
 
     async def open(self, collection: Collection) -> None:
-        held = await self.describe(collection.name)
-        if held:
-            require_same_model(held, collection)
-        self._open[collection.name] = replace(held, exact=collection.exact) if held else collection
+        existing = await self.describe(collection.name)
+        if existing:
+            require_same_model(existing, collection)
+        self._open[collection.name] = replace(existing, exact=collection.exact) if existing else collection
 
     async def drop(self, name: str) -> None:
         self._open.pop(name, None)
-        held = self._shards.pop(name, None)
-        if held:
-            await held.close()
+        shard = self._shards.pop(name, None)
+        if shard:
+            await shard.close()
         folder = self._root / name
         if folder.is_dir():
             shutil.rmtree(folder)
@@ -130,23 +120,23 @@ class QdrantEdgeIndex:
 
     async def close(self) -> None:
         try:
-            for held in self._shards.values():
-                await held.close()
+            for shard in self._shards.values():
+                await shard.close()
         finally:
             self._shards.clear()
             self._open.clear()
             self._lock.release()
 
     async def wait_until_idle(self) -> None:
-        """Waits until no optimising or copying is under way (benchmarks and tests want to know when)."""
-        for held in self._shards.values():
-            await held.wait_until_idle()
+        """Waits until no optimisation is running, for benchmarks and tests."""
+        for shard in self._shards.values():
+            await shard.wait_until_idle()
 
     def _shard(self, name: str) -> Shard:
-        held = self._shards.get(name)
-        if held is None:
+        shard = self._shards.get(name)
+        if shard is None:
             if name not in self._open:
                 raise NotFound(f"collection {name!r} is not open", details={"collection": name})
-            # Loading takes a tenth of a second: only for the collections that are used.
-            held = self._shards[name] = Shard(self._root / name, self._open[name], *self._effort)
-        return held
+            # Loading takes 0.1 s: only for collections that are used.
+            shard = self._shards[name] = Shard(self._root / name, self._open[name], self._optimise_from)
+        return shard

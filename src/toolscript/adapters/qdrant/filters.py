@@ -1,6 +1,6 @@
-"""What Qdrant in-process and Qdrant by URL have in common: how our ids, filters and ties are said to either.
+"""What the embedded engine and the Qdrant server share: point ids, filters, and the order of equal scores.
 
-The two packages name the same things with different classes; each adapter brings its own `QdrantWords`.
+The two packages have different classes for the same conditions; each adapter brings its own `ConditionBuilder`.
 """
 
 from __future__ import annotations
@@ -17,63 +17,63 @@ from toolscript.domain.search import Candidate, FieldType, sort_candidates
 DENSE = "dense"
 TERMS = "terms"
 ID_FIELD = "_id"
-MOMENTS_FIELD = "_moments"
+DATES_FIELD = "_moments"
 
-# Qdrant reads more texts as dates than the filter language does; all of them begin like this.
+# Qdrant parses more strings as dates than the filter language does; all of them begin like this.
 _MAYBE_DATE = re.compile(r"\s*[+-]?\d+\s*-")
-_NO_DATE = "-"
+_NOT_A_DATE = "-"
 
 _NAMESPACE = uuid.UUID("6f1c4a52-5a3e-4b0e-9d52-5c8b8f0f4f57")
 
 
-class QdrantWords(Protocol):
-    """The classes of one Qdrant package. A condition is whatever that package calls one."""
+class ConditionBuilder(Protocol):
+    """Builds filters and conditions of one Qdrant package."""
 
-    def all_any_none(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any: ...
-    def equals(self, key: str, value: str | bool) -> Any: ...
-    def any_of(self, key: str, values: list[str]) -> Any: ...
-    def substring(self, key: str, value: str) -> Any: ...
-    def number_range(self, key: str, bounds: dict[str, float]) -> Any: ...
-    def date_range(self, key: str, bounds: dict[str, str]) -> Any: ...
-    def is_empty(self, key: str) -> Any: ...
+    def combine(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any: ...
+    def equals(self, path: str, value: str | bool) -> Any: ...
+    def any_of(self, path: str, values: list[str]) -> Any: ...
+    def substring(self, path: str, value: str) -> Any: ...
+    def number_range(self, path: str, bounds: dict[str, float]) -> Any: ...
+    def date_range(self, path: str, bounds: dict[str, str]) -> Any: ...
+    def is_empty(self, path: str) -> Any: ...
     def nothing(self) -> Any: ...
 
 
 def point_id(own_id: str) -> str:
-    """The UUID under which Qdrant keeps a point of ours."""
+    """The UUID under which Qdrant stores a point: it takes no strings as ids."""
     return str(uuid.uuid5(_NAMESPACE, own_id))
 
 
-def moments_of(payload: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """What is kept beside a payload: for fields with a text that Qdrant might take for a date and the filter language
-    does not, the dates that are in the field. Nothing for most payloads."""
-    found = {field: told for field, value in payload.items() if (told := _moments(value))}
-    return {MOMENTS_FIELD: found} if found else {}
+def build_dates_field(payload: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """An extra payload field with the dates of those fields that hold a string which only Qdrant would parse as a
+    date. Empty for most payloads."""
+    dates = {field: found for field, value in payload.items() if (found := _dates_to_keep(value))}
+    return {DATES_FIELD: dates} if dates else {}
 
 
-def payload_of(fields: Sequence[str] | None) -> bool | list[str]:
-    """What to ask a point for: all of its payload, or its id and the named fields."""
-    return True if fields is None else [ID_FIELD, *map(key, fields)]
+def select_payload(fields: Sequence[str] | None) -> bool | list[str]:
+    """Qdrant's `with_payload`: the whole payload, or the id and the named fields."""
+    return True if fields is None else [ID_FIELD, *map(field_path, fields)]
 
 
-def key(field: str) -> str:
+def field_path(field: str) -> str:
     """A payload field as a path: quoted, so that dots and spaces in it are part of the name."""
     return field if field.replace("_", "a").isalnum() and field.isascii() else f'"{field}"'
 
 
-def translated(where: Filter, words: QdrantWords, fields: Mapping[str, FieldType]) -> Any | None:
-    """The filter in Qdrant's words; None for a filter that lets everything pass."""
+def translate_filter(where: Filter, build: ConditionBuilder, fields: Mapping[str, FieldType]) -> Any | None:
+    """The filter in Qdrant's classes; None for a filter that matches everything."""
     if not (where.must or where.should or where.must_not):
         return None
-    say = _Translation(words, fields)
-    must = [say.condition(c) for c in where.must]
+    translation = _Translation(build, fields)
+    must = [translation.condition(c) for c in where.must]
     if where.should:
-        must.append(words.all_any_none([], [say.condition(c) for c in where.should], []))
-    return words.all_any_none(must, [], [say.condition(c) for c in where.must_not])
+        must.append(build.combine([], [translation.condition(c) for c in where.should], []))
+    return build.combine(must, [], [translation.condition(c) for c in where.must_not])
 
 
-async def with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: int) -> list[Candidate]:
-    """The best `limit`, equal scores by id even where the engine's own cut falls among equals."""
+async def fetch_with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: int) -> list[Candidate]:
+    """The best `limit` candidates, equal scores by id, also where the engine cuts its list among equal scores."""
     wanted = limit + 1
     while True:
         found = await fetch(wanted)
@@ -83,10 +83,10 @@ async def with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: i
 
 
 class _Translation:
-    """Conditions on the fields of one collection, in the words of one package."""
+    """Translates conditions on the fields of one collection."""
 
-    def __init__(self, words: QdrantWords, fields: Mapping[str, FieldType]) -> None:
-        self._words = words
+    def __init__(self, build: ConditionBuilder, fields: Mapping[str, FieldType]) -> None:
+        self._build = build
         self._fields = fields
 
     def condition(self, condition: Condition) -> Any:
@@ -100,59 +100,59 @@ class _Translation:
                 return self._one_of(field, value)
             case Op.NIN:
                 return self._not(self._one_of(field, value))
+            case Op.CONTAINS if isinstance(value, str):
+                return self._build.substring(field_path(field), value)
             case Op.CONTAINS:
-                return (
-                    self._words.substring(key(field), value) if isinstance(value, str) else self._equals(field, value)
-                )
+                return self._equals(field, value)
             case Op.EXISTS:
-                empty = self._words.is_empty(key(field))
+                empty = self._build.is_empty(field_path(field))
                 return self._not(empty) if value else empty
             case op:
                 return self._range(field, op, value)
 
     def _not(self, condition: Any) -> Any:
-        return self._words.all_any_none([], [], [condition])
+        return self._build.combine([], [], [condition])
 
     def _equals(self, field: str, value: Any) -> Any:
         if is_number(value):
-            return self._numbers(field, {"gte": float(value), "lte": float(value)})
-        return self._words.equals(key(field), value)
+            return self._number_range(field, {"gte": float(value), "lte": float(value)})
+        return self._build.equals(field_path(field), value)
 
     def _one_of(self, field: str, values: Sequence[Any]) -> Any:
-        texts = [v for v in values if isinstance(v, str)]
+        strings = [v for v in values if isinstance(v, str)]
         others = [self._equals(field, v) for v in values if not isinstance(v, str)]
-        choices = [*([self._words.any_of(key(field), texts)] if texts else []), *others]
-        return self._words.all_any_none([], choices, []) if choices else self._words.nothing()
+        choices = [*([self._build.any_of(field_path(field), strings)] if strings else []), *others]
+        return self._build.combine([], choices, []) if choices else self._build.nothing()
 
     def _range(self, field: str, op: Op, value: Any) -> Any:
         if is_number(value):
-            return self._numbers(field, {op.value: float(value)})
+            return self._number_range(field, {op.value: float(value)})
         instant = parse_moment(value)
         if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
-            return self._words.nothing()
-        bounds, ours = {op.value: _in_utc(instant)}, f"{MOMENTS_FIELD}.{key(field)}"
-        theirs = self._words.all_any_none(
-            [self._words.is_empty(ours), self._words.date_range(key(field), bounds)], [], []
+            return self._build.nothing()
+        bounds, ours = {op.value: _to_utc(instant)}, f"{DATES_FIELD}.{field_path(field)}"
+        parsed_by_qdrant = self._build.combine(
+            [self._build.is_empty(ours), self._build.date_range(field_path(field), bounds)], [], []
         )
-        return self._words.all_any_none([], [theirs, self._words.date_range(ours, bounds)], [])
+        return self._build.combine([], [parsed_by_qdrant, self._build.date_range(ours, bounds)], [])
 
-    def _numbers(self, field: str, bounds: dict[str, float]) -> Any:
-        # An index of dates holds them as numbers, and would compare them with ours.
+    def _number_range(self, field: str, bounds: dict[str, float]) -> Any:
+        # Qdrant stores dates as numbers: a number must not match a date.
         if self._fields.get(field) is FieldType.DATETIME:
-            return self._words.nothing()
-        return self._words.number_range(key(field), bounds)
+            return self._build.nothing()
+        return self._build.number_range(field_path(field), bounds)
 
 
-def _moments(value: Any) -> list[str]:
-    values = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, str)]
-    instants = [parse_moment(v) for v in values]
-    if not any(i is None and _MAYBE_DATE.match(v) for v, i in zip(values, instants, strict=True)):
+def _dates_to_keep(value: Any) -> list[str]:
+    strings = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, str)]
+    instants = [parse_moment(v) for v in strings]
+    if not any(i is None and _MAYBE_DATE.match(v) for v, i in zip(strings, instants, strict=True)):
         return []
-    return [_NO_DATE, *(_in_utc(i) for i in instants if i is not None)]
+    return [_NOT_A_DATE, *(_to_utc(i) for i in instants if i is not None)]
 
 
-def _in_utc(instant: datetime) -> str:
+def _to_utc(instant: datetime) -> str:
     try:
         return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    except OverflowError:  # within a day of the first year or the last
+    except OverflowError:  # within a day of the first or last possible year
         return instant.isoformat()

@@ -1,4 +1,4 @@
-"""What the folder of a collection of the embedded engine holds: a manifest, and the generation that it names."""
+"""The files of one collection of the embedded engine: a manifest and the generation folder that it names."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from toolscript.domain.search import Collection, FieldType
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a collection is, which generation of its folder counts, and how many points were there when that one was
-    optimised."""
+    """A collection, its current generation, and the number of points at that generation's optimisation."""
 
     collection: Collection
     generation: int
     optimised: int
 
 
-def damaged(folder: Path, error: Exception) -> Unavailable:
-    """What to raise for a folder that cannot be read."""
+def index_damage(folder: Path, error: Exception) -> Unavailable:
+    """The error for a folder that cannot be read."""
     return Unavailable(
         f"the index in {folder} is damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
         "run `toolscript index rebuild`, nothing is lost",
@@ -32,26 +31,28 @@ def damaged(folder: Path, error: Exception) -> Unavailable:
 
 
 def generation_folder(folder: Path, number: int) -> Path:
-    """Where a generation lies."""
+    """The folder of a generation."""
     return folder / f"generation-{number}"
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest, if there is one. Raises Unavailable for one that is damaged."""
+    """The manifest, or None for a new collection. Raises Unavailable for a damaged one."""
     try:
-        written = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
-        told = written["collection"]
-        fields = {name: FieldType(kind) for name, kind in told["fields"].items()}
-        collection = Collection(told["name"], told["model"], told["dimensions"], fields, told.get("exact", False))
-        return Manifest(collection, written["generation"], written["optimised"])
+        document = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+        stored = document["collection"]
+        fields = {name: FieldType(kind) for name, kind in stored["fields"].items()}
+        collection = Collection(
+            stored["name"], stored["model"], stored["dimensions"], fields, stored.get("exact", False)
+        )
+        return Manifest(collection, document["generation"], document["optimised"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged(folder, error) from error
+        raise index_damage(folder, error) from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replaces the manifest: whoever reads finds the old one or the new one."""
+    """Replaces the manifest atomically: readers see the old one or the new one."""
     draft = folder / "collection.json.new"
     with draft.open("w", encoding="utf-8") as file:
         json.dump(asdict(manifest), file, indent=1)
@@ -60,8 +61,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     draft.replace(folder / "collection.json")
 
 
-def sweep(folder: Path, keep: Path | None) -> None:
-    """Removes the generations that the manifest does not name."""
+def remove_other_generations(folder: Path, keep: Path | None) -> None:
+    """Removes the generations that the manifest does not name: leftovers of a crash."""
     for leftover in folder.glob("generation-*"):
         if leftover != keep:
             shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What is peculiar to the embedded engine: its folder, its lock, its optimiser, and what a crash leaves."""
+"""What only the embedded engine has: its folder, its lock, its optimiser, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolscript.adapters.qdrant import memory_copy as qdrant_copy
 from toolscript.adapters.qdrant import shard as qdrant_shard
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 
 NAME = "things"
@@ -34,26 +32,17 @@ def point(n: int, version: int = 0) -> Point:
     )
 
 
-async def filled(folder: Path, count: int, worth_optimising: int = 20_000) -> QdrantEdgeIndex:
-    index = QdrantEdgeIndex(folder, worth_optimising=worth_optimising)
+async def fill(folder: Path, count: int, optimise_from: int = 20_000) -> QdrantEdgeIndex:
+    index = QdrantEdgeIndex(folder, optimise_from=optimise_from)
     await index.open(THINGS)
     await index.upsert(NAME, [point(n) for n in range(count)])
     return index
 
 
-async def found_again(folder: Path, count: int, searches_before_copy: int = 0) -> QdrantEdgeIndex:
-    """An index that was filled by another: whoever fills one has a copy of it from the first point on."""
-    await (await filled(folder, count)).close()
-    index = QdrantEdgeIndex(folder, searches_before_copy=searches_before_copy)
-    await index.open(THINGS)
-    return index
-
-
-async def test_points_are_there_after_closing_and_opening_again(tmp_path: Path) -> None:
-    await (await filled(tmp_path, 300)).close()
+async def test_points_survive_closing_and_opening_again(tmp_path: Path) -> None:
+    await (await fill(tmp_path, 300)).close()
     again = QdrantEdgeIndex(tmp_path)
-    held = await again.describe(NAME)
-    assert held == THINGS
+    assert await again.describe(NAME) == THINGS
     await again.open(THINGS)
     assert await again.count(NAME) == 300
     assert (await again.dense(NAME, vector(7), limit=1))[0].id == "p000007"
@@ -61,8 +50,8 @@ async def test_points_are_there_after_closing_and_opening_again(tmp_path: Path) 
 
 
 @pytest.mark.req("X-05")
-async def test_a_second_process_is_told_that_the_folder_is_taken(tmp_path: Path) -> None:
-    first = await filled(tmp_path, 1)
+async def test_a_folder_in_use_cannot_be_opened_again(tmp_path: Path) -> None:
+    first = await fill(tmp_path, 1)
     with pytest.raises(Unavailable, match=r"in use by another process.*--data-dir"):
         QdrantEdgeIndex(tmp_path)
     await first.close()
@@ -70,11 +59,11 @@ async def test_a_second_process_is_told_that_the_folder_is_taken(tmp_path: Path)
     await second.close()
 
 
-async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_path: Path) -> None:
-    index = await filled(tmp_path, 1500)
+async def test_optimising_runs_beside_searches_and_changes_no_result(tmp_path: Path) -> None:
+    index = await fill(tmp_path, 1500)
     before = [await index.dense(NAME, vector(n), limit=10) for n in range(20)]
     await index.close()
-    index = QdrantEdgeIndex(tmp_path, worth_optimising=1000)
+    index = QdrantEdgeIndex(tmp_path, optimise_from=1000)
     await index.open(THINGS)
     await index.upsert(NAME, [point(0)])
     during = asyncio.create_task(index.wait_until_idle())
@@ -93,8 +82,8 @@ async def test_optimising_happens_beside_the_searches_and_changes_no_answer(tmp_
     await index.close()
 
 
-async def test_what_comes_in_while_optimising_is_optimised_in_turn(tmp_path: Path) -> None:
-    index = await filled(tmp_path, 1000, worth_optimising=1000)
+async def test_points_written_during_optimisation_are_optimised_next(tmp_path: Path) -> None:
+    index = await fill(tmp_path, 1000, optimise_from=1000)
     await index.upsert(NAME, [point(n) for n in range(1000, 2100)])
     await index.wait_until_idle()
     assert await index.count(NAME) == 2100
@@ -104,11 +93,11 @@ async def test_what_comes_in_while_optimising_is_optimised_in_turn(tmp_path: Pat
     await index.close()
 
 
-async def test_an_optimiser_that_cannot_run_is_told_once_and_nothing_else_changes(
+async def test_an_optimiser_that_fails_is_logged_once_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("toolscript.adapters.qdrant.shard._OPTIMISE", "raise SystemExit('no memory')")
-    index = await filled(tmp_path, 300, worth_optimising=100)
+    index = await fill(tmp_path, 300, optimise_from=100)
     await index.wait_until_idle()
     await index.upsert(NAME, [point(n) for n in range(300, 500)])
     await index.wait_until_idle()
@@ -117,10 +106,10 @@ async def test_an_optimiser_that_cannot_run_is_told_once_and_nothing_else_change
     await index.close()
 
 
-async def test_closing_in_the_middle_of_optimising_keeps_everything_and_complains_of_nothing(
+async def test_closing_during_optimisation_keeps_every_point_and_logs_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = await filled(tmp_path, 1500, worth_optimising=1000)
+    index = await fill(tmp_path, 1500, optimise_from=1000)
     await asyncio.sleep(0)
     await index.close()
     assert caplog.records == []
@@ -135,11 +124,11 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.unit.test_qdrant_edge import NAME, THINGS, point
+from tests.unit.adapters.qdrant.test_edge import NAME, THINGS, point
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 
 async def main():
-    index = QdrantEdgeIndex(Path(sys.argv[1]), worth_optimising=400)
+    index = QdrantEdgeIndex(Path(sys.argv[1]), optimise_from=400)
     await index.open(THINGS)
     version = 1
     while True:
@@ -159,10 +148,10 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
         [sys.executable, "-c", WRITER, str(folder), root], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
-        told = [writer.stdout.readline() for _ in range(after)]
+        lines = [writer.stdout.readline() for _ in range(after)]
         writer.send_signal(signal.SIGKILL)
-        told += writer.stdout.readlines()
-    version, start = told[-1].split()
+        lines += writer.stdout.readlines()
+    version, start = lines[-1].split()
     return int(version), int(start)
 
 
@@ -171,15 +160,15 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
 async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_garbage(
     tmp_path: Path, after: int
 ) -> None:
-    await (await filled(tmp_path, 500)).close()
+    await (await fill(tmp_path, 500)).close()
     version, start = await asyncio.to_thread(_write_until_killed, tmp_path, after)
 
     index = QdrantEdgeIndex(tmp_path)
     await index.open(THINGS)
-    held = {c.id: c.payload for c in await index.scroll(NAME)}
-    assert len(held) == 500
+    stored = {c.id: c.payload for c in await index.scroll(NAME)}
+    assert len(stored) == 500
     for n in range(500):
-        payload = held[f"p{n:06d}"]
+        payload = stored[f"p{n:06d}"]
         written = version if n < start + 25 else version - 1
         assert payload["v"] in {written, written + 1}
         own = point(n, int(payload["v"]))
@@ -192,130 +181,26 @@ async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_ga
     await index.close()
 
 
-async def test_a_collection_that_is_searched_often_is_searched_in_memory_and_found_the_same(tmp_path: Path) -> None:
-    index = await found_again(tmp_path, 600, searches_before_copy=3)
-    first = Filter(must=(Condition("group", Op.IN, ["g1", "g2"]),))
-    asked = [(n, limit) for n in (3, 40, 599) for limit in (1, 7)]
-    by_engine = [
-        await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
-    ]
-    await index.dense(NAME, vector(0), limit=1)
-    await index.wait_until_idle()
-    in_memory = [
-        await index.nearest(NAME, vector(n), where=first, limit=k, floor=0.1, count_to=90) for n, k in asked[:3]
-    ]
-    for (engine, counted), (copy, recounted) in zip(by_engine, in_memory, strict=True):
-        assert counted == recounted
-        assert [(c.id, c.payload) for c in copy] == [(c.id, c.payload) for c in engine]
-        assert [c.score for c in copy] == pytest.approx([c.score for c in engine], abs=1e-5)
-    await index.close()
-
-
-async def test_whoever_fills_a_collection_searches_it_in_memory_from_the_first_search_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing has to be read back from the engine while a gateway answers its first searches."""
-    index = await filled(tmp_path, 300)
-    await index.upsert(NAME, [point(7, version=1)])
-    await index.delete(NAME, ["p000008"])
-    for name in ("_search", "_request"):  # the way to the engine
-        monkeypatch.delattr(qdrant_shard.Shard, name)
-    for _ in range(5):
-        found = await index.dense(NAME, vector(100_007), limit=300)
-        assert (found[0].id, found[0].payload["v"], len(found)) == ("p000007", 1, 299)
-    await index.close()
-
-
-async def test_what_is_in_memory_is_read_there_and_the_rest_from_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = await filled(tmp_path, 50)
+async def test_payloads_and_vectors_are_read_by_id(tmp_path: Path) -> None:
+    index = await fill(tmp_path, 50)
     await index.upsert(NAME, [Point("words", None, Terms((1,), (1.0,)), {"group": "g9", "tags": ("a", "b")})])
-    ids = ["p000003", "words", "nobody", "p000049"]
-    told = await index.payloads(NAME, ids, ["group", "tags"])
-    assert told == {
+    ids = ["p000003", "words", "unknown", "p000049"]
+    assert await index.payloads(NAME, ids, ["group", "tags"]) == {
         "p000003": {"group": "g3"},
         "words": {"group": "g9", "tags": ["a", "b"]},
         "p000049": {"group": "g1"},
     }
-    monkeypatch.setattr(qdrant_shard, "_dense", None)  # the way to the engine's vectors
-    held = await index.vectors(NAME, ids)
-    assert held.keys() == {"p000003", "p000049"}
-    assert np.allclose(held["p000003"], vector(3), atol=1e-6)
-    held["p000003"][:] = 0
-    told["p000003"]["group"] = "changed"  # type: ignore[index]
-    assert (await index.dense(NAME, vector(3), limit=1))[0].payload["group"] == "g3"
+    vectors = await index.vectors(NAME, ids)
+    assert vectors.keys() == {"p000003", "p000049"}
+    assert np.allclose(vectors["p000003"], vector(3), atol=1e-6)
     await index.close()
 
 
-@pytest.mark.parametrize("grown_while", ["it is filled", "a copy is made"])
-async def test_a_copy_that_becomes_too_large_is_let_go_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown_while: str
-) -> None:
-    monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 400)
-    if grown_while == "it is filled":
-        index = await filled(tmp_path, 401)
-    else:
-        index = await found_again(tmp_path, 390)
-        await index.dense(NAME, vector(1), limit=1)  # begins the copy
-        await index.upsert(NAME, [point(n) for n in range(401)])
-    await index.wait_until_idle()
-    assert index._shards[NAME]._copy._copy is None
-    assert len(await index.dense(NAME, vector(1), limit=500)) == 401
-    await index.close()
-
-
-async def test_what_is_written_while_a_copy_is_made_is_what_is_found_in_it(tmp_path: Path) -> None:
-    index = await found_again(tmp_path, 500)
-    await index.dense(NAME, vector(1), limit=1)  # begins the copy
-    await asyncio.sleep(0)
-    await index.upsert(NAME, [point(n, version=1) for n in (0, 250, 499)])
-    await index.delete(NAME, ["p000010", "p000490"])
-    await index.wait_until_idle()
-    for n in (0, 250, 499):
-        (best,) = await index.dense(NAME, vector(n + 100_000), limit=1)
-        assert (best.id, best.payload["v"]) == (f"p{n:06d}", 1)
-    found = {c.id for c in await index.dense(NAME, vector(10), limit=500)}
-    assert len(found) == 498
-    assert not found & {"p000010", "p000490"}
-    await index.close()
-
-
-async def test_others_have_most_of_the_time_while_a_copy_is_made(tmp_path: Path) -> None:
-    """The first searches of a gateway would otherwise take a tenth of a second each."""
-    index = await found_again(tmp_path, 40 * qdrant_shard.COPY_PAGE)
-    await index.dense(NAME, vector(1), limit=1)  # begins the copy
-    making = asyncio.create_task(index.wait_until_idle())
-    turns = 0
-    while not making.done():
-        turns += 1
-        await asyncio.sleep(0)
-    assert turns > 400
-    await index.close()
-
-
-@pytest.mark.parametrize("was_there", [False, True])
-async def test_a_collection_that_outgrows_memory_is_searched_by_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool
-) -> None:
-    monkeypatch.setattr(qdrant_copy, "MOST_POINTS", 100)
-    index = await (found_again if was_there else filled)(tmp_path, 100)
-    await index.dense(NAME, vector(1), limit=1)
-    await index.wait_until_idle()
-    await index.upsert(NAME, [point(n) for n in range(100, 130)])
-    assert [(await index.dense(NAME, vector(n), limit=1))[0].id for n in (5, 120, 129)] == [
-        "p000005",
-        "p000120",
-        "p000129",
-    ]
-    await index.close()
-
-
-async def test_a_search_for_ids_alone_finds_them_however_many_are_kept(
+async def test_a_search_without_payloads_finds_ids_beyond_the_size_of_their_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qdrant_shard, "MOST_NAMES", 25)
-    index = await filled(tmp_path, 60)
+    monkeypatch.setattr(qdrant_shard, "MAX_CACHED_IDS", 25)
+    index = await fill(tmp_path, 60)
     for n in (3, 40, 3, 59):
         whole = await index.dense(NAME, vector(n), limit=20)
         bare = await index.dense(NAME, vector(n), limit=20, fields=())
