@@ -1,4 +1,4 @@
-"""Embeds with any API that speaks OpenAI's embeddings protocol."""
+"""Embeds with any OpenAI-compatible embeddings API."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SimilarityRange, Vector
 
 BATCH = 128
-# Such an API says neither how much its models read nor how they count. Nearly all read this much, and few tokens are
-# shorter than this on average.
+# Such an API gives neither the window of a model nor its tokenizer. Nearly all models read this much, and few tokens
+# are shorter than this on average.
 WINDOW = 510
 BYTES_PER_TOKEN = 3
-AT_ONCE = 4
+MAX_CONCURRENT_CALLS = 4
 
 
 class OpenAiEmbedder:
-    """A model behind a base URL. Rate limits and passing faults are retried by the client library."""
+    """A model behind a base URL. The client library retries rate limits and temporary errors."""
 
     def __init__(self, client: openai.AsyncOpenAI, model: str, dimensions: int) -> None:
         self._client = client
         self._model = model
         self._dimensions = dimensions
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     @classmethod
     async def at(cls, url: str, key: str | None, model: str, *, timeout_seconds: float = 10.0) -> OpenAiEmbedder:
-        """Connects and learns the model's dimensions. Raises Invalid or Unavailable, naming the URL."""
+        """Connects and reads the model's dimensions. Raises Invalid or Unavailable, naming the URL."""
         client = openai.AsyncOpenAI(base_url=url, api_key=key or "none", timeout=timeout_seconds, max_retries=2)
         embedder = cls(client, model, 0)
         try:
@@ -66,7 +66,7 @@ class OpenAiEmbedder:
 
     @property
     def max_concurrent_calls(self) -> int:
-        return AT_ONCE
+        return MAX_CONCURRENT_CALLS
 
     async def embed_query(self, text: str) -> Vector:
         return (await self._embed([text]))[0]
@@ -75,46 +75,42 @@ class OpenAiEmbedder:
         return await self.embed_documents(texts)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        pieces = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-        return [v for piece in await asyncio.gather(*map(self._embed, pieces)) for v in piece]
+        batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        return [v for vectors in await asyncio.gather(*map(self._embed, batches)) for v in vectors]
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _embed(self, texts: Sequence[str]) -> list[Vector]:
-        # An API refuses empty input; a space embeds as well as anything else that says nothing.
-        said = [text or " " for text in texts]
+        inputs = [text or " " for text in texts]  # APIs refuse empty input
         try:
-            async with self._at_once:
-                answer = await self._client.embeddings.create(model=self._model, input=said, encoding_format="float")
+            async with self._limit:
+                response = await self._client.embeddings.create(
+                    model=self._model, input=inputs, encoding_format="float"
+                )
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             raise Invalid(
                 f"the embeddings API at {self._client.base_url} refuses model {self._model!r}: {error.message}",
                 details={"field": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self._model},
             ) from error
         except (openai.OpenAIError, ValueError) as error:
-            reason = f"{error} {error.__cause__ or ''}".strip()
-            raise Unavailable(
-                f"the embeddings API at {self._client.base_url} does not answer: {reason}",
-                details={"field": "TOOLSCRIPT_EMBEDDINGS_URL"},
-            ) from error
-        return self._checked(answer, len(said))
+            raise self._fail(f"does not answer: {error} {error.__cause__ or ''}".strip()) from error
+        return self._read_vectors(response, len(inputs))
 
-    def _checked(self, answer: Any, texts: int) -> list[Vector]:
-        """The vectors of an answer, made of length one. Raises Unavailable for an answer that makes no sense."""
+    def _read_vectors(self, response: Any, count: int) -> list[Vector]:
+        """The vectors of a response, normalised to length one. Raises Unavailable for an unusable response."""
         try:
-            rows = sorted(answer.data, key=lambda row: row.index)
-            vectors = np.array([row.embedding for row in rows], dtype=np.float32).reshape(texts, -1)
+            rows = sorted(response.data, key=lambda row: row.index)
+            vectors = np.array([row.embedding for row in rows], dtype=np.float32).reshape(count, -1)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            sound = bool(np.all(np.isfinite(lengths)) and np.all(lengths > 0))
+            is_usable = bool(np.all(np.isfinite(lengths)) and np.all(lengths > 0))
         except (TypeError, ValueError, AttributeError) as error:
-            raise self._nonsense(str(error)) from error
-        if not sound or (self._dimensions and vectors.shape[1] != self._dimensions):
-            raise self._nonsense(f"vectors of {vectors.shape[1]} numbers, not all of them usable")
+            raise self._fail(f"sent an unusable response: {error}") from error
+        if not is_usable or (self._dimensions and vectors.shape[1] != self._dimensions):
+            raise self._fail(f"sent an unusable response: vectors of {vectors.shape[1]} numbers, not all usable")
         return list(vectors / lengths)
 
-    def _nonsense(self, what: str) -> Unavailable:
+    def _fail(self, what: str) -> Unavailable:
         return Unavailable(
-            f"the embeddings API at {self._client.base_url} sent an answer that makes no sense: {what}",
-            details={"field": "TOOLSCRIPT_EMBEDDINGS_URL"},
+            f"the embeddings API at {self._client.base_url} {what}", details={"field": "TOOLSCRIPT_EMBEDDINGS_URL"}
         )

@@ -258,7 +258,7 @@ _CONDITIONS = _ServerConditions()
 
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qm.PayloadSchemaType.KEYWORD,
-    FieldType.TENANT: qm.KeywordIndexParams(type=qm.KeywordIndexType.KEYWORD, is_tenant_name=True),
+    FieldType.TENANT: qm.KeywordIndexParams(type=qm.KeywordIndexType.KEYWORD, is_tenant=True),
     FieldType.INTEGER: qm.PayloadSchemaType.INTEGER,
     FieldType.FLOAT: qm.PayloadSchemaType.FLOAT,
     FieldType.BOOL: qm.PayloadSchemaType.BOOL,
@@ -279,7 +279,7 @@ async def _translate_errors(collection: str | None = None) -> AsyncIterator[None
             raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
         raise Unavailable(f"Qdrant refused the request: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
     except ResponseHandlingException as error:
-        raise Unavailable(f"no response from Qdrant: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
+        raise Unavailable(f"Qdrant does not answer: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
     except ValueError as error:
         if "not found" in str(error):
             raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error

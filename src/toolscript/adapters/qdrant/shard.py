@@ -322,7 +322,7 @@ def _nearest_query(vector: Vector) -> qe.Query:
 # BOOL fields have no index of their own: see FLAGS_FIELD.
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qe.KeywordIndexParams(),
-    FieldType.TENANT: qe.KeywordIndexParams(is_tenant_name=True),
+    FieldType.TENANT: qe.KeywordIndexParams(is_tenant=True),
     FieldType.INTEGER: qe.PayloadSchemaType.Integer,
     FieldType.FLOAT: qe.PayloadSchemaType.Float,
     FieldType.DATETIME: qe.PayloadSchemaType.Datetime,
