@@ -456,7 +456,7 @@ def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
         at_once = gateway.http.post("/tools/good__pid")  # it may come before the loss was noticed: then it says so
         if at_once.status_code != 200:
             assert at_once.status_code == 502
-            assert "was lost during the call (it was ended by SIGKILL)" in at_once.json()["error"]["message"]
+            assert "was lost during the call (killed by SIGKILL)" in at_once.json()["error"]["message"]
         assert gateway.call("good__pid")["pid"] not in {first, again}
         assert gateway.call("other__pid")["pid"] == other
         assert gateway.end() == 0

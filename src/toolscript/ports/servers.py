@@ -24,10 +24,10 @@ class ToolServer(Protocol):
         """Raises Unavailable when the server no longer answers."""
 
     async def wait_for_change(self) -> None:
-        """Waits until the server says that what it offers has changed."""
+        """Waits until the server announces a change of its items."""
 
     async def wait_for_disconnect(self) -> str:
-        """Waits until the connection is gone; says why."""
+        """Waits until the connection is lost; returns the reason."""
 
 
 class ToolServers(Protocol):

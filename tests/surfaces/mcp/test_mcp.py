@@ -30,7 +30,7 @@ from tokenizers import Tokenizer
 
 from tests.fixtures.serving import serve
 from tests.servers import scripted_spec
-from toolscript.adapters.mcp.reading import read_items
+from toolscript.adapters.mcp.lenient_reader import read_items
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
 from toolscript.domain.access import Principal

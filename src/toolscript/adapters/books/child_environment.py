@@ -1,4 +1,4 @@
-"""What a process of our own gets of our environment."""
+"""The environment of the worker process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import toolscript
 
 
-def bare_environment() -> dict[str, str]:
-    """Nothing of ours but where to find the code: there are keys in our environment."""
-    places = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
+def minimal_environment() -> dict[str, str]:
+    """Returns only what Python needs to find the code: our own environment may hold API keys."""
+    paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)), "PYTHONUTF8": "1"}
+    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUTF8": "1"}

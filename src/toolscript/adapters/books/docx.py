@@ -1,4 +1,4 @@
-"""Word files: headings by style, tables where they stand, code by the name of its style or its typeface."""
+"""Parses Word files: headings by style, tables in place, code by the name of its style or its typeface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from zipfile import ZipFile
 
 from toolscript.adapters.books.archive import open_archive, refuse_entities
-from toolscript.adapters.books.parts import Draft, Heading, Part, Passage, names, passage, prose, table, without_title
+from toolscript.adapters.books.parts import (
+    Heading,
+    ParsedBook,
+    Part,
+    TextBlock,
+    clean_prose,
+    extract_title,
+    make_block,
+    make_table,
+    split_authors,
+)
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BlockKind
 
@@ -21,34 +31,34 @@ try:
 except ImportError as missing:
     raise Invalid("Reading DOCX needs an extra: pip install 'toolscript[books]'.") from missing
 
-_NOBODY = "python-docx"
-_HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
-_CODE = re.compile(r"code|source|preformatted|verbatim|macro text|listing", re.IGNORECASE)
-_FIXED = re.compile(r"mono|courier|consolas|menlo|fixed|typewriter", re.IGNORECASE)
+_LIBRARY_AUTHOR = "python-docx"
+_HEADING_STYLE = re.compile(r"heading (\d)", re.IGNORECASE)
+_CODE_STYLE = re.compile(r"code|source|preformatted|verbatim|macro text|listing", re.IGNORECASE)
+_MONOSPACE = re.compile(r"mono|courier|consolas|menlo|fixed|typewriter", re.IGNORECASE)
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 
 
-def read_docx(data: bytes) -> Draft:
-    """The document, with the title and author of its properties. Raises Invalid for a file that is none."""
+def read_docx(data: bytes) -> ParsedBook:
+    """Parses a document, with the title and author of its properties. Raises Invalid if it is not a Word file."""
     archive = open_archive(data)
     if "word/document.xml" not in archive.namelist():
-        raise Invalid("The file is not a Word document: it has no word/document.xml in it.")
+        raise Invalid("The file is not a Word document: word/document.xml is missing.")
     refuse_entities(archive)
     try:
         document = Document(io.BytesIO(data))
-        title, author = _said(document, archive)
-        parts = list(_joined(_Reading().parts(document.iter_inner_content())))
+        title, author = _read_properties(document, archive)
+        parts = list(_join_code_lines(_DocxWalker().parts(document.iter_inner_content())))
     except (PackageNotFoundError, KeyError, ValueError, SyntaxError, AttributeError) as error:
-        raise Invalid("The file is broken: it cannot be read as a Word document.") from error
-    own_title = next((part.text for part in parts if _is_title(part)), "")
-    authors = names("" if author == _NOBODY else author)
-    if own_title:
-        return Draft([part for part in parts if not _is_title(part)], own_title, authors)
-    return without_title(Draft(parts, title, authors))
+        raise Invalid("The file is damaged: it cannot be read as a Word document.") from error
+    styled_title = next((part.text for part in parts if _is_title(part)), "")
+    authors = split_authors("" if author == _LIBRARY_AUTHOR else author)
+    if styled_title:
+        return ParsedBook([part for part in parts if not _is_title(part)], styled_title, authors)
+    return extract_title(ParsedBook(parts, title, authors))
 
 
-def _said(document: WordDocument, archive: ZipFile) -> tuple[str, str]:
-    """The title and the author of a document's properties. Where it has none, the library makes some up."""
+def _read_properties(document: WordDocument, archive: ZipFile) -> tuple[str, str]:
+    """Returns title and author. Checked in the archive first: the library invents properties that are missing."""
     if "docProps/core.xml" not in archive.namelist():
         return "", ""
     properties = document.core_properties
@@ -59,8 +69,8 @@ def _is_title(part: Part) -> bool:
     return isinstance(part, Heading) and part.level == 0
 
 
-class _Reading:
-    """Goes through a document and counts the pages that Word last saw, where it noted them."""
+class _DocxWalker:
+    """Walks through a document and counts the page breaks that Word recorded."""
 
     def __init__(self) -> None:
         self._page = 1
@@ -68,32 +78,32 @@ class _Reading:
 
     def parts(self, content: Iterator[Paragraph | Table]) -> Iterator[Part]:
         parts = [part for each in content for part in self._part(each)]
-        known = self._page > 1
-        return iter(parts) if known else (_without_page(part) for part in parts)
+        has_pages = self._page > 1
+        return iter(parts) if has_pages else (_remove_page(part) for part in parts)
 
     def _part(self, content: Paragraph | Table) -> list[Part]:
         if isinstance(content, Table):
             rows = [[cell.text for cell in row.cells] for row in content.rows]
-            page, self._page = self._page, self._page + _breaks(content)
-            return list[Part](table(rows, page))
+            page, self._page = self._page, self._page + _count_page_breaks(content)
+            return list[Part](make_table(rows, page))
         style = self._style(content)
-        breaks = _breaks(content)
-        first = breaks and not _text_before_break(content)
+        breaks = _count_page_breaks(content)
+        first = breaks and not _has_text_before_break(content)
         page = self._page + (1 if first else 0)
         self._page += breaks
         text = content.text
         if not text.strip():
-            return [Passage("", BlockKind.CODE, page)] if _CODE.search(style) else []
-        level = _HEADING.match(style)
+            return [TextBlock("", BlockKind.CODE, page)] if _CODE_STYLE.search(style) else []
+        level = _HEADING_STYLE.match(style)
         if level or style == "Title":
-            return [Heading(prose(text), int(level[1]) if level else 0, page)]
-        if _CODE.search(style) or _is_fixed(content):
-            return [Passage(text.rstrip(), BlockKind.CODE, page)]
+            return [Heading(clean_prose(text), int(level[1]) if level else 0, page)]
+        if _CODE_STYLE.search(style) or _is_monospace(content):
+            return [TextBlock(text.rstrip(), BlockKind.CODE, page)]
         numbered = style.startswith("List") or content._p.find(f"{_W}pPr/{_W}numPr") is not None
-        return list[Part](passage(("- " if numbered else "") + text, page=page))
+        return list[Part](make_block(("- " if numbered else "") + text, page=page))
 
     def _style(self, paragraph: Paragraph) -> str:
-        """The name of a paragraph's style, looked up once for each style."""
+        """Returns the name of a paragraph's style; the lookup is slow and done once per style."""
         mark = paragraph._p.find(f"{_W}pPr/{_W}pStyle")
         key = mark.get(f"{_W}val") if mark is not None else None
         if key not in self._styles:
@@ -101,32 +111,32 @@ class _Reading:
         return self._styles[key]
 
 
-def _joined(parts: Iterator[Part]) -> Iterator[Part]:
-    """Lines of code that follow one another are one block."""
+def _join_code_lines(parts: Iterator[Part]) -> Iterator[Part]:
+    """Joins adjacent lines of code into one block."""
     lines: list[str] = []
     page: int | None = None
     for part in parts:
-        if isinstance(part, Passage) and part.kind is BlockKind.CODE:
+        if isinstance(part, TextBlock) and part.kind is BlockKind.CODE:
             page = part.page if not lines else page
             lines.append(part.text)
             continue
-        yield from passage("\n".join(lines), BlockKind.CODE, page)
+        yield from make_block("\n".join(lines), BlockKind.CODE, page)
         lines = []
         yield part
-    yield from passage("\n".join(lines), BlockKind.CODE, page)
+    yield from make_block("\n".join(lines), BlockKind.CODE, page)
 
 
-def _without_page(part: Part) -> Part:
+def _remove_page(part: Part) -> Part:
     if isinstance(part, Heading):
         return Heading(part.text, part.level)
-    return Passage(part.text, part.kind)
+    return TextBlock(part.text, part.kind)
 
 
-def _breaks(content: Paragraph | Table) -> int:
+def _count_page_breaks(content: Paragraph | Table) -> int:
     return len(content._element.findall(f".//{_W}lastRenderedPageBreak"))
 
 
-def _text_before_break(paragraph: Paragraph) -> bool:
+def _has_text_before_break(paragraph: Paragraph) -> bool:
     for element in paragraph._p.iter(f"{_W}t", f"{_W}lastRenderedPageBreak"):
         if element.tag == f"{_W}lastRenderedPageBreak":
             return False
@@ -135,6 +145,6 @@ def _text_before_break(paragraph: Paragraph) -> bool:
     return False
 
 
-def _is_fixed(paragraph: Paragraph) -> bool:
+def _is_monospace(paragraph: Paragraph) -> bool:
     runs = [run for run in paragraph.runs if run.text.strip()]
-    return bool(runs) and all(_FIXED.search(run.font.name or "") for run in runs)
+    return bool(runs) and all(_MONOSPACE.search(run.font.name or "") for run in runs)

@@ -1,17 +1,17 @@
-"""From bytes to text: in the encoding that a file begins with or names, or the one that nearly all of it fits."""
+"""Decodes bytes: by byte order mark, by the encoding that markup declares, then UTF-8, then Windows-1252."""
 
 from __future__ import annotations
 
 import codecs
 import re
 
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_TOP = 4096
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_SEARCHED_BYTES = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_NAMED = re.compile(
+_DECLARATION = re.compile(
     rb"""(?:<\?xml\b[^>]*?\bencoding|<meta\b[^>]*?\bcharset)\s*=\s*["']?\s*([a-z0-9_.:-]+)""", re.IGNORECASE
 )
-# What a page may name, by Python's names. Some are read as their larger relations: that is what pages mean by them.
+# Encodings that a page may declare, by Python's names. As in browsers, some are read as their supersets.
 _ENCODINGS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -46,21 +46,21 @@ _ENCODINGS = {
 }
 
 
-def decoded(data: bytes, *, markup: bool) -> str:
-    """The text of a file. Only markup names its encoding: what other texts say of encodings is what they are about."""
-    for mark, encoding in _MARKS:
+def decode_text(data: bytes, *, markup: bool) -> str:
+    """Decodes a file. A declared encoding is looked for in markup only: plain text may merely write about encodings."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
-    for encoding in dict.fromkeys([*(_named(data) if markup else []), "utf-8"]):
+    for encoding in dict.fromkeys([*(_find_declared(data) if markup else []), "utf-8"]):
         text = data.decode(encoding, "replace")
         if _fits(text, data):
             return text
     return data.decode("cp1252", "replace")
 
 
-def _named(data: bytes) -> list[str]:
-    """The encoding that a page names in its declaration or in a tag near its top, when it is one of texts."""
-    found = _NAMED.search(_COMMENT.sub(b"", data[:_TOP]))
+def _find_declared(data: bytes) -> list[str]:
+    """Returns the encoding that an XML declaration or a meta tag declares, if it is a known text encoding."""
+    found = _DECLARATION.search(_COMMENT.sub(b"", data[:_SEARCHED_BYTES]))
     try:
         name = codecs.lookup(found[1].decode("ascii")).name if found else ""
     except LookupError:
@@ -69,9 +69,9 @@ def _named(data: bytes) -> list[str]:
 
 
 def _fits(text: str, data: bytes) -> bool:
-    """Whether more of the letters beyond ASCII could be read than could not: a byte or two may be broken."""
+    """Whether most characters beyond ASCII were decoded: a few damaged bytes are tolerated."""
     broken = text.count("\ufffd") - data.count("\ufffd".encode())
     if broken <= 0:
         return True
-    beyond = len(text) - len(text.encode("ascii", "ignore"))
-    return beyond - broken > broken
+    non_ascii = len(text) - len(text.encode("ascii", "ignore"))
+    return non_ascii - broken > broken

@@ -1,4 +1,4 @@
-"""EPUB: the spine says the order, the table of contents how deep each file stands, the files are pages of HTML."""
+"""Parses EPUB files: the spine gives the order, the table of contents the heading levels, the files are HTML pages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element  # only the type
 from zipfile import ZipFile
 
-from toolscript.adapters.books.archive import open_archive, read_member, xml_tree
-from toolscript.adapters.books.encoding import decoded
+from toolscript.adapters.books.archive import open_archive, parse_xml, read_member
+from toolscript.adapters.books.encoding import decode_text
 from toolscript.adapters.books.html import read_page
-from toolscript.adapters.books.parts import Draft, Heading, Part, bare, prose
+from toolscript.adapters.books.parts import Heading, ParsedBook, Part, clean_prose, normalize
 from toolscript.domain.errors import Invalid
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _NUMBER = re.compile(r"\A(?:(?:chapter|appendix|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*)\.?\s+", re.IGNORECASE)
-_PAGES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
+_PAGE_TYPES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """Where a file stands in the table of contents."""
+class _ContentsEntry:
+    """An entry of the table of contents."""
 
     title: str
     depth: int
@@ -33,126 +33,135 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Package:
-    """What the package file lists."""
+    """The package file of the EPUB."""
 
     folder: str
     root: Element
     items: Mapping[str, Element]
 
     def path(self, item: Element) -> str:
-        return _joined(self.folder, item.get("href", ""))
+        return _join_path(self.folder, item.get("href", ""))
 
 
-def read_epub(data: bytes) -> Draft:
-    """The book. Raises Invalid for an archive that is none."""
+def read_epub(data: bytes) -> ParsedBook:
+    """Parses an EPUB. Raises Invalid if the archive is not one."""
     archive = open_archive(data)
-    package = _package(archive)
-    spine = _spine(package)
-    if not _encrypted(archive).isdisjoint(spine):
-        raise Invalid("The file is protected against copying: its pages are encrypted. Take a copy without protection.")
-    contents = _contents(archive, package)
+    package = _read_package(archive)
+    page_paths = _read_spine(package)
+    if not _find_encrypted(archive).isdisjoint(page_paths):
+        raise Invalid("The file is copy-protected: its pages are encrypted. Use a copy without protection.")
+    contents = _read_contents(archive, package)
     parts: list[Part] = []
     shift: int | None = None
-    for path in spine:
-        draft = read_page(decoded(read_member(archive, path), markup=True))
-        placed, shift = _placed(draft.parts, contents.get(path, []), shift)
-        parts.extend(placed)
-    return Draft(parts, _said(package.root, "title")[0], tuple(dict.fromkeys(_said(package.root, "creator"))))
+    for path in page_paths:
+        page = read_page(decode_text(read_member(archive, path), markup=True))
+        adjusted, shift = _adjust_levels(page.parts, contents.get(path, []), shift)
+        parts.extend(adjusted)
+    return ParsedBook(
+        parts, _read_metadata(package.root, "title")[0], tuple(dict.fromkeys(_read_metadata(package.root, "creator")))
+    )
 
 
-def _package(archive: ZipFile) -> _Package:
-    container = xml_tree(read_member(archive, _CONTAINER), _CONTAINER)
+def _read_package(archive: ZipFile) -> _Package:
+    container = parse_xml(read_member(archive, _CONTAINER), _CONTAINER)
     path = next((each.get("full-path", "") for each in container.iter("rootfile")), "")
     if not path:
         raise Invalid("The file is not an EPUB: its container names no package.")
-    root = xml_tree(read_member(archive, path), path)
+    root = parse_xml(read_member(archive, path), path)
     return _Package(posixpath.dirname(path), root, {each.get("id", ""): each for each in root.iter("item")})
 
 
-def _spine(package: _Package) -> list[str]:
-    """The pages in reading order, each once, without the page that only is the table of contents."""
+def _read_spine(package: _Package) -> list[str]:
+    """Returns the paths of the pages in reading order, without the navigation page."""
     listed = (package.items.get(each.get("idref", "")) for each in package.root.iter("itemref"))
-    pages = [item for item in listed if item is not None and item.get("media-type") in _PAGES and not _is_nav(item)]
+    pages = [
+        item for item in listed if item is not None and item.get("media-type") in _PAGE_TYPES and not _is_nav(item)
+    ]
     return list(dict.fromkeys(map(package.path, pages)))
 
 
-def _encrypted(archive: ZipFile) -> set[str]:
-    """The files that only whoever has a key can read. Fonts often are among them, and do not matter."""
+def _find_encrypted(archive: ZipFile) -> set[str]:
+    """Returns the encrypted files. Fonts often are, which does no harm."""
     if _ENCRYPTION not in archive.namelist():
         return set()
-    listed = xml_tree(read_member(archive, _ENCRYPTION), _ENCRYPTION)
-    return {_joined("", each.get("URI", "").lstrip("/")) for each in listed.iter("CipherReference")}
+    listed = parse_xml(read_member(archive, _ENCRYPTION), _ENCRYPTION)
+    return {_join_path("", each.get("URI", "").lstrip("/")) for each in listed.iter("CipherReference")}
 
 
 def _is_nav(item: Element) -> bool:
     return "nav" in item.get("properties", "").split()
 
 
-def _said(root: Element, name: str) -> list[str]:
-    """What the metadata say; at least one, if empty, for the title."""
+def _read_metadata(root: Element, name: str) -> list[str]:
+    """Returns the values of a metadata element; for a missing title, one empty string."""
     metadata = next(root.iter("metadata"), root)
-    found = [prose("".join(each.itertext())) for each in metadata.iter(name)]
+    found = [clean_prose("".join(each.itertext())) for each in metadata.iter(name)]
     return [each for each in found if each] or ([""] if name == "title" else [])
 
 
-def _contents(archive: ZipFile, package: _Package) -> dict[str, list[_Entry]]:
-    """The entries of each file in the navigation page, or in the older NCX."""
+def _read_contents(archive: ZipFile, package: _Package) -> dict[str, list[_ContentsEntry]]:
+    """Reads the table of contents: the navigation page, or the older NCX file."""
     for item in package.items.values():
         path = package.path(item)
         if _is_nav(item):
-            return _entries(xml_tree(read_member(archive, path), path), "li", "a", "href", path)
+            return _collect_entries(parse_xml(read_member(archive, path), path), "li", "a", "href", path)
     for item in package.items.values():
         path = package.path(item)
         if item.get("media-type") == "application/x-dtbncx+xml":
-            return _entries(xml_tree(read_member(archive, path), path), "navPoint", "content", "src", path)
+            return _collect_entries(parse_xml(read_member(archive, path), path), "navPoint", "content", "src", path)
     return {}
 
 
-def _entries(root: Element, item: str, link: str, target: str, path: str) -> dict[str, list[_Entry]]:
-    """Entries by file, each with its depth, which does not count a book's own entry above all others. Walked with a
-    list of its own, since nesting has no bound."""
-    entries: dict[str, list[_Entry]] = defaultdict(list)
+def _collect_entries(root: Element, item: str, link: str, target: str, path: str) -> dict[str, list[_ContentsEntry]]:
+    """Returns entries by file with their depths, not counting a root entry for the book itself. Uses a stack instead of
+    recursion, since nesting is unbounded."""
+    entries: dict[str, list[_ContentsEntry]] = defaultdict(list)
     start = next((each for each in root.iter("nav") if "toc" in each.get("type", "")), root)
-    waiting: list[tuple[Element, int, str]] = [(start, -1, "")]
-    while waiting:
-        element, depth, title = waiting.pop()
+    stack: list[tuple[Element, int, str]] = [(start, -1, "")]
+    while stack:
+        element, depth, title = stack.pop()
         depth += element.tag == item
         if element.tag == item:
-            title = prose("".join(next((each for each in element if each.tag == "navLabel"), Element("")).itertext()))
+            title = clean_prose(
+                "".join(next((each for each in element if each.tag == "navLabel"), Element("")).itertext())
+            )
         if element.tag == link and (file := element.get(target, "").partition("#")[0]):
-            said = title or prose("".join(element.itertext()))
-            entries[_joined(posixpath.dirname(path), file)].append(_Entry(said, max(depth, 0)))
-        waiting.extend((child, depth, title) for child in reversed(element))
+            label = title or clean_prose("".join(element.itertext()))
+            entries[_join_path(posixpath.dirname(path), file)].append(_ContentsEntry(label, max(depth, 0)))
+        stack.extend((child, depth, title) for child in reversed(element))
     depths = [entry.depth for listed in entries.values() for entry in listed]
     above = int(len(depths) > 1 and min(depths[1:]) > depths[0])
     return {
-        file: [_Entry(entry.title, max(entry.depth - above, 0)) for entry in listed] for file, listed in entries.items()
+        file: [_ContentsEntry(entry.title, max(entry.depth - above, 0)) for entry in listed]
+        for file, listed in entries.items()
     }
 
 
-def _placed(parts: Sequence[Part], entries: Sequence[_Entry], shift: int | None) -> tuple[list[Part], int | None]:
-    """The parts of a file with their headings as deep as the table of contents has them: those that are in it, and
-    those below them. A file without a heading gets the one it has there; one that is not there goes on as the last."""
-    depths = {_unnumbered(entry.title): entry.depth for entry in reversed(entries)}
+def _adjust_levels(
+    parts: Sequence[Part], entries: Sequence[_ContentsEntry], shift: int | None
+) -> tuple[list[Part], int | None]:
+    """Sets the levels of headings to their depth in the table of contents. A file without a heading gets its entry's
+    title; a file without an entry continues with the last shift."""
+    depths = {_remove_number(entry.title): entry.depth for entry in reversed(entries)}
     if entries and not any(isinstance(part, Heading) for part in parts):
         return [Heading(entries[0].title, entries[0].depth), *parts], shift
-    placed: list[Part] = []
+    adjusted: list[Part] = []
     first = True
     for part in parts:
         if not isinstance(part, Heading):
-            placed.append(part)
+            adjusted.append(part)
             continue
-        depth = entries[0].depth if entries and first else depths.get(_unnumbered(part.text))
+        depth = entries[0].depth if entries and first else depths.get(_remove_number(part.text))
         if depth is not None or shift is None:
             shift = (depth or 0) - part.level
-        placed.append(replace(part, level=part.level + shift))
+        adjusted.append(replace(part, level=part.level + shift))
         first = False
-    return placed, shift
+    return adjusted, shift
 
 
-def _unnumbered(title: str) -> str:
-    return bare(_NUMBER.sub("", title))
+def _remove_number(title: str) -> str:
+    return normalize(_NUMBER.sub("", title))
 
 
-def _joined(folder: str, href: str) -> str:
+def _join_path(folder: str, href: str) -> str:
     return posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))

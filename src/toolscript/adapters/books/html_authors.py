@@ -1,75 +1,75 @@
-"""Who wrote a page: what its head says, and the names above its text. Those further down are of other books."""
+"""Finds the authors of a page: in its meta elements, and near its top. Names further down belong to other works."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from toolscript.adapters.books.parts import names, prose
+from toolscript.adapters.books.parts import clean_prose, split_authors
 
 _FIELDS = frozenset(["author", "authors", "citation_author", "dc.creator", "dcterms.creator"])
-_OTHERS = ("biblio", "citation", "comment", "reference")
+_OTHER_WORKS = ("biblio", "citation", "comment", "reference")
 _LABEL = re.compile(r"(?:(?:written\s+)?by|authors?)\b\s*:?\s*", re.IGNORECASE)
 _ADDRESS = re.compile(r"\S*@\S*")
-# Longer than that is no title page, and no name.
-_TITLE_PAGE = 500
-_LONGEST = 200
+# Authors are looked for before this many characters of text; a longer text is not a name.
+_TITLE_PAGE_CHARACTERS = 500
+_MAX_NAME_LENGTH = 200
 
 
 class PageAuthors:
-    """Listens to a page for the names of its authors. Where one such element is in another, the inner one is the name,
-    and what else the outer one holds is not."""
+    """Collects author names while a page is parsed. Of nested author elements the inner one is the name."""
 
     def __init__(self) -> None:
         self._found: dict[str, None] = {}
-        self._above = _TITLE_PAGE
-        self._around: int | None = None
-        self._at: int | None = None
+        self._characters_left = _TITLE_PAGE_CHARACTERS
+        self._outer_depth: int | None = None
+        self._depth: int | None = None
         self._text: list[str] = []
 
     @property
     def found(self) -> tuple[str, ...]:
         return tuple(self._found)
 
-    def learn(self, said: Mapping[str, str]) -> None:
-        """Takes what a `meta` element says."""
-        if not _FIELDS.isdisjoint(said.get(key, "").lower() for key in ("name", "property", "itemprop")):
-            self._found |= dict.fromkeys(names(said.get("content", "")))
+    def read_meta(self, attributes: Mapping[str, str]) -> None:
+        """Takes the authors that a `meta` element names."""
+        if not _FIELDS.isdisjoint(attributes.get(key, "").lower() for key in ("name", "property", "itemprop")):
+            self._found |= dict.fromkeys(split_authors(attributes.get("content", "")))
 
-    def begin(self, tag: str, said: Mapping[str, str], depth: int) -> bool:
-        """Whether the element that begins at that depth is the name of an author."""
-        if self._above <= 0:
+    def begin(self, tag: str, attributes: Mapping[str, str], depth: int) -> bool:
+        """Starts an element at that depth; returns whether it holds an author's name."""
+        if self._characters_left <= 0:
             return False
-        classes = said.get("class", "").lower().split()
-        if any(each.startswith(_OTHERS) for each in classes):
-            self._above = 0
+        classes = attributes.get("class", "").lower().split()
+        if any(each.startswith(_OTHER_WORKS) for each in classes):
+            self._characters_left = 0
             return False
-        named = "author" in classes or said.get("itemprop") == "author" or (tag == "a" and said.get("rel") == "author")
-        if not named and (self._around is None or said.get("itemprop") != "name"):
+        is_author = "author" in classes or attributes.get("itemprop") == "author"
+        is_author = is_author or (tag == "a" and attributes.get("rel") == "author")
+        if not is_author and (self._outer_depth is None or attributes.get("itemprop") != "name"):
             return False
-        self._around = depth if self._around is None else self._around
-        self._at, self._text = depth, []
+        self._outer_depth = depth if self._outer_depth is None else self._outer_depth
+        self._depth, self._text = depth, []
         return True
 
-    def say(self, text: str) -> None:
-        if self._at is not None:
+    def add_text(self, text: str) -> None:
+        if self._depth is not None:
             self._text.append(text)
 
     def end(self, left: int) -> None:
-        """An element ended, and so many are left around."""
-        if self._at is not None and left < self._at:
-            said = prose(_ADDRESS.sub("", _LABEL.sub("", prose("".join(self._text)), count=1)))
-            if len(said) <= _LONGEST and any(sign.isalpha() for sign in said):
-                self._found |= dict.fromkeys(names(said))
-            self._at = None
-        if self._around is not None and left < self._around:
-            self._around = None
+        """Ends an element; `left` elements stay open."""
+        if self._depth is not None and left < self._depth:
+            name = clean_prose(_ADDRESS.sub("", _LABEL.sub("", clean_prose("".join(self._text)), count=1)))
+            if len(name) <= _MAX_NAME_LENGTH and any(character.isalpha() for character in name):
+                self._found |= dict.fromkeys(split_authors(name))
+            self._depth = None
+        if self._outer_depth is not None and left < self._outer_depth:
+            self._outer_depth = None
 
-    def read(self, length: int) -> None:
-        """So much text was read: the title page is where there is little of it."""
-        self._above -= length
+    def count_text(self, length: int) -> None:
+        """Counts text that was read, to know when the title page is over."""
+        self._characters_left -= length
 
     @property
-    def is_near(self) -> bool:
-        """Whether an element of an author is open."""
-        return self._around is not None
+    def is_inside_author(self) -> bool:
+        """Whether an author element is open."""
+        return self._outer_depth is not None

@@ -1,4 +1,4 @@
-"""Markdown, by way of its own parser: headings, code and tables are where the grammar says they are."""
+"""Parses Markdown with markdown-it."""
 
 from __future__ import annotations
 
@@ -9,53 +9,62 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from toolscript.adapters.books.html import read_page
-from toolscript.adapters.books.parts import Draft, Heading, Part, names, passage, prose, table, without_title
+from toolscript.adapters.books.parts import (
+    Heading,
+    ParsedBook,
+    Part,
+    clean_prose,
+    extract_title,
+    make_block,
+    make_table,
+    split_authors,
+)
 from toolscript.domain.knowledge import BlockKind
 
-_FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FIELD = re.compile(r"(\w+):\s*(.*)")
-_LONGEST_FRONT = 20_000
-# The parser goes one call deeper for each level; what is deeper than this, it leaves out.
-DEEPEST = 100
+_MAX_FRONT_MATTER = 20_000
+# The parser recurses once per level and leaves out what is nested deeper.
+MAX_NESTING = 100
 
 
-def read_markdown(text: str) -> Draft:
-    """A text, with the title and authors of its front matter."""
+def read_markdown(text: str) -> ParsedBook:
+    """Parses a text, with the title and authors of its front matter."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    front = _FRONT.match(text[:_LONGEST_FRONT])
-    said = _fields(front[1]) if front else {}
-    parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    front = _FRONT_MATTER.match(text[:_MAX_FRONT_MATTER])
+    fields = _parse_fields(front[1]) if front else {}
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable("table")
     tokens = parser.parse(text[front.end() :] if front else text)
-    title = " ".join(said.get("title", []))
-    authors = [name for each in said.get("author", []) + said.get("authors", []) for name in names(each)]
-    return without_title(Draft(list(_Reading().parts(tokens)), title, tuple(dict.fromkeys(authors))))
+    title = " ".join(fields.get("title", []))
+    authors = [name for each in fields.get("author", []) + fields.get("authors", []) for name in split_authors(each)]
+    return extract_title(ParsedBook(list(_MarkdownWalker().parts(tokens)), title, tuple(dict.fromkeys(authors))))
 
 
-def _fields(front: str) -> dict[str, list[str]]:
-    """The fields of front matter: a value on the line, a list in brackets, or a list on the lines below."""
+def _parse_fields(front: str) -> dict[str, list[str]]:
+    """Parses front matter: a value on the line, a list in brackets, or a list on the lines below."""
     fields: dict[str, list[str]] = {}
     current: list[str] = []
     for line in front.split("\n"):
         if found := _FIELD.match(line):
             current = fields.setdefault(found[1].lower(), [])
-            current.extend(_unquoted(each) for each in _items(found[2]))
+            current.extend(_unquote(each) for each in _split_items(found[2]))
         elif line.lstrip().startswith("- "):
-            current.append(_unquoted(line.lstrip()[2:].removeprefix("name:")))
+            current.append(_unquote(line.lstrip()[2:].removeprefix("name:")))
     return fields
 
 
-def _items(value: str) -> list[str]:
+def _split_items(value: str) -> list[str]:
     value = value.strip()
     listed = value.startswith("[") and value.endswith("]")
     return [each for each in (value[1:-1].split(",") if listed else [value]) if each.strip()]
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value.strip().strip("\"'")
 
 
-class _Reading:
-    """Goes through the tokens of a text and knows in which list, table or heading it is."""
+class _MarkdownWalker:
+    """Walks through the tokens and tracks the open list, table and heading."""
 
     def __init__(self) -> None:
         self._lists: list[int | None] = []
@@ -67,27 +76,27 @@ class _Reading:
         for token in tokens:
             match token.type:
                 case "inline":
-                    yield from self._say(_inline(token))
+                    yield from self._add_text(_plain_text(token))
                 case "fence" | "code_block":
-                    yield from passage(token.content, BlockKind.CODE)
+                    yield from make_block(token.content, BlockKind.CODE)
                 case "html_block":
                     yield from read_page(token.content).parts
                 case "table_close":
-                    yield from table(self._rows or [])
+                    yield from make_table(self._rows or [])
                     self._rows = None
                 case _:
-                    self._move(token)
+                    self._update_state(token)
 
-    def _say(self, text: str) -> list[Part]:
+    def _add_text(self, text: str) -> list[Part]:
         if self._rows is not None:
             self._rows[-1].append(text)
             return []
         if self._level:
-            return [Heading(prose(text), self._level)]
+            return [Heading(clean_prose(text), self._level)]
         lead, self._lead = self._lead, ""
-        return list[Part](passage(lead + text))
+        return list[Part](make_block(lead + text))
 
-    def _move(self, token: Token) -> None:
+    def _update_state(self, token: Token) -> None:
         match token.type:
             case "heading_open":
                 self._level = int(token.tag[1])
@@ -105,19 +114,19 @@ class _Reading:
             case "bullet_list_close" | "ordered_list_close":
                 self._lists.pop()
             case "list_item_open":
-                self._lead, self._lists[-1] = _bullet(self._lists[-1])
+                self._lead, self._lists[-1] = _next_bullet(self._lists[-1])
 
 
-def _bullet(count: int | None) -> tuple[str, int | None]:
+def _next_bullet(count: int | None) -> tuple[str, int | None]:
     return ("- ", None) if count is None else (f"{count}. ", count + 1)
 
 
-def _inline(token: Token) -> str:
-    """What a line says, without its marks."""
-    said = []
+def _plain_text(token: Token) -> str:
+    """Returns the text of an inline token without markup."""
+    texts = []
     for child in token.children or []:
         if child.type in {"text", "code_inline", "image"}:
-            said.append(child.content)
+            texts.append(child.content)
         elif child.type in {"softbreak", "hardbreak"}:
-            said.append("\n")
-    return "".join(said)
+            texts.append("\n")
+    return "".join(texts)

@@ -1,4 +1,4 @@
-"""From the lines of a PDF to its parts: which lines are headings, which are code, which make a paragraph together."""
+"""Groups the lines of a PDF into headings, paragraphs and code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from toolscript.adapters.books.parts import Heading, Part, bare, passage, prose
+from toolscript.adapters.books.parts import Heading, Part, clean_prose, make_block, normalize
 from toolscript.domain.knowledge import BlockKind
 
-# What stands for the hyphen of a word that was broken, where its two lines were joined already.
+# PDFium's character for the hyphen of a broken word whose lines it has joined.
 _BREAK = "\ufffe"
 _BROKEN = re.compile(rf"([^\W\d_]+){_BREAK}([^\W\d_]+)")
 _HYPHENS = f"-\u00ad\x02{_BREAK}"
@@ -20,16 +20,16 @@ _BULLET = re.compile(r"[\u2022\u25aa\u25cf\u25e6\u2023\u2043\u2013*-]\s|\(?\d{1,
 _LABEL = re.compile(r"(?:chapter|part|appendix|section)\s+(?:\d{1,3}|[ivxlc]+|[a-z])\.?\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:(?i:chapter|part|appendix|section)\s+)?(?:\d+(?:\.\d+)*|[A-Z](?:\.\d+)*|[IVXLC]+)[.:]?\s+")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_ENDS = re.compile(r"[.?!:][\"')\]\u201d\u2019]*\Z")
-_LARGER = 1.12
-_LONGEST_HEADING = 160
-_MOST_LEVELS = 3
+_SENTENCE_END = re.compile(r"[.?!:][\"')\]\u201d\u2019]*\Z")
+_HEADING_SCALE = 1.12
+_MAX_HEADING_LENGTH = 160
+_MAX_LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of type: what it says, where it stands, and how it looks. `end` is the height of its last sign: what
-    follows a word that was broken comes on the same line."""
+class PdfLine:
+    """A line with its position and type. `end` is the baseline of its last character: the rest of a broken word is
+    reported on the same line."""
 
     text: str
     page: int
@@ -38,12 +38,12 @@ class Line:
     bottom: float
     end: float
     size: float
-    fixed: bool
+    is_monospace: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A bookmark: a heading by its title, and about where it should be."""
+class Bookmark:
+    """A bookmark: a heading's title and its approximate position."""
 
     title: str
     level: int
@@ -52,105 +52,113 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A heading, the line before which it stands, and how many lines it takes itself."""
+class _PlacedHeading:
+    """A heading, and how many lines it takes."""
 
     heading: Heading
-    taken: int
+    line_count: int
 
 
-def flow(lines: Sequence[Line], marks: Sequence[Mark]) -> list[Part]:
-    """The parts of a book. Headings are where the bookmarks lead; without any, they are lines of larger type."""
+def build_parts(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> list[Part]:
+    """Returns the parts of a book. Headings are the targets of bookmarks or, without any, lines of larger type."""
     if not lines:
         return []
-    body = _body_size(lines)
-    headings = _marked(lines, marks) if marks else _large(lines, body)
+    body = _find_body_size(lines)
+    headings = _locate_bookmarks(lines, marks) if marks else _find_large_type(lines, body)
     words = Counter(word.lower() for line in lines for word in _WORD.findall(line.text))
     parts: list[Part] = []
-    stretch: list[Line] = []
+    stretch: list[PdfLine] = []
     number = 0
     while number <= len(lines):
         found = headings.get(number, [])
         if found or number == len(lines):
-            parts.extend(_passages(stretch, words))
+            parts.extend(_build_blocks(stretch, words))
             stretch = []
             parts.extend(each.heading for each in found)
-        taken = max((each.taken for each in found), default=0)
-        if not taken and number < len(lines):
+        line_count = max((each.line_count for each in found), default=0)
+        if not line_count and number < len(lines):
             stretch.append(lines[number])
-        number += taken or 1
+        number += line_count or 1
     return parts
 
 
-def largest(page: Sequence[Line]) -> str:
-    """What stands in the largest type of a page, which on the first is the title; nothing where all is of one size."""
+def find_largest_text(page: Sequence[PdfLine]) -> str:
+    """Returns the text in the largest type of a page (on the first, the title); empty if all is of one size."""
     size = max(line.size for line in page)
     lines = [line for line in page if line.size > 0.9 * size]
-    title = prose(" ".join(line.text for line in lines))
-    return title if len(lines) < len(page) and len(title) <= _LONGEST_HEADING else ""
+    title = clean_prose(" ".join(line.text for line in lines))
+    return title if len(lines) < len(page) and len(title) <= _MAX_HEADING_LENGTH else ""
 
 
-def _body_size(lines: Sequence[Line]) -> float:
+def _find_body_size(lines: Sequence[PdfLine]) -> float:
     sizes: Counter[float] = Counter()
     for line in lines:
         sizes[line.size] += len(line.text)
     return max(sizes, key=lambda size: sizes[size])
 
 
-def _marked(lines: Sequence[Line], marks: Sequence[Mark]) -> Mapping[int, list[_Found]]:
-    """Where each bookmark's heading is: the line on its page that says the same, or else the place it leads to."""
+def _locate_bookmarks(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> Mapping[int, list[_PlacedHeading]]:
+    """Finds the heading of each bookmark: the line on its page with the same text, or else its target position."""
     pages: dict[int, list[int]] = defaultdict(list)
     for number, line in enumerate(lines):
         pages[line.page].append(number)
-    found: dict[int, list[_Found]] = defaultdict(list)
-    shift = _root_is_title(marks)
+    found: dict[int, list[_PlacedHeading]] = defaultdict(list)
+    shift = _count_title_roots(marks)
     earliest = 0
     for mark in marks[shift:]:
         near = [number for page in (mark.page, mark.page + 1) for number in pages.get(page, []) if number >= earliest]
-        start, taken, text = _same(lines, near, mark) or (_place(lines, near, mark, earliest), 0, mark.title)
+        start, line_count, text = _find_matching_lines(lines, near, mark) or (
+            _find_target_line(lines, near, mark, earliest),
+            0,
+            mark.title,
+        )
         heading = Heading(text, mark.level, lines[start].page if start < len(lines) else mark.page)
-        found[start].append(_Found(heading, taken))
-        earliest = start + taken
+        found[start].append(_PlacedHeading(heading, line_count))
+        earliest = start + line_count
     return found
 
 
-def _root_is_title(marks: Sequence[Mark]) -> int:
-    """One when everything hangs below the first bookmark, which then is the title."""
+def _count_title_roots(marks: Sequence[Bookmark]) -> int:
+    """Returns 1 if all bookmarks are below the first, which then is the title; else 0."""
     return int(len(marks) > 2 and all(mark.level > marks[0].level for mark in marks[1:]))  # noqa: PLR2004
 
 
-def _same(lines: Sequence[Line], near: Sequence[int], mark: Mark) -> tuple[int, int, str] | None:
-    """The line, or the two or three together, that say what a bookmark says, with the number that it may not have."""
-    wanted = {bare(mark.title), bare(_NUMBER.sub("", mark.title, count=1))} - {""}
+def _find_matching_lines(lines: Sequence[PdfLine], near: Sequence[int], mark: Bookmark) -> tuple[int, int, str] | None:
+    """Finds one to three lines with the bookmark's text, with or without a number: start, line count, text."""
+    wanted = {normalize(mark.title), normalize(_NUMBER.sub("", mark.title, count=1))} - {""}
     best: tuple[float, int, int, str] | None = None
     for number in near:
-        taken = _lines_that_say(lines, number, wanted)
-        if taken and (best is None or lines[number].size > best[0]):
-            text = prose(" ".join(line.text for line in lines[number : number + taken]))
-            best = (lines[number].size, number, taken, text)
+        line_count = _count_matching_lines(lines, number, wanted)
+        if line_count and (best is None or lines[number].size > best[0]):
+            text = clean_prose(" ".join(line.text for line in lines[number : number + line_count]))
+            best = (lines[number].size, number, line_count, text)
     if best is None:
         return None
-    _, number, taken, text = best
-    if number > 0 and _LABEL.match(prose(lines[number - 1].text)) and lines[number - 1].page == lines[number].page:
-        return number - 1, taken + 1, f"{prose(lines[number - 1].text).rstrip('.')}. {text}"
-    return number, taken, text
+    _, number, line_count, text = best
+    if (
+        number > 0
+        and _LABEL.match(clean_prose(lines[number - 1].text))
+        and lines[number - 1].page == lines[number].page
+    ):
+        return number - 1, line_count + 1, f"{clean_prose(lines[number - 1].text).rstrip('.')}. {text}"
+    return number, line_count, text
 
 
-def _lines_that_say(lines: Sequence[Line], number: int, wanted: set[str]) -> int:
-    """How many lines from here on say one of these together, with or without a number before it; none: 0."""
+def _count_matching_lines(lines: Sequence[PdfLine], number: int, wanted: set[str]) -> int:
+    """Returns how many lines from here make a wanted text, with or without a number before it; 0 if none do."""
     text = ""
-    for taken, line in enumerate(lines[number : number + 3], 1):
+    for line_count, line in enumerate(lines[number : number + 3], 1):
         text = f"{text} {line.text}"
-        said = {bare(text), bare(_NUMBER.sub("", text.lstrip(), count=1))}
-        if said & wanted:
-            return taken
-        if not any(title.startswith(each) for title in wanted for each in said if each):
+        variants = {normalize(text), normalize(_NUMBER.sub("", text.lstrip(), count=1))}
+        if variants & wanted:
+            return line_count
+        if not any(title.startswith(each) for title in wanted for each in variants if each):
             return 0
     return 0
 
 
-def _place(lines: Sequence[Line], near: Sequence[int], mark: Mark, earliest: int) -> int:
-    """The first line at or below the height that a bookmark leads to."""
+def _find_target_line(lines: Sequence[PdfLine], near: Sequence[int], mark: Bookmark, earliest: int) -> int:
+    """Returns the first line at or below the bookmark's target."""
     for number in near:
         line = lines[number]
         if line.page > mark.page or mark.y is None or line.bottom <= mark.y:
@@ -158,8 +166,8 @@ def _place(lines: Sequence[Line], near: Sequence[int], mark: Mark, earliest: int
     return next((number for number in range(earliest, len(lines)) if lines[number].page > mark.page), len(lines))
 
 
-def _large(lines: Sequence[Line], body: float) -> Mapping[int, list[_Found]]:
-    """Lines of larger type, by size: the largest that comes more than once is for chapters."""
+def _find_large_type(lines: Sequence[PdfLine], body: float) -> Mapping[int, list[_PlacedHeading]]:
+    """Finds headings by larger type; the find_largest_text size that occurs more than once is for chapters."""
     runs: list[tuple[int, int]] = []
     number = 0
     while number < len(lines):
@@ -169,60 +177,62 @@ def _large(lines: Sequence[Line], body: float) -> Mapping[int, list[_Found]]:
         if end > number:
             runs.append((number, end))
         number = max(end, number + 1)
-    texts = {start: prose(" ".join(line.text for line in lines[start:end])) for start, end in runs}
-    good = [(start, end) for start, end in runs if 1 < len(texts[start]) <= _LONGEST_HEADING]
+    texts = {start: clean_prose(" ".join(line.text for line in lines[start:end])) for start, end in runs}
+    good = [(start, end) for start, end in runs if 1 < len(texts[start]) <= _MAX_HEADING_LENGTH]
     sizes = sorted({lines[start].size for start, _ in good}, reverse=True)
     often = Counter(lines[start].size for start, _ in good)
-    levels = {size: level for level, size in enumerate([s for s in sizes if often[s] > 1][:_MOST_LEVELS])}
+    levels = {size: level for level, size in enumerate([s for s in sizes if often[s] > 1][:_MAX_LEVELS])}
     return {
-        start: [_Found(Heading(texts[start], levels[lines[start].size], lines[start].page), end - start)]
+        start: [_PlacedHeading(Heading(texts[start], levels[lines[start].size], lines[start].page), end - start)]
         for start, end in good
         if lines[start].size in levels
     }
 
 
-def _continues_heading(lines: Sequence[Line], start: int, number: int, body: float) -> bool:
+def _continues_heading(lines: Sequence[PdfLine], start: int, number: int, body: float) -> bool:
     line = lines[number]
-    if line.fixed or line.size < body * _LARGER or not any(sign.isalpha() for sign in line.text):
+    if line.is_monospace or line.size < body * _HEADING_SCALE or not any(sign.isalpha() for sign in line.text):
         return False
     return number == start or (line.page == lines[start].page and line.size == lines[start].size)
 
 
-def _passages(lines: Sequence[Line], words: Counter[str]) -> Iterator[Part]:
-    """Paragraphs and code between two headings."""
+def _build_blocks(lines: Sequence[PdfLine], words: Counter[str]) -> Iterator[Part]:
+    """Groups the lines between two headings into paragraphs and code."""
     if not lines:
         return
-    spacing = _spacing(lines)
+    spacing = _line_spacing(lines)
     margin = max(line.right for line in lines)
-    group: list[Line] = []
+    group: list[PdfLine] = []
     for line in lines:
-        if group and _breaks(group, line, spacing, margin):
-            yield from _passage(group, words)
+        if group and _starts_block(group, line, spacing, margin):
+            yield from _build_block(group, words)
             group = []
         group.append(line)
-    yield from _passage(group, words)
+    yield from _build_block(group, words)
 
 
-def _spacing(lines: Sequence[Line]) -> float:
-    """The usual distance from one line to the next."""
+def _line_spacing(lines: Sequence[PdfLine]) -> float:
+    """Returns the median distance between lines."""
     gaps = [one.end - two.bottom for one, two in pairwise(lines) if one.page == two.page]
     usual = [gap for gap in gaps if 0 < gap < 4 * lines[0].size]
     return median(usual) if usual else lines[0].size * 1.2
 
 
-def _breaks(group: Sequence[Line], line: Line, spacing: float, margin: float) -> bool:
-    """Whether a line begins a passage of its own."""
+def _starts_block(group: Sequence[PdfLine], line: PdfLine, spacing: float, margin: float) -> bool:
+    """Whether a line begins a new block."""
     last = group[-1]
     gap = last.end - line.bottom
-    if line.fixed != last.fixed:
+    if line.is_monospace != last.is_monospace:
         return not _is_term(group, line, gap, spacing)
     if line.page != last.page or gap < 0:
-        return not line.fixed and (bool(_ENDS.search(last.text.strip())) or not line.text.strip()[:1].islower())
-    if line.fixed:
+        return not line.is_monospace and (
+            bool(_SENTENCE_END.search(last.text.strip())) or not line.text.strip()[:1].islower()
+        )
+    if line.is_monospace:
         return gap > 2.6 * spacing or line.left < min(each.left for each in group) - 2 * line.size
     if gap > 1.35 * spacing or abs(line.size - last.size) > 0.12 * last.size or _BULLET.match(line.text.strip()):
         return True
-    ended = bool(_ENDS.search(last.text.strip()))
+    ended = bool(_SENTENCE_END.search(last.text.strip()))
     short = last.right < margin - 6 * last.size
     if ended and short:
         return True
@@ -231,30 +241,30 @@ def _breaks(group: Sequence[Line], line: Line, spacing: float, margin: float) ->
     return line.left > last.left + last.size and ended
 
 
-def _is_term(group: Sequence[Line], line: Line, gap: float, spacing: float) -> bool:
-    """A line or two in the typeface of code with their explanation set in right below: an option, and what it does."""
-    if not group[-1].fixed or not all(each.fixed for each in group):
+def _is_term(group: Sequence[PdfLine], line: PdfLine, gap: float, spacing: float) -> bool:
+    """Whether monospace lines are a term (such as an option) with its indented explanation right below."""
+    if not group[-1].is_monospace or not all(each.is_monospace for each in group):
         return False
     close = 0 < gap <= 1.35 * spacing and line.page == group[-1].page
     return close and len(group) <= 3 and line.left > group[-1].left + group[-1].size  # noqa: PLR2004
 
 
-def _passage(group: Sequence[Line], words: Counter[str]) -> list[Part]:
-    if group and all(line.fixed for line in group):
-        return list[Part](passage(_listing(group), BlockKind.CODE, group[0].page))
+def _build_block(group: Sequence[PdfLine], words: Counter[str]) -> list[Part]:
+    if group and all(line.is_monospace for line in group):
+        return list[Part](make_block(_format_code(group), BlockKind.CODE, group[0].page))
     text = ""
     for line in group:
-        text = _joined(text, line.text.strip(), words)
-    text = _BROKEN.sub(lambda found: _whole(found[1], found[2], words), text).replace(_BREAK, "-")
-    return list[Part](passage(text, page=group[0].page)) if group else []
+        text = _join_lines(text, line.text.strip(), words)
+    text = _BROKEN.sub(lambda found: _join_word(found[1], found[2], words), text).replace(_BREAK, "-")
+    return list[Part](make_block(text, page=group[0].page)) if group else []
 
 
-def _listing(group: Sequence[Line]) -> str:
-    """Code with the margins that it has on the page, in spaces."""
+def _format_code(group: Sequence[PdfLine]) -> str:
+    """Formats code with its indentation on the page as spaces."""
     left = min(line.left for line in group)
     widths = [(line.right - line.left) / len(line.text.strip()) for line in group if len(line.text.strip()) > 1]
     width = median(widths) if widths else group[0].size * 0.5
-    spacing = _spacing(group)
+    spacing = _line_spacing(group)
     lines: list[str] = []
     for number, line in enumerate(group):
         gap = group[number - 1].end - line.bottom if number and group[number - 1].page == line.page else 0.0
@@ -264,19 +274,19 @@ def _listing(group: Sequence[Line]) -> str:
     return "\n".join(lines).replace(_BREAK, "-\n")
 
 
-def _joined(text: str, more: str, words: Counter[str]) -> str:
-    """Two lines as one: a word that was broken is made whole, unless the hyphen is its own."""
+def _join_lines(text: str, more: str, words: Counter[str]) -> str:
+    """Joins two lines; a word broken by a hyphen is joined unless the hyphen belongs to it."""
     if not text or text[-1] not in _HYPHENS or len(text) < 2 or not text[-2].isalpha() or not more[:1].islower():  # noqa: PLR2004
         return f"{text} {more}"
     head = re.search(r"[^\W\d_]+\Z", text[:-1])
     tail = re.match(r"[^\W\d_]+", more)
     if not (head and tail):
         return text[:-1] + more
-    return text[: head.start()] + _whole(head[0], tail[0], words) + more[tail.end() :]
+    return text[: head.start()] + _join_word(head[0], tail[0], words) + more[tail.end() :]
 
 
-def _whole(head: str, tail: str, words: Counter[str]) -> str:
-    """A broken word. The hyphen is its own where the book has it so elsewhere, or has both halves but not the whole."""
+def _join_word(head: str, tail: str, words: Counter[str]) -> str:
+    """Joins a broken word. The hyphen stays if the book has the hyphenated word more often, or only both halves."""
     one, two = head.lower(), tail.lower()
     whole, hyphened = words[one + two], words[f"{one}-{two}"]
     own = hyphened > whole or (not whole and words[one] > 1 and words[two] > 1)

@@ -1,5 +1,5 @@
-"""Files as books. Each is read in a process of its own, which can be ended: what a file does to its reader stays
-there."""
+"""Reads files as books. Each file is read in a worker process that can be killed, so that a hostile file can only harm
+its own worker."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from toolscript.adapters.books.child_environment import bare_environment
+from toolscript.adapters.books.child_environment import minimal_environment
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
-_READ = 2**20
-# How long an answer may be as JSON: every sign written as six, numbers and signs around each block and its position,
-# or a line that says why there is none.
-_WIDEST = 6
-_AROUND = 100
-_REFUSAL = 10_000
-_BLAME = ": it is damaged, or made to break readers."
-_START = "from toolscript.adapters.books.worker import main; main()"
+_CHUNK_BYTES = 2**20
+# Bounds of the worker's JSON output: a character takes at most six (\\uXXXX), a block some more around it.
+_MAX_JSON_CHARACTERS_PER_CHARACTER = 6
+_JSON_CHARACTERS_PER_BLOCK = 100
+_MAX_REFUSAL_CHARACTERS = 10_000
+_DAMAGED = ": the file is damaged or malicious."
+_WORKER_CODE = "from toolscript.adapters.books.worker import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
 class BookLimits:
-    """How much one file may take."""
+    """Limits for reading one file."""
 
     file_bytes: int = 200 * 10**6
     memory_bytes: int = 2 * 2**30
@@ -39,102 +38,106 @@ class BookLimits:
     blocks: int = 10**6
 
 
-_USUAL = BookLimits()
+_DEFAULT_LIMITS = BookLimits()
 
 
 class FileBooks:
     """Reads Markdown, HTML, PDF, DOCX, EPUB, reStructuredText and plain text."""
 
-    def __init__(self, limits: BookLimits = _USUAL) -> None:
+    def __init__(self, limits: BookLimits = _DEFAULT_LIMITS) -> None:
         self._limits = limits
 
     async def read(self, path: Path) -> Book:
-        """The book that a file holds. Raises Invalid, in one line without the path, for one that cannot or must not be
-        read: too large, broken, a trap, of a kind that nobody knows."""
+        """Reads a file. Raises Invalid, with a one-line message without the path, for one that is too large, damaged,
+        malicious or of an unknown kind."""
         ending = path.suffix.lower()
         if ending not in BOOK_ENDINGS:
-            raise Invalid(f"Files ending in {ending!a} are not read; these are: {', '.join(sorted(BOOK_ENDINGS))}.")
-        file = await asyncio.to_thread(_opened, path, self._limits.file_bytes)
+            raise Invalid(f"Files ending in {ending!a} cannot be read. Supported: {', '.join(sorted(BOOK_ENDINGS))}.")
+        file = await asyncio.to_thread(_open_file, path, self._limits.file_bytes)
         with file:
-            told = await self._told(file, ending)
-        book = await asyncio.to_thread(_book, told)
-        return book if book.title else Book(_named(path), book.authors, book.blocks)
+            output = await self._run_worker(file, ending)
+        book = await asyncio.to_thread(_parse_book, output)
+        return book if book.title else Book(_title_from_name(path), book.authors, book.blocks)
 
-    async def _told(self, file: IO[bytes], ending: str) -> bytes:
+    async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
         sizes = (limits.file_bytes, limits.memory_bytes, int(limits.seconds), limits.characters, limits.blocks)
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-S", "-P", "-B", "-c", _START, ending, *map(str, sizes)),
+            *(sys.executable, "-S", "-P", "-B", "-c", _WORKER_CODE, ending, *map(str, sizes)),
             stdin=file,
             stdout=PIPE,
             stderr=DEVNULL,
-            env=bare_environment(),
+            env=minimal_environment(),
         )
         try:
             async with asyncio.timeout(limits.seconds):
-                told = await _listen(child, limits.characters * _WIDEST + limits.blocks * _AROUND + _REFUSAL)
+                output = await _read_output(
+                    child,
+                    limits.characters * _MAX_JSON_CHARACTERS_PER_CHARACTER
+                    + limits.blocks * _JSON_CHARACTERS_PER_BLOCK
+                    + _MAX_REFUSAL_CHARACTERS,
+                )
                 await child.wait()
         except TimeoutError as error:
-            raise Invalid(f"Reading the file took longer than {limits.seconds:g} seconds and was ended.") from error
+            raise Invalid(f"Reading the file took longer than {limits.seconds:g} seconds and was stopped.") from error
         finally:
             if child.returncode is None:
                 child.kill()
             await child.communicate()
         if child.returncode:
-            raise Invalid(f"The file broke its reader, which {_fate(child.returncode)}{_BLAME}")
-        return told
+            raise Invalid(f"The reader {_describe_exit(child.returncode)}{_DAMAGED}")
+        return output
 
 
-def _opened(path: Path, most: int) -> IO[bytes]:
-    """The file, when it is one and not too large. Raises Invalid otherwise."""
+def _open_file(path: Path, max_bytes: int) -> IO[bytes]:
+    """Opens a regular file of at most `max_bytes`. Raises Invalid otherwise."""
     try:
-        # A pipe without a writer would wait for one.
+        # O_NONBLOCK: opening a named pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError as error:
-        raise Invalid("There is no such file.") from error
+        raise Invalid("No such file.") from error
     except OSError as error:
         raise Invalid(f"The file cannot be opened: {error.strerror}.") from error
-    file = os.fdopen(descriptor, "rb") if stat.S_ISREG((found := os.fstat(descriptor)).st_mode) else None
+    file = os.fdopen(descriptor, "rb") if stat.S_ISREG((status := os.fstat(descriptor)).st_mode) else None
     if file is None:
         os.close(descriptor)
-        raise Invalid("The path does not lead to a file: name the files themselves.")
-    if found.st_size > most:
+        raise Invalid("Not a regular file: name the files themselves.")
+    if status.st_size > max_bytes:
         file.close()
-        size = found.st_size / 10**6
-        raise Invalid(f"The file has {size:,.0f} MB; at most {most / 10**6:,.0f} MB are read. Split it.")
+        size = status.st_size / 10**6
+        raise Invalid(f"The file has {size:,.0f} MB; the limit is {max_bytes / 10**6:,.0f} MB. Split it.")
     return file
 
 
-async def _listen(child: Process, most: int) -> bytes:
-    """What the child says, up to a bound."""
-    told: list[bytes] = []
+async def _read_output(child: Process, max_bytes: int) -> bytes:
+    chunks: list[bytes] = []
     size = 0
-    while child.stdout and (more := await child.stdout.read(_READ)):
-        told.append(more)
+    while child.stdout and (more := await child.stdout.read(_CHUNK_BYTES)):
+        chunks.append(more)
         size += len(more)
-        if size > most:
-            raise Invalid("The file holds more text than is read. Split it.")
-    return b"".join(told)
+        if size > max_bytes:
+            raise Invalid("The file holds too much text. Split it.")
+    return b"".join(chunks)
 
 
-def _fate(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"ended with code {code}"
-    return f"was ended by {signal.Signals(-code).name}"
+        return f"exited with code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
 
 
-def _book(told: bytes) -> Book:
+def _parse_book(output: bytes) -> Book:
     try:
-        answer: dict[str, Any] = json.loads(told)
+        answer: dict[str, Any] = json.loads(output)
     except ValueError as error:
-        raise Invalid(f"The file broke its reader, which gave no answer{_BLAME}") from error
+        raise Invalid(f"The reader gave no answer{_DAMAGED}") from error
     if "refused" in answer:
         raise Invalid(str(answer["refused"]))
-    places = [Position(*each) for each in answer["positions"]]
-    blocks = tuple(Block(text, BlockKind(kind), places[place]) for text, kind, place in answer["blocks"])
+    positions = [Position(*each) for each in answer["positions"]]
+    blocks = tuple(Block(text, BlockKind(kind), positions[position]) for text, kind, position in answer["blocks"])
     return Book(answer["title"], tuple(answer["authors"]), blocks)
 
 
-def _named(path: Path) -> str:
-    """A title for a file that has none: its name, as words."""
+def _title_from_name(path: Path) -> str:
+    """Makes a title of the file name: `my_notes-2.txt` becomes `my notes 2`."""
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split())

@@ -1,7 +1,7 @@
-"""A server that is a child process, spoken to over its pipes.
+"""Runs a server as a server_process process and talks to it over its pipes.
 
-The SDK's own transport tells neither the exit code nor what the server last said on standard error, and leaves a
-server's own children alive when the server ends politely. Both are what people ask about: docs/decisions/0008.
+The SDK's own transport reports neither the exit code nor the last line of standard error, and leaves a server's own
+children running: docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -38,106 +38,105 @@ Inbox = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbox = MemoryObjectSendStream[SessionMessage]
 
 GRACE_SECONDS = 1.0
-LONGEST_MESSAGE = 64 * 2**20
-_CHUNK = 2**18
-_LAST_WORDS = 8192
-_EITHER_END = 200
+MAX_MESSAGE_BYTES = 64 * 2**20
+_CHUNK_BYTES = 2**18
+_STDERR_TAIL_BYTES = 8192
+_SEARCHED_BYTES = 200
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 _METHOD = re.compile(rb'"method"\s*:')
 
 log = logging.getLogger(__name__)
 
 
-class Child:
-    """A server's process: what became of it, and how it is ended."""
+class ServerProcess:
+    """A server's process: its exit reason, and how it is stopped."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._said = b""
+        self._stderr_tail = b""
 
-    @property
-    def fate(self) -> str:
-        """What happened to the process, in words, with the last that it said on standard error."""
+    def describe_exit(self) -> str:
+        """Describes how the process ended, with the last line of its standard error."""
         code = self._process.returncode
         if code is None:
-            ended = "it closed its standard output"
+            reason = "it closed its standard output"
         elif code < 0:
-            ended = f"it was ended by {signal.Signals(-code).name}"
+            reason = f"killed by {signal.Signals(-code).name}"
         else:
-            ended = f"it exited with code {code}"
-        said = [line.strip() for line in self._said.decode("utf-8", "replace").splitlines() if line.strip()]
-        return f"{ended}: {said[-1][:300]}" if said else ended
+            reason = f"exited with code {code}"
+        lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
+        return f"{reason}: {lines[-1][:300]}" if lines else reason
 
-    async def listen_to_errors(self) -> None:
-        """Keeps the last of standard error until it ends; a pipe nobody reads would stop the server."""
-        while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK)):
-            self._said = (self._said + chunk)[-_LAST_WORDS:]
+    async def collect_stderr(self) -> None:
+        """Reads standard error to its end and keeps the tail: an unread pipe would block the server."""
+        while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK_BYTES)):
+            self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL_BYTES:]
 
-    async def settle(self) -> None:
-        """Waits a moment for the exit code of a process that has closed its pipes."""
+    async def wait_for_exit(self) -> None:
+        """Waits up to the grace period for the exit code."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
 
     async def stop(self) -> None:
-        """Ends the process and whatever it started: politely, then not."""
+        """Stops the process and its children: SIGTERM, then SIGKILL."""
         try:
-            await self._ask_to_end()
-        finally:  # also when this is cancelled: no shield keeps a task from that
-            _tell(self._process.pid, signal.SIGKILL)
-        await self.settle()
+            await self._terminate()
+        finally:  # also when cancelled: a shield does not prevent that
+            _signal_group(self._process.pid, signal.SIGKILL)
+        await self.wait_for_exit()
 
-    async def _ask_to_end(self) -> None:
+    async def _terminate(self) -> None:
         if self._process.stdin:
             self._process.stdin.close()
-        await self.settle()
-        if _tell(self._process.pid, signal.SIGTERM):
+        await self.wait_for_exit()
+        if _signal_group(self._process.pid, signal.SIGTERM):
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_SECONDS):
-                    while _tell(self._process.pid, 0):  # noqa: ASYNC110  (no event tells of a grandchild's end)
+                    while _signal_group(self._process.pid, 0):  # noqa: ASYNC110  (no event signals the end of a grandchild)
                         await asyncio.sleep(0.01)
 
 
-def _tell(group: int, told: int) -> bool:
-    """Signals a process and all that it started; False when nobody of them is left."""
+def _signal_group(group: int, number: int) -> bool:
+    """Sends a signal to a process group; False if no process is left in it."""
     try:
-        os.killpg(group, told)
-    except (ProcessLookupError, PermissionError):  # macOS forbids what Linux finds gone: a process not yet collected
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # macOS raises PermissionError for a zombie
         return False
     return True
 
 
 @asynccontextmanager
-async def stdio_transport(spec: ServerSpec) -> AsyncIterator[tuple[Inbox, Outbox, Child]]:
-    """Starts the server and hands out its message streams. In the end nothing of it is left running.
+async def stdio_transport(spec: ServerSpec) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
+    """Starts the server and yields its message streams; stops it and its children at the end.
 
     Raises Unavailable when it cannot be started.
     """
     process = await _start(spec)
-    child = Child(process)
+    server_process = ServerProcess(process)
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(child.listen_to_errors)
-        tasks.start_soon(_read, process, deliver, spec.name)
-        tasks.start_soon(_write, process, collect)
+        tasks.start_soon(server_process.collect_stderr)
+        tasks.start_soon(_receive, process, deliver, spec.name)
+        tasks.start_soon(_send, process, collect)
         try:
-            yield inbox, outbox, child
+            yield inbox, outbox, server_process
         finally:
             with anyio.CancelScope(shield=True):
-                await child.stop()
+                await server_process.stop()
             for stream in (inbox, outbox):
                 stream.close()
             tasks.cancel_scope.cancel()
 
 
 async def _start(spec: ServerSpec) -> Process:
-    """Starts the process in a group of its own, with the few variables that every program needs and its own."""
+    """Starts the process in its own group, with a minimal environment and the configured variables."""
     environment = {**get_default_environment(), **spec.env}
     command = shutil.which(spec.command, path=environment.get("PATH"))
     if command is None:
-        raise Unavailable(f"the command {spec.command!r} is not there: install it, or give its whole path")
+        raise Unavailable(f"command not found: {spec.command}. Install it, or give its full path")
     if spec.cwd and not await asyncio.to_thread(Path(spec.cwd).is_dir):
-        raise Unavailable(f"its working folder {spec.cwd!r} is not there")
+        raise Unavailable(f"working folder not found: {spec.cwd}")
     try:
         return await asyncio.create_subprocess_exec(
             command,
@@ -150,44 +149,43 @@ async def _start(spec: ServerSpec) -> Process:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise Unavailable(f"the command {spec.command!r} cannot be run: {error}") from error
+        raise Unavailable(f"cannot run {spec.command}: {error}") from error
 
 
-async def _read(process: Process, deliver: MemoryObjectSendStream[SessionMessage | Exception], server: str) -> None:
+async def _receive(process: Process, deliver: MemoryObjectSendStream[SessionMessage | Exception], server: str) -> None:
     async with deliver:
         with suppress(anyio.BrokenResourceError, ConnectionError):
-            async for line in _lines(process.stdout):
+            async for line in _read_lines(process.stdout):
                 if not line.strip():
                     continue
                 try:
-                    message = message_in(line)
-                except ValueError:  # a print left in the server: its other messages are still good
+                    message = parse_message(line)
+                except ValueError:  # probably a print statement in the server
                     log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))
 
 
-def message_in(line: bytes) -> JSONRPCMessage:
-    """The message in a line. An answer is taken as it is: it may be long, and is looked at leniently later.
-
-    Whoever waits for an answer that nobody can read is told so, where the line says whose it is. Raises ValueError.
+def parse_message(line: bytes) -> JSONRPCMessage:
+    """Parses a message. Results are not validated here: they may be long, and are read leniently later. An unreadable
+    answer becomes an error for its request, if the line shows the id. Raises ValueError.
     """
     try:
-        told = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
-        match told:
-            case {"id": int() | str() as number, "result": dict() as result} if "method" not in told:
+        parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
+        match parsed:
+            case {"id": int() | str() as number, "result": dict() as result} if "method" not in parsed:
                 return JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
             case _:
-                return jsonrpc_message_adapter.validate_python(told, by_name=False)
+                return jsonrpc_message_adapter.validate_python(parsed, by_name=False)
     except (ValueError, RecursionError) as error:
-        asked = _ID.search(line[:_EITHER_END]) or _ID.search(line[-_EITHER_END:])
-        if asked is None or _METHOD.search(line[:_EITHER_END]):
-            raise ValueError("no message") from error
-        unreadable = ErrorData(code=INTERNAL_ERROR, message="it sent an answer that cannot be read")
-        return JSONRPCError(jsonrpc="2.0", id=int(asked[1]), error=unreadable)
+        request_id = _ID.search(line[:_SEARCHED_BYTES]) or _ID.search(line[-_SEARCHED_BYTES:])
+        if request_id is None or _METHOD.search(line[:_SEARCHED_BYTES]):
+            raise ValueError("not a message") from error
+        unreadable = ErrorData(code=INTERNAL_ERROR, message="unreadable answer")
+        return JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=unreadable)
 
 
-async def _write(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _send(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async with collect:
         with suppress(ConnectionError):
             async for sent in collect:
@@ -198,16 +196,16 @@ async def _write(process: Process, collect: MemoryObjectReceiveStream[SessionMes
                 await process.stdin.drain()
 
 
-async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
+async def _read_lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
     parts: list[bytes] = []
-    held = 0
-    while stream and (chunk := await stream.read(_CHUNK)):
+    size = 0
+    while stream and (chunk := await stream.read(_CHUNK_BYTES)):
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join([*parts, line])
-            parts, held = [], 0
+            parts, size = [], 0
         parts.append(rest)
-        held += len(rest)
-        if held > LONGEST_MESSAGE:
-            raise Unavailable(f"it sent a message of more than {LONGEST_MESSAGE // 2**20} MiB")
+        size += len(rest)
+        if size > MAX_MESSAGE_BYTES:
+            raise Unavailable(f"a message exceeds {MAX_MESSAGE_BYTES // 2**20} MiB")
     yield b"".join(parts)

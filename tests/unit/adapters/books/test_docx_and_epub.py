@@ -13,14 +13,14 @@ from docx.oxml import OxmlElement
 from tests.fixtures.book_files import epub
 from toolscript.adapters.books.docx import read_docx
 from toolscript.adapters.books.epub import read_epub
-from toolscript.adapters.books.parts import assemble
+from toolscript.adapters.books.parts import build_book
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")
 
 
-def told(book: Book) -> list[tuple[str, str, str]]:
+def rows(book: Book) -> list[tuple[str, str, str]]:
     return [(b.position.chapter, b.position.section, b.text) for b in book.blocks]
 
 
@@ -39,9 +39,9 @@ def test_files_of_an_epub_stand_as_deep_as_its_table_of_contents_has_them() -> N
         '<ol><li><a href="one.xhtml">1. Hives</a><ol><li><a href="wax.xhtml#a">Wax</a></li></ol></li>'
         '<li><a href="two.xhtml">2. Honey</a></li></ol>'
     )
-    book = assemble(read_epub(epub(pages, nav)))
+    book = build_book(read_epub(epub(pages, nav)))
     assert (book.title, book.authors) == ("Of Bees", ("Ada Hive",))
-    assert told(book) == [
+    assert rows(book) == [
         ("Chapter 1. Hives", "", "Tall."),
         ("Chapter 1. Hives", "1.1. Wax", "Soft."),
         ("Chapter 1. Hives", "Old wax", "Hard."),
@@ -50,7 +50,7 @@ def test_files_of_an_epub_stand_as_deep_as_its_table_of_contents_has_them() -> N
     ]
 
 
-def test_chapters_and_sections_of_one_file_are_told_apart_by_the_table_of_contents() -> None:
+def test_chapters_and_sections_of_one_file_are_distinguished_by_the_table_of_contents() -> None:
     pages = {
         "a.xhtml": page("<h2>Hives</h2><p>Tall.</p><h2>Wax</h2><p>Soft.</p>"),
         "b.xhtml": page("<h2>End</h2><p>.x</p>"),
@@ -59,12 +59,12 @@ def test_chapters_and_sections_of_one_file_are_told_apart_by_the_table_of_conten
         '<ol><li><a href="a.xhtml">Hives</a><ol><li><a href="a.xhtml#w">1.1 Wax</a></li></ol></li>'
         '<li><a href="b.xhtml">End</a></li></ol>'
     )
-    assert told(assemble(read_epub(epub(pages, nav))))[1] == ("Hives", "Wax", "Soft.")
+    assert rows(build_book(read_epub(epub(pages, nav))))[1] == ("Hives", "Wax", "Soft.")
 
 
 def test_an_epub_without_a_table_of_contents_has_the_headings_of_its_pages() -> None:
     pages = {"a.xhtml": page("<h1>Hives</h1><p>Tall.</p>"), "b.xhtml": page("<h1>Honey</h1><p>Sweet.</p>")}
-    assert told(assemble(read_epub(epub(pages)))) == [("Hives", "", "Tall."), ("Honey", "", "Sweet.")]
+    assert rows(build_book(read_epub(epub(pages)))) == [("Hives", "", "Tall."), ("Honey", "", "Sweet.")]
 
 
 def encryption(path: str) -> dict[str, str]:
@@ -77,16 +77,16 @@ def encryption(path: str) -> dict[str, str]:
 
 def test_an_epub_with_encrypted_pages_is_refused_and_one_with_encrypted_fonts_is_read() -> None:
     pages = {"a b.xhtml": page("<h1>Hives</h1><p>Tall.</p>")}
-    assert told(assemble(read_epub(epub(pages, more=encryption("OEBPS/font.otf"))))) == [("Hives", "", "Tall.")]
+    assert rows(build_book(read_epub(epub(pages, more=encryption("OEBPS/font.otf"))))) == [("Hives", "", "Tall.")]
     locked = epub({"a b.xhtml": "\x17\x0e\x11 nothing that can be read"}, more=encryption("OEBPS/a%20b.xhtml"))
-    with pytest.raises(Invalid, match=r"\AThe file is protected .* encrypted"):
+    with pytest.raises(Invalid, match=r"\AThe file is copy-protected.* encrypted"):
         read_epub(locked)
 
 
-def written(document: docx.document.Document) -> Book:
+def save_docx(document: docx.document.Document) -> Book:
     out = io.BytesIO()
     document.save(out)
-    return assemble(read_docx(out.getvalue()))
+    return build_book(read_docx(out.getvalue()))
 
 
 def test_a_word_file_is_read_by_its_styles_with_tables_where_they_stand() -> None:
@@ -104,7 +104,7 @@ def test_a_word_file_is_read_by_its_styles_with_tables_where_they_stand() -> Non
         run = document.add_paragraph().add_run(line)
         run.font.name = "Courier New"
     document.add_paragraph("Done.")
-    book = written(document)
+    book = save_docx(document)
     assert (book.title, book.authors) == ("Of Bees", ("Ada Hive",))
     assert book.blocks == (
         Block("Tall and warm.", BlockKind.PROSE, Position("Hives")),
@@ -122,7 +122,7 @@ def test_pages_of_a_word_file_are_those_that_word_last_saw() -> None:
     run = second.add_run()
     run._r.append(OxmlElement("w:lastRenderedPageBreak"))
     second.add_run("Two.")
-    assert [b.position.page for b in written(document).blocks] == [1, 2]
+    assert [b.position.page for b in save_docx(document).blocks] == [1, 2]
 
 
 def test_a_word_file_without_properties_has_no_title_of_the_librarys_making() -> None:

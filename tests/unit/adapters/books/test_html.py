@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from toolscript.adapters.books.html import read_html
-from toolscript.adapters.books.parts import assemble
+from toolscript.adapters.books.parts import build_book
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")
 
 
 def read(page: str) -> Book:
-    return assemble(read_html(page.encode()))
+    return build_book(read_html(page.encode()))
 
 
 def texts(book: Book) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_book_on_one_page_has_the_chapters_that_are_numbered() -> None:
     ]
 
 
-def test_chapters_and_sections_of_the_same_level_are_told_apart_by_what_they_are_called() -> None:
+def test_chapters_and_sections_of_the_same_level_are_distinguished_by_their_text() -> None:
     filler = "<p>" + "words and more words. " * 600 + "</p>"
     chapters = "".join(
         f"<h2>Chapter {n}. Of {n}</h2>{filler}" + "".join(f"<h2>{n}.{m}. Part</h2><p>text</p>" for m in (1, 2))
@@ -77,7 +77,7 @@ def test_a_table_that_only_lays_out_is_no_table() -> None:
     assert [(b.kind, b.text) for b in book.blocks] == [(BlockKind.PROSE, "One."), (BlockKind.CODE, "a\nb")]
 
 
-def test_items_of_lists_have_their_marks_and_terms_stand_with_what_is_said_of_them() -> None:
+def test_items_of_lists_have_their_marks_and_terms_stand_with_their_definitions() -> None:
     book = read(
         "<h1>T</h1><ul><li>red<li>blue<ol start=1><li>dark</ol></ul><p>And.</p>"
         "<dl><dt>-v</dt><dt>--verbose</dt><dd>Says more.</dd><dt>-q<dd>Says less.</dl>"
@@ -98,7 +98,7 @@ def test_nothing_that_a_reader_does_not_read_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "expected"),
     [
         ("<html><head><title>T</title><meta charset=utf-8><body><h1>A</h1><p>Text.", ["Text."]),
         ("<html><head><title>T</title><h1>A</h1><p>Text.", ["Text."]),
@@ -116,8 +116,8 @@ def test_nothing_that_a_reader_does_not_read_is_text() -> None:
         ("<h1>A</h1><div><nav><ul><li>menu</div><p>Text.", ["Text."]),
     ],
 )
-def test_what_is_left_out_ends_where_its_end_was_left_out(page: str, said: list[str]) -> None:
-    assert texts(read(page)) == said
+def test_what_is_left_out_ends_where_its_end_was_left_out(page: str, expected: list[str]) -> None:
+    assert texts(read(page)) == expected
 
 
 def test_a_cell_in_a_table_in_a_list_ends_nothing_around_it() -> None:
@@ -142,7 +142,7 @@ def test_a_list_of_links_is_text_where_it_leads_elsewhere_or_is_announced() -> N
 
 
 @pytest.mark.parametrize(
-    "said",
+    "markup",
     [
         "<meta name=author content='Ada Hive'><meta name=DC.creator content='Bo Stern'>",
         "<meta name=author content='Ada Hive and Bo Stern'><p>By <span class=author>Bo Stern</span>",
@@ -155,8 +155,8 @@ def test_a_list_of_links_is_text_where_it_leads_elsewhere_or_is_announced() -> N
         "<dl><dt class=author>Authors:</dt><dd class=author>Ada Hive; Bo Stern</dd></dl>",
     ],
 )
-def test_authors_are_those_that_a_page_names_above_its_text(said: str) -> None:
-    book = read(f"<title>T</title><h1>T</h1>{said}<h2>A</h2><p>Text.</p>")
+def test_authors_are_those_that_a_page_names_above_its_text(markup: str) -> None:
+    book = read(f"<title>T</title><h1>T</h1>{markup}<h2>A</h2><p>Text.</p>")
     assert book.authors == ("Ada Hive", "Bo Stern")
     assert book.blocks[-1] == Block("Text.", BlockKind.PROSE, Position("T", "A"))
 
@@ -192,12 +192,12 @@ def test_notes_are_no_sections() -> None:
     ],
 )
 def test_pages_are_read_in_the_encoding_that_they_have(data: bytes) -> None:
-    assert texts(assemble(read_html(data))) == ["Käse"]
+    assert texts(build_book(read_html(data))) == ["Käse"]
 
 
 def test_a_page_that_names_the_small_chinese_set_may_hold_the_larger() -> None:
     page = "<meta charset=gb2312><p>月亮牽引大海。</p>".encode("gbk")
-    assert texts(assemble(read_html(page))) == ["月亮牽引大海。"]
+    assert texts(build_book(read_html(page))) == ["月亮牽引大海。"]
 
 
 def test_printed_pages_are_known_where_a_page_marks_them() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.fixtures.book_files import BODY, CODE, LARGE, Bookmark, Typed, pdf
-from toolscript.adapters.books.parts import assemble
+from toolscript.adapters.books.parts import build_book
 from toolscript.adapters.books.pdf import read_pdf
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
@@ -18,14 +18,14 @@ LONG = "These are words of a line that goes on to the very end of the column it 
 
 
 def read(data: bytes) -> Book:
-    return assemble(read_pdf(data))
+    return build_book(read_pdf(data))
 
 
 def lines(*texts: str, y: float = 700, x: float = 72, font: str = BODY, step: float = 13) -> list[Typed]:
     return [Typed(x, y - step * number, text, font) for number, text in enumerate(texts)]
 
 
-def numbered(pages: Sequence[Sequence[Typed]]) -> list[list[Typed]]:
+def number_pages(pages: Sequence[Sequence[Typed]]) -> list[list[Typed]]:
     """Pages with a header that names the book and the page."""
     return [[Typed(72, 820, f"A Book of Bees {number}"), *page] for number, page in enumerate(pages, 1)]
 
@@ -78,7 +78,7 @@ def test_without_an_outline_chapters_are_what_stands_in_larger_type() -> None:
 
 
 def test_headers_footers_page_numbers_and_tables_of_contents_are_no_text() -> None:
-    pages = numbered(
+    pages = number_pages(
         [
             [*lines("Contents", "Hives . . . . . . . . 2", "Honey . . . . . . . . 3", y=700), Typed(300, 30, "i")],
             [*lines("Bees build.", y=700), Typed(300, 30, "2")],
@@ -89,7 +89,7 @@ def test_headers_footers_page_numbers_and_tables_of_contents_are_no_text() -> No
 
 
 def test_a_paragraph_goes_on_on_the_next_page_and_is_where_it_began() -> None:
-    pages = numbered([lines(LONG, LONG), lines("which goes on here.", "Next."), lines("Other.")])
+    pages = number_pages([lines(LONG, LONG), lines("which goes on here.", "Next."), lines("Other.")])
     first, second, *_ = read(pdf(pages)).blocks
     assert (first.text, first.position.page) == (f"{LONG} {LONG} which goes on here.", 1)
     assert (second.text, second.position.page) == ("Next.", 2)
@@ -131,8 +131,8 @@ def test_a_title_that_is_only_a_file_name_gives_way_to_what_the_first_page_says(
     assert read(pdf([page], title="bees_final.docx")).title == "The Book of Bees"
 
 
-def test_scanned_pages_are_told_from_broken_files() -> None:
+def test_scanned_pages_are_distinguished_from_broken_files() -> None:
     with pytest.raises(Invalid, match="seems to be scanned"):
         read_pdf(pdf([[], []]))
-    with pytest.raises(Invalid, match="broken"):
+    with pytest.raises(Invalid, match="damaged"):
         read_pdf(b"%PDF-1.7 and nothing that follows")

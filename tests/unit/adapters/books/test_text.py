@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
-from toolscript.adapters.books.kinds import read_draft
+from toolscript.adapters.books.kinds import parse_file
 from toolscript.adapters.books.markdown import read_markdown
-from toolscript.adapters.books.parts import assemble
+from toolscript.adapters.books.parts import build_book
 from toolscript.adapters.books.text import read_text
 from toolscript.domain.knowledge import BlockKind, Book, Position
 
@@ -16,21 +16,21 @@ pytestmark = pytest.mark.req("K-06")
 
 
 def markdown(text: str) -> Book:
-    return assemble(read_markdown(dedent(text)))
+    return build_book(read_markdown(dedent(text)))
 
 
 def plain(text: str, *, restructured: bool = False) -> Book:
-    return assemble(read_text(dedent(text), restructured=restructured))
+    return build_book(read_text(dedent(text), restructured=restructured))
 
 
-def told(book: Book) -> list[tuple[str, str, str]]:
+def rows(book: Book) -> list[tuple[str, str, str]]:
     return [(b.position.chapter, b.position.section, b.text) for b in book.blocks]
 
 
 def test_the_one_first_heading_of_markdown_is_the_title_and_the_next_level_the_chapters() -> None:
     book = markdown("# Bees\n\nOf bees.\n\n## Hives\n\nTall.\n\n### Wax\n\nSoft *and* `warm`.\n\n## Honey\n\nSweet.\n")
     assert book.title == "Bees"
-    assert told(book) == [
+    assert rows(book) == [
         ("", "", "Of bees."),
         ("Hives", "", "Tall."),
         ("Hives", "Wax", "Soft and warm."),
@@ -49,7 +49,7 @@ def test_the_one_first_heading_of_markdown_is_the_title_and_the_next_level_the_c
 def test_front_matter_names_title_and_authors_and_is_no_text(front: str, authors: tuple[str, ...]) -> None:
     book = markdown(f"---\n{front}\n---\n# One\n\nText.\n\n## Two\n\nMore.\n")
     assert (book.title, book.authors) == ("The Bees", authors)
-    assert told(book) == [("One", "", "Text."), ("One", "Two", "More.")]
+    assert rows(book) == [("One", "", "Text."), ("One", "Two", "More.")]
 
 
 def test_code_and_tables_of_markdown_are_one_block_each() -> None:
@@ -66,12 +66,12 @@ def test_code_and_tables_of_markdown_are_one_block_each() -> None:
 
 def test_lists_in_lists_are_read_however_deep_a_person_would_go() -> None:
     text = "\n".join("  " * depth + f"- item{depth}" for depth in range(40))
-    said = " ".join(block.text for block in assemble(read_markdown(text)).blocks)
-    assert all(f"item{depth}" in said.split() for depth in range(40))
+    text_about = " ".join(block.text for block in build_book(read_markdown(text)).blocks)
+    assert all(f"item{depth}" in text_about.split() for depth in range(40))
 
 
 def test_html_in_markdown_is_read_as_html() -> None:
-    assert told(markdown("# T\n\n<script>evil()</script>\n\n<p>Good.</p>\n\nAnd <b onclick=evil()>this</b>.\n")) == [
+    assert rows(markdown("# T\n\n<script>evil()</script>\n\n<p>Good.</p>\n\nAnd <b onclick=evil()>this</b>.\n")) == [
         ("T", "", "Good."),
         ("T", "", "And this."),
     ]
@@ -103,7 +103,7 @@ def test_underlined_headings_are_ranked_by_the_order_of_their_signs() -> None:
         """
     )
     assert book.title == "Manual"
-    assert told(book) == [
+    assert rows(book) == [
         ("", "", "Hello there."),
         ("Start", "", "Begin."),
         ("Start", "Deep", "Down."),
@@ -210,7 +210,7 @@ def test_chapters_of_a_novel_have_the_titles_below_them_and_a_table_of_contents_
         """
     )
     assert book.title == "The Hive"
-    assert [each for each in told(book) if each[0]] == [
+    assert [each for each in rows(book) if each[0]] == [
         ("CHAPTER I. Spring", "", "It was warm."),
         ("CHAPTER II. Summer", "", "It was hot."),
     ]
@@ -264,26 +264,26 @@ def test_a_text_of_headings_alone_is_still_a_text() -> None:
 
 @pytest.mark.parametrize("ending", [".txt", ".md", ".rst"])
 @pytest.mark.parametrize(
-    "said",
+    "text_about",
     [
         'Write <meta charset="iso-8859-1"> — or not.',
         'It begins with <?xml version="1.0" encoding="utf-16"?> — so.',
         r'Open it with encoding="unicode_escape" — \u0042 in C:\new.',
     ],
 )
-def test_what_a_text_says_of_encodings_is_not_its_own(ending: str, said: str) -> None:
-    (block,) = assemble(read_draft(f"Of this: {said}".encode(), ending)).blocks
+def test_what_a_text_says_of_encodings_is_not_its_own(ending: str, text_about: str) -> None:
+    (block,) = build_book(parse_file(f"Of this: {text_about}".encode(), ending)).blocks
     assert "—" in block.text
-    assert r"\u0042" in block.text or "unicode" not in said
+    assert r"\u0042" in block.text or "unicode" not in text_about
 
 
 def test_a_broken_byte_costs_one_letter_and_not_the_others() -> None:
     text = "Größe zählt — наука.\n\n".encode()
-    assert [b.text for b in assemble(read_draft(text * 3 + b"bro\xffken", ".txt")).blocks] == [
+    assert [b.text for b in build_book(parse_file(text * 3 + b"bro\xffken", ".txt")).blocks] == [
         *["Größe zählt — наука."] * 3,
         "bro\ufffdken",
     ]
-    assert assemble(read_draft("Käse und Brötchen".encode("latin-1"), ".txt")).blocks[0].text == "Käse und Brötchen"
+    assert build_book(parse_file("Käse und Brötchen".encode("latin-1"), ".txt")).blocks[0].text == "Käse und Brötchen"
 
 
 MANUAL = """\
@@ -318,7 +318,7 @@ Sweet. [1]
 def test_notes_at_the_end_of_a_chapter_are_of_the_chapter() -> None:
     notes = "[2] As wood is.\n\n    More of it.\n\n[3] And\nso on.\n\n"
     book = plain(MANUAL.format(notes=notes, last="Honey", line="*" * 8))
-    assert told(book)[1:] == [
+    assert rows(book)[1:] == [
         ("1. Hives", "1.1. Wax", "Soft. [1]"),
         ("1. Hives", "1.1. Wax", "[1] Not always."),
         ("1. Hives", "1.2. Wood", "Hard, [2] and brown."),
@@ -335,6 +335,6 @@ def test_a_list_of_references_is_where_its_heading_says() -> None:
     text = (
         "1. Hives\n********\n\nTall.\n\n2. Books\n********\n\n2.1. {}\n===============\n\nThese:\n\n[1] Wax, by Cy.\n"
     )
-    assert told(plain(text.format("References")))[-1] == ("2. Books", "2.1. References", "[1] Wax, by Cy.")
+    assert rows(plain(text.format("References")))[-1] == ("2. Books", "2.1. References", "[1] Wax, by Cy.")
     alone = text.format("Sources").replace("These:\n\n", "")
-    assert told(plain(alone))[-1] == ("2. Books", "2.1. Sources", "[1] Wax, by Cy.")
+    assert rows(plain(alone))[-1] == ("2. Books", "2.1. Sources", "[1] Wax, by Cy.")

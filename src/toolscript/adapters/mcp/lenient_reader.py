@@ -1,7 +1,5 @@
-"""What servers say of themselves, read leniently: keep what can be used, name what cannot.
-
-Only an unusable name costs an item. Any other flaw costs the flawed part.
-"""
+"""Reads the answers of servers leniently: keeps what is usable and reports the rest. An item is dropped only for an
+unusable name; any other flaw costs the flawed part."""
 
 from __future__ import annotations
 
@@ -15,65 +13,68 @@ from urllib.parse import parse_qsl, quote
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.servers import ServerListing, ServerSpec
 
-LONGEST_NAME = 256
-LONGEST_DESCRIPTION = 20_000
-MOST_PROBLEMS = 20
-SHORTEST_SECRET = 4
-DEEPEST = 64
+MAX_NAME_LENGTH = 256
+MAX_DESCRIPTION_LENGTH = 20_000
+MAX_PROBLEMS = 20
+MIN_SECRET_LENGTH = 4
+MAX_DEPTH = 64
 
-# What each kind of list is called in the protocol: the method, the key of its answer.
+# Protocol methods that list items, and the key of each answer.
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
-_ANSWERS = {"tools/call": "content", "prompts/get": "messages", "resources/read": "contents"}
+_RESULT_KEYS = {"tools/call": "content", "prompts/get": "messages", "resources/read": "contents"}
 _RESERVED = ("prompt:", "resource:")
-_SECRETIVE = re.compile(r"(?i)token|secret|passw|pwd|api[-_]?key|credential|auth")
+_SECRET_NAME = re.compile(r"(?i)token|secret|passw|pwd|api[-_]?key|credential|auth")
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 _VARIABLE = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
 
 
-def acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[str], *, modern: bool) -> dict[str, Any]:
-    """The answer with whatever a strict reader could object to taken out; what it has no use for is not even shown
-    (it wants tools only where `modern` servers have some of their arguments sent as headers)."""
+def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[str], *, modern: bool) -> dict[str, Any]:
+    """Returns a version of the answer that the strict SDK accepts. Lists are emptied, except tools of `modern` servers:
+    the SDK needs their schemas to send some arguments as headers."""
     if method == "initialize":
         version = raw.get("protocolVersion")
-        told = raw.get("serverInfo")
-        info: dict[str, Any] = told if isinstance(told, dict) else {}
+        server_info = raw.get("serverInfo")
+        info: dict[str, Any] = server_info if isinstance(server_info, dict) else {}
         return {
             "protocolVersion": version if version in known_versions else known_versions[-1],
             "capabilities": {k: {} for k in raw.get("capabilities") or {} if isinstance(k, str)},
             "serverInfo": {"name": str(info.get("name", "")), "version": str(info.get("version", ""))},
         }
     if method == "tools/list" and modern:
-        return {**_page(raw), "tools": [_shown(t) for t in _dicts(raw.get("tools")) if isinstance(t.get("name"), str)]}
+        return {
+            **_keep_page_fields(raw),
+            "tools": [_reduce_tool(t) for t in _only_dicts(raw.get("tools")) if isinstance(t.get("name"), str)],
+        }
     if method in LISTS:
-        return {**_page(raw), LISTS[method]: []}
-    if method in _ANSWERS:
-        return {**_kept(raw), _ANSWERS[method]: []}
+        return {**_keep_page_fields(raw), LISTS[method]: []}
+    if method in _RESULT_KEYS:
+        return {**_keep_common_fields(raw), _RESULT_KEYS[method]: []}
     return raw
 
 
 def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> ServerListing:
-    """The items in a server's answers (by method, page by page), and what was wrong with them."""
+    """Reads the items of a server's answers (by method, page by page) and lists their problems."""
     problems: list[str] = []
     items: dict[str, Item] = {}
     for method, pages in answers.items():
-        for raw in (entry for page in pages for entry in _entries(page.get(LISTS[method]), problems, method)):
-            item = _item(server, method, raw, problems)
+        for raw in (entry for page in pages for entry in _iterate_entries(page.get(LISTS[method]), problems, method)):
+            item = _read_item(server, method, raw, problems)
             if item is None:
                 continue
             if item.id in items:
-                problems.append(f"{item.type} {item.name!r} is listed twice: the first one counts")
+                problems.append(f"{item.type} {item.name!r} is listed twice: the first is used")
             items.setdefault(item.id, item)
-    more = len(problems) - MOST_PROBLEMS
-    return ServerListing(list(items.values()), [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])])
+    more = len(problems) - MAX_PROBLEMS
+    return ServerListing(list(items.values()), [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
-def expanded(template: str, arguments: Mapping[str, Any]) -> str:
-    """A resource template's URI with its variables filled in."""
+def expand_template(template: str, arguments: Mapping[str, Any]) -> str:
+    """Fills in the variables of a resource template's URI."""
 
     def fill(found: re.Match[str]) -> str:
         operator, names = found[1], [name.strip().removesuffix("*") for name in found[2].split(",")]
@@ -88,66 +89,70 @@ def expanded(template: str, arguments: Mapping[str, Any]) -> str:
     return _VARIABLE.sub(fill, template)
 
 
-def secrets_of(spec: ServerSpec) -> set[str]:
-    """What of a server's configuration nobody else may read: values of variables and headers, passwords in addresses,
-    arguments that say what they are."""
+def find_secrets(spec: ServerSpec) -> set[str]:
+    """Finds the secrets of a configuration: values of variables and headers, passwords in URLs, arguments named like
+    secrets."""
     values = [*spec.env.values(), *(part for value in spec.headers.values() for part in (value, *value.split()))]
     for name, value in zip(("", *spec.args), (*spec.args, ""), strict=True):
         flag, _, given = value.partition("=")
-        values += [given] if _SECRETIVE.search(flag) else []
-        values += [value] if name.startswith("-") and _SECRETIVE.search(name) else []
+        values += [given] if _SECRET_NAME.search(flag) else []
+        values += [value] if name.startswith("-") and _SECRET_NAME.search(name) else []
     for address in (spec.url, *spec.args):
         values += _PASSWORD.findall(address) + [value for _, value in parse_qsl(address.partition("?")[2])]
-    return {value for value in values if len(value) >= SHORTEST_SECRET}
+    return {value for value in values if len(value) >= MIN_SECRET_LENGTH}
 
 
-def _page(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_page_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     cursor = raw.get("nextCursor")
-    return {**_kept(raw), "nextCursor": cursor} if isinstance(cursor, str) and cursor else _kept(raw)
+    return (
+        {**_keep_common_fields(raw), "nextCursor": cursor}
+        if isinstance(cursor, str) and cursor
+        else _keep_common_fields(raw)
+    )
 
 
-def _kept(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_common_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     kept = {k: raw[k] for k in ("ttlMs", "cacheScope") if k in raw}
     return {**kept, "resultType": "complete"} if "resultType" in raw else kept
 
 
-def _shown(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _reduce_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     schema = tool.get("inputSchema")
-    fine = (
+    is_valid = (
         isinstance(schema, dict) and schema.get("type") == "object" and isinstance(schema.get("properties", {}), dict)
     )
-    return {"name": tool["name"], "inputSchema": schema if fine else {"type": "object"}}
+    return {"name": tool["name"], "inputSchema": schema if is_valid else {"type": "object"}}
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _only_dicts(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _entries(value: Any, problems: list[str], method: str) -> Iterator[dict[str, Any]]:
+def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list):
-        problems.append(f"its answer to {method} holds no list")
+        problems.append(f"{method}: the answer holds no list")
         return
     is_clean = _is_clean(value)
     for entry in value:
         if not isinstance(entry, dict):
-            problems.append(f"its answer to {method} holds something that is no object")
-        elif _depth(entry) > DEEPEST:
-            problems.append(f"{str(entry.get('name'))[:40]!r} was left out: it is nested more than {DEEPEST} deep")
+            problems.append(f"{method}: an entry is not an object")
+        elif _count_depth(entry) > MAX_DEPTH:
+            problems.append(f"{str(entry.get('name'))[:40]!r} was left out: nested deeper than {MAX_DEPTH} levels")
         else:
             yield entry if is_clean else clean(entry)
 
 
-def _item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
+def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
     kind = {"tools/list": ItemType.TOOL, "prompts/list": ItemType.PROMPT}.get(method, ItemType.RESOURCE)
     name = raw.get("name")
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH:
         problems.append(f"a {kind} without a usable name was left out")
         return None
     if kind is ItemType.TOOL and name.startswith(_RESERVED):
         problems.append(f"tool {name!r} was left out: a name may not start with {' or '.join(_RESERVED)}")
         return None
     title = raw.get("title")
-    description = _text(raw.get("description"), f"the description of {kind} {name!r}", problems)
+    description = _check_text(raw.get("description"), f"the description of {kind} {name!r}", problems)
     uri = raw.get("uri") or raw.get("uriTemplate")
     if kind is ItemType.RESOURCE and not isinstance(uri, str):
         problems.append(f"resource {name!r} has no URI and was left out")
@@ -158,18 +163,18 @@ def _item(server: str, method: str, raw: Mapping[str, Any], problems: list[str])
         description=description or (str(uri) if kind is ItemType.RESOURCE else ""),
         type=kind,
         title=title if isinstance(title, str) and title else None,
-        input_schema=_input_schema(method, raw, problems),
-        output_schema=_schema(raw.get("outputSchema"), f"the output schema of {name!r}", problems),
-        annotations=_annotations(method, raw),
+        input_schema=_read_input_schema(method, raw, problems),
+        output_schema=_check_schema(raw.get("outputSchema"), f"the output schema of {name!r}", problems),
+        annotations=_read_annotations(method, raw),
     )
 
 
-def _input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:
+def _read_input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:
     match method:
         case "tools/list":
-            return _schema(raw.get("inputSchema"), f"the input schema of {raw['name']!r}", problems)
+            return _check_schema(raw.get("inputSchema"), f"the input schema of {raw['name']!r}", problems)
         case "prompts/list":
-            named = {a["name"]: a for a in _dicts(raw.get("arguments")) if isinstance(a.get("name"), str)}
+            named = {a["name"]: a for a in _only_dicts(raw.get("arguments")) if isinstance(a.get("name"), str)}
             properties = {
                 n: {"type": "string", "description": str(a.get("description") or "")} for n, a in named.items()
             }
@@ -184,59 +189,58 @@ def _input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> d
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _annotations(method: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    told = raw.get("annotations")
-    kept: dict[str, Any] = dict(told) if isinstance(told, dict) else {}
+def _read_annotations(method: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    annotations = raw.get("annotations")
+    kept: dict[str, Any] = dict(annotations) if isinstance(annotations, dict) else {}
     if method.startswith("resources/"):
         kept |= {k: raw[k] for k in ("uri", "uriTemplate", "mimeType") if isinstance(raw.get(k), str)}
     return kept or None
 
 
-def _schema(value: Any, what: str, problems: list[str]) -> dict[str, Any] | None:
+def _check_schema(value: Any, what: str, problems: list[str]) -> dict[str, Any] | None:
     if value is not None and not isinstance(value, dict):
-        problems.append(f"{what} is no object and is ignored")
+        problems.append(f"{what} is not an object and is ignored")
     return value if isinstance(value, dict) else None
 
 
-def _text(value: Any, what: str, problems: list[str]) -> str:
+def _check_text(value: Any, what: str, problems: list[str]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        problems.append(f"{what} is no text and is ignored")
+        problems.append(f"{what} is not a string and is ignored")
         return ""
-    if len(value) > LONGEST_DESCRIPTION:
-        problems.append(f"{what} has {len(value)} characters: the first {LONGEST_DESCRIPTION} are kept")
-    return value[:LONGEST_DESCRIPTION]
+    if len(value) > MAX_DESCRIPTION_LENGTH:
+        problems.append(f"{what} has {len(value)} characters: the first {MAX_DESCRIPTION_LENGTH} are kept")
+    return value[:MAX_DESCRIPTION_LENGTH]
 
 
 def clean(value: Any) -> Any:
-    """The value without what no database or reader takes: NUL, halves of surrogate pairs, numbers beyond all bounds.
-    Raises RecursionError for what is nested too deep."""
-    return value if _is_clean(value) else _cleaned(value)
+    """Removes what databases reject: NUL, lone surrogates, infinite numbers. Raises RecursionError at deep nesting."""
+    return value if _is_clean(value) else _remove_unstorable(value)
 
 
 def _is_clean(value: Any) -> bool:
-    """Seen fast, because nearly everything is."""
+    """A fast check, because nearly every value is clean."""
     try:
         return b"\\u0000" not in json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return False
 
 
-def _cleaned(value: Any) -> Any:
+def _remove_unstorable(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("\0", "").encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_cleaned(k): _cleaned(v) for k, v in value.items()}
+        return {_remove_unstorable(k): _remove_unstorable(v) for k, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return [_cleaned(v) for v in value] if isinstance(value, list) else value
+    return [_remove_unstorable(v) for v in value] if isinstance(value, list) else value
 
 
-def _depth(value: Any) -> int:
-    """How deep a value is nested, counted no further than it matters."""
+def _count_depth(value: Any) -> int:
+    """Returns the depth of nesting, counted up to the limit."""
     level, depth = [value], 0
-    while level and depth <= DEEPEST:
+    while level and depth <= MAX_DEPTH:
         level = [c for v in level for c in (v.values() if isinstance(v, dict) else v if isinstance(v, list) else ())]
         depth += 1
     return depth

@@ -1,5 +1,5 @@
-"""Which elements of a page are open. Of many the end need not be written, or nobody wrote it: then it is where the next
-element begins that cannot stand inside."""
+"""Tracks the open elements of a page. Many end tags are optional or missing: such an element ends where an element
+begins that cannot be inside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEVELS = {f"h{level}": level for level in range(1, 7)}
 VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
-# What begins a block of its own inside of what flows, and what is around it.
+# Elements that begin a block of text.
 _FLOW = frozenset(
     [
         "address",
@@ -45,27 +45,27 @@ _FLOW = frozenset(
 _CELLS = frozenset(["td", "th", "caption"])
 _ROW_GROUPS = frozenset(["tbody", "tfoot", "thead"])
 BLOCKS = _FLOW | _CELLS | _ROW_GROUPS | {"tr", "body", "html", "legend"}
-_OF_HEAD = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "template", "title"])
+_HEAD_TAGS = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "template", "title"])
 _CONTROLS = frozenset(["button", "select"])
-_APART = _CELLS | {"table", "object", "template"}
-_LOOSE = frozenset(["address", "div", "p"])
+_ISOLATING = _CELLS | {"table", "object", "template"}
+_TRANSPARENT = frozenset(["address", "div", "p"])
 
-_Rule = tuple[Collection[str], Collection[str]]
-"""What ends, and what it does not end beyond."""
+_ClosingRule = tuple[Collection[str], Collection[str]]
+"""Tags that are closed, and tags that stop the search for them."""
 
 
-def _rules(tag: str) -> list[_Rule]:
-    rules: list[_Rule] = []
-    if tag not in _OF_HEAD:
+def _closing_rules(tag: str) -> list[_ClosingRule]:
+    rules: list[_ClosingRule] = []
+    if tag not in _HEAD_TAGS:
         rules.append((("head",), () if tag == "body" else ("noscript", "template")))
     if tag in _FLOW:
-        rules.append((("p",), _APART | {"button"}))
+        rules.append((("p",), _ISOLATING | {"button"}))
     if tag in _FLOW - {"div"}:
-        rules.append((_CONTROLS, _APART))
+        rules.append((_CONTROLS, _ISOLATING))
     if tag == "li":
-        rules.append((("li",), BLOCKS - _LOOSE - {"li"}))
+        rules.append((("li",), BLOCKS - _TRANSPARENT - {"li"}))
     if tag in {"dt", "dd"}:
-        rules.append((("dt", "dd"), BLOCKS - _LOOSE - {"dt", "dd"}))
+        rules.append((("dt", "dd"), BLOCKS - _TRANSPARENT - {"dt", "dd"}))
     if tag in _CELLS:
         rules.append((_CELLS, ("table",)))
     if tag == "tr":
@@ -75,13 +75,13 @@ def _rules(tag: str) -> list[_Rule]:
     return rules
 
 
-_RULES = {tag: _rules(tag) for tag in BLOCKS | _OF_HEAD}
-_OTHER = _rules("")
+_RULES = {tag: _closing_rules(tag) for tag in BLOCKS | _HEAD_TAGS}
+_DEFAULT_RULES = _closing_rules("")
 
 
 class OpenElements:
-    """The elements that are open, outermost first, and where the last of each name is: looking for it among all would
-    make nesting a way to keep the reader busy."""
+    """The open elements, outermost first, with the positions of each tag: a linear search would make deep nesting
+    quadratic."""
 
     def __init__(self) -> None:
         self._tags: list[str] = []
@@ -99,22 +99,22 @@ class OpenElements:
         self._tags.append(tag)
 
     def end(self) -> str:
-        """Ends the innermost element and names it."""
+        """Closes the innermost element and returns its tag."""
         tag = self._tags.pop()
         self._places[tag].pop()
         return tag
 
     def place(self, tag: str) -> int:
-        """How many elements are around the last one of that name; -1 when none is open."""
+        """Returns the depth of the last open element with that tag; -1 if none is open."""
         places = self._places.get(tag)
         return places[-1] if places else -1
 
-    def left_by(self, tag: str) -> int:
-        """How many elements stay open when one of that name begins."""
+    def count_left_open(self, tag: str) -> int:
+        """Returns how many elements stay open when one with that tag begins."""
         left = len(self._tags)
-        for ended, walls in _RULES.get(tag, _OTHER):
-            last = [self._places[each][-1] for each in ended if self._places[each]]
+        for closed, barriers in _RULES.get(tag, _DEFAULT_RULES):
+            last = [self._places[each][-1] for each in closed if self._places[each]]
             if last:
-                wall = max(map(self.place, walls), default=-1)
-                left = min([left, *(place for place in last if place > wall)])
+                barrier = max(map(self.place, barriers), default=-1)
+                left = min([left, *(place for place in last if place > barrier)])
         return left
