@@ -14,7 +14,7 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Classification, Item, Origin, Skill
 from toolscript.ports.models import Classifier
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 
@@ -53,7 +53,7 @@ async def classifier(request: pytest.FixtureRequest) -> AsyncIterator[Classifier
 
 
 async def classify(classifier: Classifier, items: list[Item], skills: list[Skill]) -> list[Classification | None]:
-    vectors = await HashedEmbedder().embed_documents([item_text(item) for item in items])
+    vectors = await HashedEmbedder().embed_documents([build_item_text(item) for item in items])
     return await classifier.classify(list(zip(items, vectors, strict=True)), skills)
 
 

@@ -28,7 +28,7 @@ from toolscript.services.access.plans import Plans
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import DOCUMENTS, documents_collection
-from toolscript.services.documents.search import DocumentAsk, DocumentHit, DocumentPage, DocumentSearch, SearchType
+from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentQuery, DocumentSearch, SearchType
 
 pytestmark = pytest.mark.filterwarnings("ignore:Local mode performs exact")
 
@@ -86,10 +86,10 @@ class Archive:
         await self.ingest.delete(tenant, [d.id for d in held])
         await self.ingest.put(tenant, documents)
 
-    async def page(self, ask: DocumentAsk, tenant: str = OURS) -> DocumentPage:
+    async def page(self, ask: DocumentQuery, tenant: str = OURS) -> DocumentPage:
         return await self.search.search(Principal(tenant), ask)
 
-    async def answer(self, ask: DocumentAsk) -> bytes:
+    async def answer(self, ask: DocumentQuery) -> bytes:
         """Everything that is told, but what differs from one request to the next: its id, its times, its token."""
         try:
             page = await self.page(ask)
@@ -135,7 +135,7 @@ def _archive(index: VectorIndex, database: Database, run: Callable[..., None]) -
 def test_answers_are_byte_identical_with_and_without_another_tenants_documents(
     archive: Archive, ours: list[Document], theirs: list[Document], query: str | None, where: Filter, top_k: int
 ) -> None:
-    asks = [DocumentAsk(query, top_k=top_k, where=where, highlight=True, **kind) for kind in KINDS]
+    asks = [DocumentQuery(query, top_k=top_k, where=where, highlight=True, **kind) for kind in KINDS]
     asks.append(replace(asks[0], page_token="somebody's"))
 
     async def answers() -> list[bytes]:
@@ -183,7 +183,7 @@ def test_pages_laid_end_to_end_are_the_one_large_answer_also_while_another_tenan
         await archive.replace_all(THEIRS, [])
         await archive.replace_all(OURS, tied)
         for kind in KINDS:
-            ask = DocumentAsk(query, where=where, **kind)
+            ask = DocumentQuery(query, where=where, **kind)
             whole = await archive.page(replace(ask, top_k=200))
             assert whole.next_page_token is None
             assert _in_order(whole.hits)
@@ -195,7 +195,7 @@ def test_pages_laid_end_to_end_are_the_one_large_answer_also_while_another_tenan
 
 
 async def _paged(
-    archive: Archive, ask: DocumentAsk, total: int, writing: Iterator[list[Document]]
+    archive: Archive, ask: DocumentQuery, total: int, writing: Iterator[list[Document]]
 ) -> list[DocumentHit]:
     """The hits of all pages, with the other tenant writing in between."""
     hits: list[DocumentHit] = []

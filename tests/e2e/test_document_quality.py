@@ -16,12 +16,12 @@ from toolscript.domain.access import Principal
 from toolscript.evaluation.datasets import DocumentSet, read_set
 from toolscript.evaluation.metrics import mean, score_by_grade
 from toolscript.retrieval.retriever import Retriever
-from toolscript.retrieval.text.item_text import document_text
+from toolscript.retrieval.text.item_text import build_document_text
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import documents_collection
-from toolscript.services.documents.search import DocumentAsk, DocumentSearch, SearchType
+from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
 
 DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "documents"
 TENANT = Principal("readers")
@@ -45,7 +45,7 @@ async def _by_word(data: DocumentSet) -> float:
     search = DocumentSearch(Retriever(None, index), index, store, Plans({}), PageTokens(b"x" * 32), _Nobody())
     scores = []
     for query in data.queries:
-        ask = DocumentAsk(query.text, top_k=100, search_type=SearchType.KEYWORD, include_snippets=False)
+        ask = DocumentQuery(query.text, top_k=100, search_type=SearchType.KEYWORD, include_snippets=False)
         scores.append(score_by_grade(query, [hit.doc_id for hit in (await search.search(TENANT, ask)).hits]))
     await database.close()
     return mean(scores)["ndcg@10"]
@@ -59,7 +59,7 @@ def _by_the_reference(data: DocumentSet) -> float:
         return bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False)
 
     reference = bm25s.BM25(method="lucene")
-    reference.index(split([document_text(d) for d in documents]), show_progress=False)
+    reference.index(split([build_document_text(d) for d in documents]), show_progress=False)
     found, scores = reference.retrieve(split([q.text for q in data.queries]), k=100, show_progress=False)
     rows = zip(data.queries, found, scores, strict=True)
     judged = [

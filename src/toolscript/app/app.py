@@ -48,7 +48,7 @@ from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults, HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -198,9 +198,9 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
 class _Caches:
     """What is kept of the catalogue, for as long as nothing is written to it."""
 
-    answers: AnswerCache[HierarchicalQuery, HierarchicalResults]
+    answers: ResultCache[HierarchicalQuery, HierarchicalResults]
     schemas: KnownSchemas
-    sizes: AnswerCache[None, int]
+    sizes: ResultCache[None, int]
 
     def changed(self) -> None:
         for each in (self.answers, self.schemas, self.sizes):
@@ -208,7 +208,7 @@ class _Caches:
 
 
 def _caches(catalog: CatalogStore, oldest: float | None) -> _Caches:
-    return _Caches(AnswerCache(oldest=oldest), KnownSchemas(catalog, oldest=oldest), AnswerCache(oldest=oldest))
+    return _Caches(ResultCache(oldest=oldest), KnownSchemas(catalog, oldest=oldest), ResultCache(oldest=oldest))
 
 
 def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:

@@ -14,8 +14,8 @@ from toolscript.app.extras import missing_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.calibration import measured
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.calibration import measure_similarity
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 from toolscript.settings import DEFAULT_MODEL, Settings
 
@@ -88,8 +88,8 @@ async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:
 
 async def _calibrate(embedder: MultiQueryEmbedder) -> SimilarityRange:
     """Measures a model that the registry does not know on the demo catalogue's questions and answers."""
-    by_id = {item.id: item_text(item) for item in load_demo_items()}
+    by_id = {item.id: build_item_text(item) for item in load_demo_items()}
     pairs = [(query, by_id[tool]) for query, tool in load_demo_pairs()]
     queries = await embedder.embed_queries([q for q, _ in pairs])
     answers = await embedder.embed_documents([a for _, a in pairs])
-    return measured(queries, answers)
+    return measure_similarity(queries, answers)

@@ -8,8 +8,8 @@ from toolscript.evaluation.book_sets import BookSet, ListedBook, Question
 from toolscript.evaluation.datasets import JudgedQuery
 from toolscript.evaluation.metrics import Scores, score_by_group
 from toolscript.evaluation.run import DEPTH, EvaluationResult, run_concurrently
-from toolscript.services.knowledge.ingest import About, IngestKnowledge
-from toolscript.services.knowledge.search import LONGEST_QUERY, KnowledgeAsk, KnowledgeSearch
+from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
+from toolscript.services.knowledge.search import LONGEST_QUERY, KnowledgeQuery, KnowledgeSearch
 
 ANSWER = "an answer"
 TEST_ONLY = "held out"
@@ -39,13 +39,13 @@ class BookEvaluation:
         return EvaluationResult(scores, parts=_parts(data, scores))
 
     async def _take(self, book: ListedBook) -> Source:
-        about = About(book.title, book.authors, book.type, extract=False)
+        about = SourceDetails(book.title, book.authors, book.type, extract=False)
         if len(book.files) == 1:
             return (await self._ingest.ingest(book.files[0], about)).source
         return (await self._ingest.ingest_together(book.files[0].parent, book.files, about)).source
 
     async def _score(self, question: Question) -> Scores:
-        found = await self._search.search(KnowledgeAsk(question.text[:LONGEST_QUERY], limit=DEPTH))
+        found = await self._search.search(KnowledgeQuery(question.text[:LONGEST_QUERY], limit=DEPTH))
         ranking = [
             ANSWER if any(place.holds(hit.title, hit.position) for place in question.places) else hit.id
             for hit in found.hits

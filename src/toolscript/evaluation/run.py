@@ -17,7 +17,7 @@ from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.request import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
-from toolscript.services.documents.search import DocumentAsk, DocumentSearch, SearchType
+from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
 from toolscript.services.tools.hierarchical_search import (
     MAX_QUERY_LENGTH,
     HierarchicalQuery,
@@ -149,7 +149,7 @@ class Evaluation:
 
         async def one(judged: JudgedQuery) -> Scores:
             text = judged.text[:LONGEST_DOCUMENT_QUERY]
-            ask = DocumentAsk(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
+            ask = DocumentQuery(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
             found = await self._document_search.search(asker, ask)
             return score_by_grade(judged, [h.doc_id for h in found.hits])
 

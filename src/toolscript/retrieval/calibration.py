@@ -11,7 +11,7 @@ import numpy as np
 from toolscript.domain.search import SimilarityRange, Vector
 
 
-def calibrated(cosine: float, similarity: SimilarityRange) -> float:
+def calibrate(cosine: float, similarity: SimilarityRange) -> float:
     """0 at what unrelated texts score, 1 at a text that says the same, linear between."""
     place = position(cosine, similarity)
     return place if 0.0 < place < 1.0 else float(place >= 1.0)
@@ -22,7 +22,7 @@ def position(cosine: float, similarity: SimilarityRange) -> float:
     return (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
 
 
-def cosine_at(score: float, similarity: SimilarityRange) -> float:
+def find_cosine(score: float, similarity: SimilarityRange) -> float:
     """The cosine that has that score; of no score at all, the least there is."""
     return similarity.floor + score * (similarity.ceiling - similarity.floor) if score > 0 else -1.0
 

@@ -29,7 +29,7 @@ class Facts:
     subjects: Subjects
 
 
-def facts_of(stored: StoredItem, digest: str, capabilities: Capabilities) -> Facts:
+def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> Facts:
     """Reads an item that has that digest."""
     item = stored.item
     name, server, description = words(item.name), words(item.server), words(item.description)

@@ -45,7 +45,9 @@ class _Settled:
     closeness: float
 
 
-def clusters(vectors: Matrix | Sequence[Vector], count: int | None = None, *, starts: int = RESTARTS) -> list[Cluster]:
+def find_clusters(
+    vectors: Matrix | Sequence[Vector], count: int | None = None, *, starts: int = RESTARTS
+) -> list[Cluster]:
     """Every vector in exactly one cluster, none of them empty, the largest cluster first.
 
     There are as many clusters as asked for (as `usual_count` says), or as there are different vectors, if those are
@@ -57,14 +59,14 @@ def clusters(vectors: Matrix | Sequence[Vector], count: int | None = None, *, st
     if not len(rows):
         return []
     distinct, place, weights = _distinct(rows)
-    wanted = min(count or usual_count(len(rows)), len(distinct))
+    wanted = min(count or default_cluster_count(len(rows)), len(distinct))
     labels = _best(distinct, weights, wanted, starts)
     ordered = np.argsort(place, kind="stable")
     found = [_cluster(rows, ordered[labels[place[ordered]] == c]) for c in range(wanted)]
     return sorted(found, key=lambda c: (-len(c.members), -c.cohesion, c.centroid.tobytes()))
 
 
-def usual_count(size: int) -> int:
+def default_cluster_count(size: int) -> int:
     """How many clusters so many vectors are grouped into when nobody says: twice the square root, so that a hundred
     tools become twenty groups of five, but two vectors to a cluster and no more clusters than a person reads.
 

@@ -43,7 +43,7 @@ def zscore(rankings: Sequence[Sequence[Scored]]) -> Scores:
     return {i: math.fsum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
 
 
-def weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
+def sum_weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
     """The weighted sum of scores that share a scale; absent counts 0."""
     everyone = {i for _, leg in legs for i in leg}
     return {i: math.fsum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
@@ -52,7 +52,7 @@ def weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
 FUSIONS: Mapping[str, Callable[[Sequence[Sequence[Scored]]], Scores]] = {"rrf": rrf, "zscore": zscore}
 
 
-def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
+def sort_scores(scores: Mapping[str, float]) -> list[tuple[str, float]]:
     """Best first, equal scores by id."""
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 

@@ -24,7 +24,7 @@ class Evidence:
 TELLING_SHARE = 0.25
 
 
-def reason(evidence: Evidence) -> str:
+def explain(evidence: Evidence) -> str:
     """A readable sentence part, the strongest cause first."""
     if evidence.exact:
         return "Exact name"

@@ -48,7 +48,7 @@ class Retriever:
     def __init__(self, embedder: Embedder | None, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
-        self.asked_at = -math.inf
+        self.last_query_at = -math.inf
         """When the last query came, by the monotonic clock."""
 
     @property
@@ -68,7 +68,7 @@ class Retriever:
 
         A model that fails costs the dense side only, and the report says so.
         """
-        self.asked_at = time.monotonic()
+        self.last_query_at = time.monotonic()
         if count_terms is None:
             return Prepared(text, await self._embed(text, report) if dense else None)
         vector, terms = await asyncio.gather(

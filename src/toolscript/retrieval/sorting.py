@@ -30,7 +30,7 @@ STEEPNESS = 1.9
 Matrix = NDArray[np.float32]
 
 
-class Fit:
+class SkillMatcher:
     """Skills as a classifier sees them: each with a vector and weighted words."""
 
     def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: SimilarityRange) -> None:

@@ -22,7 +22,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch, StageTimeouts
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
@@ -130,7 +130,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
         SkillFinder(parts["index"], SimilarityRange(0.0, 1.0), within=SHORT.skills / 2),
-        AnswerCache(),
+        ResultCache(),
         KnownSchemas(parts["catalog"]),
         SHORT,
     )

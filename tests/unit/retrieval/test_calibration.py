@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.search import SimilarityRange, Vector
-from toolscript.retrieval.calibration import calibrated, measured
+from toolscript.retrieval.calibration import calibrate, measure_similarity
 
 similarities = st.builds(
     lambda floor, span: SimilarityRange(floor, floor + span), st.floats(-0.5, 0.9), st.floats(0.05, 1.0)
@@ -29,15 +29,15 @@ def test_a_score_lies_as_far_between_zero_and_one_as_the_cosine_between_floor_an
     similarity: SimilarityRange, share: float
 ) -> None:
     cosine = (1 - share) * similarity.floor + share * similarity.ceiling
-    assert calibrated(cosine, similarity) == pytest.approx(share, abs=1e-9)
+    assert calibrate(cosine, similarity) == pytest.approx(share, abs=1e-9)
 
 
 @pytest.mark.req("H-07")
 @quick
 @given(similarities, st.floats(0, 2))
 def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: SimilarityRange, beyond: float) -> None:
-    assert calibrated(similarity.floor - beyond, similarity) == 0
-    assert calibrated(similarity.ceiling + 1e-9 + beyond, similarity) == 1
+    assert calibrate(similarity.floor - beyond, similarity) == 0
+    assert calibrate(similarity.ceiling + 1e-9 + beyond, similarity) == 1
 
 
 @pytest.mark.req("H-07")
@@ -45,32 +45,32 @@ def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: Similarit
 @given(similarities, cosines, cosines)
 def test_a_larger_cosine_never_scores_less(similarity: SimilarityRange, one: float, other: float) -> None:
     lesser, larger = sorted([one, other])
-    assert calibrated(lesser, similarity) <= calibrated(larger, similarity)
+    assert calibrate(lesser, similarity) <= calibrate(larger, similarity)
 
 
 @pytest.mark.req("H-07")
 def test_the_same_score_is_another_cosine_for_another_model() -> None:
-    assert calibrated(0.3, SimilarityRange(0.0, 0.6)) == pytest.approx(0.5)
-    assert calibrated(0.8, SimilarityRange(0.7, 0.9)) == pytest.approx(0.5)
+    assert calibrate(0.3, SimilarityRange(0.0, 0.6)) == pytest.approx(0.5)
+    assert calibrate(0.8, SimilarityRange(0.7, 0.9)) == pytest.approx(0.5)
 
 
 @pytest.mark.req("H-07")
 def test_a_typical_answer_scores_half() -> None:
     vectors = list(np.eye(4, dtype=np.float32))
-    assert measured(vectors, vectors) == SimilarityRange(0.0, 2.0)
+    assert measure_similarity(vectors, vectors) == SimilarityRange(0.0, 2.0)
 
 
 @pytest.mark.req("H-07")
 def test_the_floor_is_above_most_other_answers_and_the_middle_of_own_ones_scores_half() -> None:
     cosines = np.array([[0.6, 0.1, 0.2], [0.1, 0.7, 0.3], [0.2, 0.95, 0.9]], np.float32)
-    found = measured(list(np.eye(3, dtype=np.float32)), list(cosines.T))
+    found = measure_similarity(list(np.eye(3, dtype=np.float32)), list(cosines.T))
     assert (found.floor, found.ceiling) == pytest.approx((0.275, 1.125), abs=1e-6)
-    assert calibrated(0.7, found) == pytest.approx(0.5)
+    assert calibrate(0.7, found) == pytest.approx(0.5)
 
 
 @pytest.mark.req("H-07")
 def test_a_model_that_cannot_tell_texts_apart_still_gets_a_usable_range() -> None:
     same = [unit(1, 2, 3)] * 3
-    found = measured(same, same)
+    found = measure_similarity(same, same)
     assert found.floor == pytest.approx(1.0, abs=1e-6)
     assert found.ceiling - found.floor == pytest.approx(0.05)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from toolscript.domain.errors import Invalid
-from toolscript.retrieval.clusters import MOST, Cluster, clusters, usual_count
+from toolscript.retrieval.clusters import MOST, Cluster, default_cluster_count, find_clusters
 
 pytestmark = pytest.mark.req("H-12")
 
@@ -50,7 +50,7 @@ def around(centres: int, each: int, *, spread: float = 0.05) -> Matrix:
 @given(matrices(), counts)
 @settings(deadline=None)
 def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors: Matrix, count: int | None) -> None:
-    found = clusters(vectors, count)
+    found = find_clusters(vectors, count)
     assert sorted(member for cluster in found for member in cluster.members) == list(range(len(vectors)))
     assert all(cluster.members for cluster in found)
 
@@ -60,7 +60,7 @@ def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors:
 def test_there_are_as_many_clusters_as_asked_for_or_as_there_are_different_vectors(
     vectors: Matrix, count: int | None
 ) -> None:
-    assert len(clusters(vectors, count)) == min(count or usual_count(len(vectors)), directions(vectors))
+    assert len(find_clusters(vectors, count)) == min(count or default_cluster_count(len(vectors)), directions(vectors))
 
 
 @given(matrices(), counts, st.randoms(use_true_random=False))
@@ -69,10 +69,10 @@ def test_neither_a_second_run_nor_another_order_changes_what_belongs_together(
     vectors: Matrix, count: int | None, random: Random
 ) -> None:
     order = list(range(len(vectors)))
-    first = partition(clusters(vectors, count), order)
-    assert partition(clusters(vectors, count), order) == first
+    first = partition(find_clusters(vectors, count), order)
+    assert partition(find_clusters(vectors, count), order) == first
     random.shuffle(order)
-    assert partition(clusters(vectors[order], count), order) == first
+    assert partition(find_clusters(vectors[order], count), order) == first
 
 
 @given(matrices(), counts)
@@ -82,7 +82,7 @@ def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_c
 ) -> None:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = vectors / np.where(lengths > 0, lengths, 1)
-    for cluster in clusters(vectors, count):
+    for cluster in find_clusters(vectors, count):
         cosines = unit[list(cluster.members)] @ cluster.centroid
         assert np.all(np.diff(cosines) <= 1e-5)
         assert cluster.cohesion == pytest.approx(float(cosines.mean()), abs=1e-5)
@@ -92,16 +92,16 @@ def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_c
 @settings(deadline=None)
 def test_vectors_of_one_direction_are_never_parted(vectors: Matrix, count: int | None) -> None:
     doubled = np.concatenate([vectors, vectors])
-    for cluster in clusters(doubled, count):
+    for cluster in find_clusters(doubled, count):
         assert {(m + len(vectors)) % len(doubled) for m in cluster.members} == set(cluster.members)
 
 
 def test_nothing_has_no_clusters() -> None:
-    assert clusters([]) == []
+    assert find_clusters([]) == []
 
 
 def test_one_vector_is_a_cluster_of_its_own() -> None:
-    (only,) = clusters([np.array([3.0, 4.0], np.float32)])
+    (only,) = find_clusters([np.array([3.0, 4.0], np.float32)])
     assert only.members == (0,)
     assert only.cohesion == pytest.approx(1.0)
     assert only.centroid == pytest.approx([0.6, 0.8])
@@ -109,12 +109,12 @@ def test_one_vector_is_a_cluster_of_its_own() -> None:
 
 def test_two_vectors_are_one_cluster_unless_two_are_asked_for() -> None:
     vectors = np.eye(2, dtype=np.float32)
-    assert [len(c.members) for c in clusters(vectors)] == [2]
-    assert [len(c.members) for c in clusters(vectors, 2)] == [1, 1]
+    assert [len(c.members) for c in find_clusters(vectors)] == [2]
+    assert [len(c.members) for c in find_clusters(vectors, 2)] == [1, 1]
 
 
 def test_vectors_that_are_all_the_same_are_one_cluster_however_many_are_asked_for() -> None:
-    (only,) = clusters(np.ones((20, 4), np.float32), 5)
+    (only,) = find_clusters(np.ones((20, 4), np.float32), 5)
     assert len(only.members) == 20
     assert only.cohesion == pytest.approx(1.0)
 
@@ -122,28 +122,28 @@ def test_vectors_that_are_all_the_same_are_one_cluster_however_many_are_asked_fo
 def test_groups_that_lie_apart_are_found_as_they_are() -> None:
     vectors = around(6, 9)
     expected = {frozenset(range(start, start + 9)) for start in range(0, 54, 9)}
-    assert partition(clusters(vectors, 6), list(range(54))) == expected
+    assert partition(find_clusters(vectors, 6), list(range(54))) == expected
 
 
 def test_groups_are_found_where_only_a_part_of_the_vectors_is_looked_at_to_begin_with() -> None:
     vectors = around(8, 500)
     expected = {frozenset(range(start, start + 500)) for start in range(0, 4000, 500)}
-    assert partition(clusters(vectors, 8), list(range(4000))) == expected
+    assert partition(find_clusters(vectors, 8), list(range(4000))) == expected
 
 
 def test_the_largest_cluster_comes_first() -> None:
     vectors = np.concatenate([around(2, 4)[:4], around(3, 9)[18:]])
-    assert [len(c.members) for c in clusters(vectors, 2)] == [9, 4]
+    assert [len(c.members) for c in find_clusters(vectors, 2)] == [9, 4]
 
 
 @pytest.mark.parametrize(
     ("size", "count"), [(0, 1), (1, 1), (3, 1), (4, 2), (10, 5), (56, 15), (100, 20), (10**4, MOST)]
 )
 def test_the_usual_count_is_what_a_person_reads_and_leaves_two_for_each(size: int, count: int) -> None:
-    assert usual_count(size) == count
+    assert default_cluster_count(size) == count
 
 
 @pytest.mark.parametrize("count", [0, -3])
 def test_a_count_below_one_is_refused(count: int) -> None:
     with pytest.raises(Invalid, match="at least 1"):
-        clusters(np.eye(3, dtype=np.float32), count)
+        find_clusters(np.eye(3, dtype=np.float32), count)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.retrieval.reasons import TELLING_SHARE, Evidence, reason
+from toolscript.retrieval.reasons import TELLING_SHARE, Evidence, explain
 
 SEMANTIC, KEYWORD, FUZZY = "Semantic similarity", "Keyword match", "Fuzzy match"
 
@@ -35,30 +35,30 @@ shares = st.one_of(st.just(0.0), st.floats(0.001, 1))
     ],
 )
 def test_a_reason_names_what_contributed_the_strongest_first(evidence: Evidence, expected: str) -> None:
-    assert reason(evidence) == expected
+    assert explain(evidence) == expected
 
 
 @pytest.mark.req("S-01")
 def test_an_exact_name_is_reason_enough() -> None:
-    assert reason(Evidence(semantic=0.6, keyword=0.3, exact=True, shared_words=("file",))) == "Exact name"
-    assert reason(Evidence(exact=True)) == "Exact name"
+    assert explain(Evidence(semantic=0.6, keyword=0.3, exact=True, shared_words=("file",))) == "Exact name"
+    assert explain(Evidence(exact=True)) == "Exact name"
 
 
 @pytest.mark.req("S-01")
 def test_words_that_brought_nothing_are_not_named() -> None:
-    assert reason(Evidence(semantic=0.5, shared_words=("file",))) == SEMANTIC
+    assert explain(Evidence(semantic=0.5, shared_words=("file",))) == SEMANTIC
 
 
 @pytest.mark.req("S-01")
 def test_without_any_contribution_a_match_is_called_weak() -> None:
-    assert reason(Evidence()) == reason(Evidence(shared_words=("file",))) == "Weak match"
+    assert explain(Evidence()) == explain(Evidence(shared_words=("file",))) == "Weak match"
 
 
 @pytest.mark.req("S-01")
 def test_a_part_is_named_from_a_quarter_of_the_score() -> None:
     assert TELLING_SHARE == 0.25
-    assert reason(Evidence(semantic=0.75, keyword=0.25)) == f"{SEMANTIC} + {KEYWORD}"
-    assert reason(Evidence(semantic=0.76, keyword=0.24)) == SEMANTIC
+    assert explain(Evidence(semantic=0.75, keyword=0.25)) == f"{SEMANTIC} + {KEYWORD}"
+    assert explain(Evidence(semantic=0.76, keyword=0.24)) == SEMANTIC
 
 
 @pytest.mark.req("S-01")
@@ -68,7 +68,7 @@ def test_every_named_part_is_a_telling_share_and_every_telling_share_is_named(
     semantic: float, keyword: float, fuzzy: float
 ) -> None:
     parts = {SEMANTIC: semantic, KEYWORD: keyword, FUZZY: fuzzy}
-    told = reason(Evidence(semantic, keyword, fuzzy))
+    told = explain(Evidence(semantic, keyword, fuzzy))
     telling = {name for name, share in parts.items() if share > 0 and share >= 0.25 * (semantic + keyword + fuzzy)}
     if not telling:
         assert told == "Weak match"

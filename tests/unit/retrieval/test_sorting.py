@@ -14,7 +14,7 @@ from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval import sorting
-from toolscript.retrieval.sorting import Fit
+from toolscript.retrieval.sorting import SkillMatcher
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 pytestmark = pytest.mark.req("H-10")
@@ -38,7 +38,7 @@ def flat() -> list[Vector]:
 
 
 def confidences(item: Item) -> list[float]:
-    row = Fit(SKILLS, flat(), SIMILARITY).confidences([item], [np.eye(4, dtype=np.float32)[1]])[0]
+    row = SkillMatcher(SKILLS, flat(), SIMILARITY).confidences([item], [np.eye(4, dtype=np.float32)[1]])[0]
     return [float(c) for c in row]
 
 
@@ -79,14 +79,14 @@ def test_a_confidence_is_what_its_definition_says(
     item = Item("server", name, description)
     skills = [Skill(f"s{n}", a, b, keywords=(b,), examples=(a,)) for n, (a, b, _) in enumerate(told)]
     vectors = [unit(v) for _, _, v in told]
-    (row,) = Fit(skills, vectors, SIMILARITY).confidences([item], [unit(numbers)])
+    (row,) = SkillMatcher(skills, vectors, SIMILARITY).confidences([item], [unit(numbers)])
     np.testing.assert_allclose(row, by_hand(item, unit(numbers), skills, vectors), atol=1e-4)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9))
 def test_no_item_has_a_say_in_anothers_confidence(told: list[tuple[str, list[float]]]) -> None:
-    fit = Fit(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)
+    fit = SkillMatcher(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)
     items, vectors = [Item("s", "n", text) for text, _ in told], [unit(numbers) for _, numbers in told]
     together = fit.confidences(items, vectors)
     for n, (item, vector) in enumerate(zip(items, vectors, strict=True)):
@@ -102,7 +102,7 @@ def test_words_of_a_skill_speak_for_it_and_words_of_none_against_all() -> None:
 
 def test_a_word_that_every_skill_has_says_less_than_one_that_only_one_has() -> None:
     skills = [Skill("a", "", "special"), Skill("b", "", "common"), Skill("c", "", "common")]
-    fit = Fit(skills, flat(), SIMILARITY)
+    fit = SkillMatcher(skills, flat(), SIMILARITY)
     ((special, common, also_common),) = fit.confidences([Item("", "common special")], [np.eye(4, dtype=np.float32)[1]])
     assert special > common == also_common > 0
 
@@ -113,7 +113,7 @@ def test_saying_a_word_over_and_over_does_not_help() -> None:
 
 
 def test_nearer_in_meaning_is_surer_and_never_quite_sure() -> None:
-    fit = Fit([Skill("a", "A")], [np.eye(4, dtype=np.float32)[0]], SIMILARITY)
+    fit = SkillMatcher([Skill("a", "A")], [np.eye(4, dtype=np.float32)[0]], SIMILARITY)
     said = [
         float(fit.confidences([Item("", "")], [unit([c, math.sqrt(1 - c * c), 0, 0])])[0][0])
         for c in (-1, 0.1, 0.3, 0.8, 1)

@@ -13,7 +13,7 @@ DOCUMENT_AVERAGE_LENGTH = 100.0
 NAME_WEIGHT = 2
 
 
-def item_text(item: Item) -> str:
+def build_item_text(item: Item) -> str:
     """Server and name as words, the description, the parameters' names. A server already named in the tool's
     name is not repeated."""
     name = split_identifier(item.name)
@@ -37,7 +37,7 @@ def item_frequencies(item: Item) -> Counter[int]:
     return found
 
 
-def skill_text(skill: Skill) -> str:
+def build_skill_text(skill: Skill) -> str:
     """Name, description, and what its tools are called."""
     text = f"{skill.name}: {skill.description}"
     if skill.examples:
@@ -45,17 +45,17 @@ def skill_text(skill: Skill) -> str:
     return text
 
 
-def document_text(document: Document) -> str:
+def build_document_text(document: Document) -> str:
     """Title, then text; a text that opens with its title does not say it twice."""
-    return titled(document.title, document.text)
+    return prepend_title(document.title, document.text)
 
 
-def passage_text(document: Document, passage: Passage) -> str:
+def build_passage_text(document: Document, passage: Passage) -> str:
     """Title, then passage: what a passage says is often only clear from what the document is about."""
-    return titled(document.title, document.text[passage.start : passage.end].strip())
+    return prepend_title(document.title, document.text[passage.start : passage.end].strip())
 
 
-def titled(title: str, text: str) -> str:
+def prepend_title(title: str, text: str) -> str:
     """A text under its title, which is not said twice."""
     if not title or text[: 2 * len(title)].casefold().startswith(title.casefold()):
         return text
@@ -64,4 +64,4 @@ def titled(title: str, text: str) -> str:
 
 def document_frequencies(document: Document) -> Counter[int]:
     """Terms of title and text."""
-    return term_frequencies(document_text(document))
+    return term_frequencies(build_document_text(document))

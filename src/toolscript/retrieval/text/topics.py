@@ -89,7 +89,7 @@ class Theme:
             yield " & ".join(map(_headed, (*first, other)))
 
 
-def themes(groups: Sequence[Sequence[Item]], most: int = 8) -> list[Theme]:
+def find_themes(groups: Sequence[Sequence[Item]], most: int = 8) -> list[Theme]:
     """What each group is about, compared with the other groups."""
     spelt = _Spelt()
     spoken = [[_spoken(item, spelt) for item in group] for group in groups]

@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
     return [w.casefold() for w in _WORD.findall(apart)]
 
 
-def sayable(text: str) -> str:
+def replace_unencodable(text: str) -> str:
     """The text with whatever cannot be written as UTF-8 (half a surrogate pair, a stray byte) replaced."""
     return text.encode("utf-8", "replace").decode()
 

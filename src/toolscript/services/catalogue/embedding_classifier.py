@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.sorting import Fit
-from toolscript.retrieval.text.item_text import skill_text
+from toolscript.retrieval.sorting import SkillMatcher
+from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.retrieval.text.words import split_identifier
 
 MIN_CONFIDENCE = 0.5
@@ -55,7 +55,7 @@ class EmbeddingClassifier:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._known: tuple[tuple[Skill, ...], Fit] | None = None
+        self._known: tuple[tuple[Skill, ...], SkillMatcher] | None = None
 
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
@@ -66,10 +66,10 @@ class EmbeddingClassifier:
         confidences = fit.confidences([item for item, _ in items], [vector for _, vector in items])
         return [_classified(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
 
-    async def _fit(self, skills: tuple[Skill, ...]) -> Fit:
+    async def _fit(self, skills: tuple[Skill, ...]) -> SkillMatcher:
         if self._known is None or self._known[0] != skills:
-            vectors = await self._embedder.embed_documents([skill_text(skill) for skill in skills])
-            self._known = skills, Fit(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
+            vectors = await self._embedder.embed_documents([build_skill_text(skill) for skill in skills])
+            self._known = skills, SkillMatcher(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
         return self._known[1]
 
 

@@ -25,8 +25,8 @@ from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import CatalogStore
-from toolscript.retrieval.clusters import clusters
-from toolscript.retrieval.text.item_text import skill_text
+from toolscript.retrieval.clusters import find_clusters
+from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.services.catalogue.tool_points import TOOLS, vector_of
 
 SKILLS = "mcp_skills"
@@ -106,7 +106,7 @@ class SkillPoints:
             weights = np.array([m.confidence for m in placed], dtype=np.float32)
             parts = await asyncio.to_thread(_parts, rows, weights)
         else:
-            (described,) = await self._embedder.embed_documents([skill_text(skill)])
+            (described,) = await self._embedder.embed_documents([build_skill_text(skill)])
             parts = [(described, 1.0)]
         payload: dict[str, Any] = {
             "id": skill.id,
@@ -135,7 +135,7 @@ def _parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
     own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
-    facets = clusters(rows, _facets(len(rows)), starts=1)
+    facets = find_clusters(rows, _facets(len(rows)), starts=1)
     return [(own, length), *((facet.centroid, facet.cohesion) for facet in facets)]
 
 

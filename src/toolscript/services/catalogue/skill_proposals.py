@@ -18,9 +18,9 @@ from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel
 from toolscript.ports.stores import CatalogStore
-from toolscript.retrieval.calibration import calibrated
-from toolscript.retrieval.clusters import Cluster, clusters
-from toolscript.retrieval.text.topics import Theme, themes
+from toolscript.retrieval.calibration import calibrate
+from toolscript.retrieval.clusters import Cluster, find_clusters
+from toolscript.retrieval.text.topics import Theme, find_themes
 from toolscript.retrieval.text.words import split_identifier, words
 from toolscript.services.catalogue.embedding_classifier import one_line
 from toolscript.services.catalogue.skills import find_free_id
@@ -209,7 +209,7 @@ class ProposeSkills:
         found: list[tuple[str | None, float]] = []
         for centre in centres:
             cosine, n = max((float(centre @ vector), -n) for n, vector in enumerate(vectors))
-            nearness = calibrated(cosine, similarity)
+            nearness = calibrate(cosine, similarity)
             found.append((skills[-n].id, nearness) if nearness >= NEARLY else (None, 0.0))
         return found
 
@@ -225,9 +225,9 @@ class ProposeSkills:
 
 
 def _groups(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | None) -> list[_Group]:
-    found = clusters([vectors[item.id] for item in items], count, starts=STARTS)
+    found = find_clusters([vectors[item.id] for item in items], count, starts=STARTS)
     members = [[items[n] for n in cluster.members] for cluster in found]
-    groups = [_Group(*each) for each in zip(members, found, themes(members), strict=True)]
+    groups = [_Group(*each) for each in zip(members, found, find_themes(members), strict=True)]
     return [g for g in groups if len(g.items) >= SMALLEST] or groups
 
 

@@ -19,7 +19,7 @@ from toolscript.domain.search import FieldType, Point, Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import document_terms
-from toolscript.retrieval.text.item_text import ITEM_AVERAGE_LENGTH, item_frequencies, item_text
+from toolscript.retrieval.text.item_text import ITEM_AVERAGE_LENGTH, build_item_text, item_frequencies
 
 TOOLS = "mcp_unified_search"
 TOOL_FIELDS = {
@@ -112,7 +112,7 @@ class ToolPoints:
         known.update({s.item.id: kept[s.item.id] for s in items if s.item.id in kept and s.item.id not in known})
         new = [s.item for s in items if s.item.id not in known]
         if new:
-            made = await self._embedder.embed_documents([item_text(i) for i in new])
+            made = await self._embedder.embed_documents([build_item_text(i) for i in new])
             known.update(zip((i.id for i in new), made, strict=True))
             self.embedded += len(new)
         return known

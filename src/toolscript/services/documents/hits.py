@@ -11,12 +11,12 @@ from toolscript.domain.access import Plan
 from toolscript.domain.documents import Document, Passage
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.text.item_text import passage_text
+from toolscript.retrieval.text.item_text import build_passage_text
 from toolscript.retrieval.text.snippets import snippet
-from toolscript.retrieval.text.words import sayable, stems
+from toolscript.retrieval.text.words import replace_unencodable, stems
 from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
-from toolscript.services.documents.request import MOST_SNIPPET, DocumentAsk
+from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery
 from toolscript.services.support.deadlines import Patience
 
 # More text than this is read in a thread of its own, so that nobody else waits for it.
@@ -76,32 +76,32 @@ class DocumentReader:
         ]
 
 
-async def told(ask: DocumentAsk, plan: Plan, read: Sequence[Read], patience: Patience) -> list[DocumentHit]:
+async def told(ask: DocumentQuery, plan: Plan, read: Sequence[Read], patience: Patience) -> list[DocumentHit]:
     """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
-    wanted = stems(sayable(ask.text)) if ask.text else []
+    wanted = stems(replace_unencodable(ask.text)) if ask.text else []
     much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
     if much:
         return await asyncio.to_thread(_hits, ask, plan, wanted, read, patience)
     return _hits(ask, plan, wanted, read, patience)
 
 
-def question_and_passages(ask: DocumentAsk, read: Sequence[Read]) -> tuple[str, list[str]]:
+def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str, list[str]]:
     """What a reranker reads: title and best passage; where only words have found a document, what is around them."""
-    wanted = stems(sayable(ask.text))
-    return sayable(ask.text), [_best_text(each, wanted) for each in read]
+    wanted = stems(replace_unencodable(ask.text))
+    return replace_unencodable(ask.text), [_best_text(each, wanted) for each in read]
 
 
 def _best_text(read: Read, wanted: Sequence[str]) -> str:
     text = read.document.text
     if read.passage is not None:
-        return passage_text(read.document, read.passage)
-    around = snippet(text, wanted, MOST_SNIPPET, near=None, highlight=False, most_read=MOST_READ)
+        return build_passage_text(read.document, read.passage)
+    around = snippet(text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, most_read=MOST_READ)
     start = text.find(around)
-    return passage_text(read.document, Passage(0, start, start + len(around)))
+    return build_passage_text(read.document, Passage(0, start, start + len(around)))
 
 
 def _hits(
-    ask: DocumentAsk, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
+    ask: DocumentQuery, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
 ) -> list[DocumentHit]:
     return [
         DocumentHit(
@@ -114,7 +114,7 @@ def _hits(
     ]
 
 
-def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk) -> str:
+def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
     return snippet(
         read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=MOST_READ
@@ -122,10 +122,10 @@ def _snippet(read: Read, wanted: Sequence[str], ask: DocumentAsk) -> str:
 
 
 def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> dict[str, Any]:
-    titled = {"title": document.title} if document.title else {}
+    prepend_title = {"title": document.title} if document.title else {}
     return {
         name: value
-        for name, value in {**titled, **document.metadata}.items()
+        for name, value in {**prepend_title, **document.metadata}.items()
         if (fields is None or name in fields) and (plan.fields is None or name in plan.fields)
     }
 

@@ -31,7 +31,7 @@ from toolscript.services.documents.points import (
     of_documents,
     of_tenant,
 )
-from toolscript.services.support.concurrency import Turns, a_few_at_once, one_by_one
+from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
 
 # Few enough for progress to be seen, and for whoever writes a little not to wait long behind whoever writes much.
 PASSAGES_IN_A_BATCH = 32
@@ -73,7 +73,7 @@ class IngestDocuments:
         self._store = store
         self._index = index
         self._embedder = embedder
-        self._turns = Turns()
+        self._turns = KeyedLocks()
         self._embedding = asyncio.Semaphore(1)
 
     async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
@@ -92,7 +92,7 @@ class IngestDocuments:
             async with self._turns.of((tenant, d.id) for d in batch):
                 tally.add(await self._put_batch(tenant, batch))
 
-        await a_few_at_once(one_by_one(_batches(given)), put_batch, most=BATCHES_AT_ONCE)
+        await run_concurrently(iterate_async(_batches(given)), put_batch, most=BATCHES_AT_ONCE)
         return tally.report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
@@ -126,7 +126,7 @@ class IngestDocuments:
         tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
         await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
         written = tally.written
-        await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), _Tally(0, None))
+        await self._catch_up_all(iterate_async(_pages_by_tenant(orphans)), _Tally(0, None))
         return written
 
     async def repair(self) -> int:
@@ -138,7 +138,7 @@ class IngestDocuments:
         failed."""
         tally = _Tally(0, None)
         waiting = await self._store.waiting()
-        await self._catch_up_all(one_by_one(_pages_by_tenant(waiting)), tally, careful=True)
+        await self._catch_up_all(iterate_async(_pages_by_tenant(waiting)), tally, careful=True)
         tenants = await self._store.tenants()
         unseen = await self._index.count(DOCUMENTS, Filter(must=(first_parts(),)))
         for tenant in tenants:
@@ -147,10 +147,10 @@ class IngestDocuments:
             if held != await self._store.count(tenant):
                 orphans = await self._held(Filter(must=(of_tenant(tenant),)))
                 await self._catch_up_all(self._stored_pages([tenant], orphans), tally, careful=True)
-                await self._catch_up_all(one_by_one(_pages_by_tenant(orphans)), tally, careful=True)
+                await self._catch_up_all(iterate_async(_pages_by_tenant(orphans)), tally, careful=True)
         if unseen > 0:
             others = {t: ids for t, ids in (await self._held()).items() if t not in set(tenants)}
-            await self._catch_up_all(one_by_one(_pages_by_tenant(others)), tally, careful=True)
+            await self._catch_up_all(iterate_async(_pages_by_tenant(others)), tally, careful=True)
         if failed := len(tally.failed):
             raise Unavailable(
                 f"{failed:,} documents could not be indexed: the log tells why, and the next repair tries again",
@@ -198,7 +198,7 @@ class IngestDocuments:
                     for own_id in ids:
                         await self._try_to_catch_up(tenant, own_id, tally)
 
-        await a_few_at_once(pages, work, most=BATCHES_AT_ONCE)
+        await run_concurrently(pages, work, most=BATCHES_AT_ONCE)
 
     async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
         try:

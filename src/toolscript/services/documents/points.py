@@ -17,7 +17,7 @@ from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.text.chunking import passages
-from toolscript.retrieval.text.item_text import DOCUMENT_AVERAGE_LENGTH, passage_text
+from toolscript.retrieval.text.item_text import DOCUMENT_AVERAGE_LENGTH, build_passage_text
 
 DOCUMENTS = "documents"
 DOCUMENT_FIELDS = {"tenant": FieldType.TENANT, "doc_id": FieldType.KEYWORD, "part": FieldType.INTEGER}
@@ -107,15 +107,15 @@ def drafted(tenant: str, document: Document) -> DraftedDocument:
     """Cuts a document into passages."""
     drafts = []
     for passage in passages(document.text):
-        text = passage_text(document, passage)
+        text = build_passage_text(document, passage)
         drafts.append(Draft(point_id(tenant, document.id, passage.part), text, _digest(text), passage))
     return DraftedDocument(document, document.digest, drafts)
 
 
 def _payload(tenant: str, document: Document, digest: str) -> dict[str, Any]:
     told = {metadata_field(name): value for name, value in document.metadata.items()}
-    titled = {metadata_field("title"): document.title} if document.title else {}
-    return {**titled, **told, "tenant": tenant, "doc_id": document.id, "digest": digest}
+    prepend_title = {metadata_field("title"): document.title} if document.title else {}
+    return {**prepend_title, **told, "tenant": tenant, "doc_id": document.id, "digest": digest}
 
 
 def _digest(text: str) -> str:

@@ -23,9 +23,9 @@ from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.bm25 import QueryTerms
 from toolscript.retrieval.fusion import FUSIONS, ordered
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
-from toolscript.retrieval.text.words import sayable
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
-from toolscript.services.documents.request import DocumentAsk, SearchType, in_payload
+from toolscript.services.documents.request import DocumentQuery, SearchType, in_payload
 from toolscript.services.support.deadlines import Patience
 
 # How many passages a ranking by meaning looks at; more of them only for pages far behind.
@@ -84,7 +84,7 @@ class DocumentRanker:
         self._store = store
 
     async def rank(
-        self, tenant: str, ask: DocumentAsk, end: int, report: SearchReport, patience: Patience
+        self, tenant: str, ask: DocumentQuery, end: int, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         """The ranking that a question has, at least as far as `end`, where there are that many.
 
@@ -117,8 +117,8 @@ class DocumentRanker:
             ids = sorted(doc_of(c.id)[0] for c in await patience.of("index", work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
 
-    async def _prepared(self, tenant: str, ask: DocumentAsk, report: SearchReport, patience: Patience) -> Prepared:
-        text = sayable(ask.text)
+    async def _prepared(self, tenant: str, ask: DocumentQuery, report: SearchReport, patience: Patience) -> Prepared:
+        text = replace_unencodable(ask.text)
         if ask.search_type is SearchType.KEYWORD:
             return Prepared(text, None, await self._weighed(tenant, text, patience))
         if ask.search_type is SearchType.SEMANTIC:

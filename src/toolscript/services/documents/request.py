@@ -14,9 +14,9 @@ from toolscript.retrieval.fusion import FUSIONS
 from toolscript.services.documents.points import metadata_field
 
 LONGEST_QUERY = 1000
-MOST_HITS = 200
-LARGEST_OFFSET = 10_000
-LEAST_SNIPPET, MOST_SNIPPET = 32, 1000
+MAX_HITS = 200
+MAX_OFFSET = 10_000
+MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS = 32, 1000
 DEFAULT_FUSION = "rrf"
 
 
@@ -29,7 +29,7 @@ class SearchType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentAsk:
+class DocumentQuery:
     """What is asked for. Without a query, every document that passes the filter, whose fields are named as in the
     documents' metadata."""
 
@@ -65,7 +65,7 @@ class DocumentAsk:
         return json.dumps([self.text, self.search_type.value, self.fused_by, self.rerank, filters, shown])
 
 
-def check(ask: DocumentAsk) -> None:
+def check(ask: DocumentQuery) -> None:
     """Raises InvalidArguments for what is out of range or does not go together."""
     if len(ask.query or "") > LONGEST_QUERY:
         raise InvalidArguments(
@@ -73,9 +73,9 @@ def check(ask: DocumentAsk) -> None:
             details={"field": "query", "longest": LONGEST_QUERY},
         )
     for name, value, least, most in (
-        ("top_k", ask.top_k, 1, MOST_HITS),
-        ("offset", ask.offset, 0, LARGEST_OFFSET),
-        ("snippet_max_chars", ask.snippet_max_chars, LEAST_SNIPPET, MOST_SNIPPET),
+        ("top_k", ask.top_k, 1, MAX_HITS),
+        ("offset", ask.offset, 0, MAX_OFFSET),
+        ("snippet_max_chars", ask.snippet_max_chars, MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS),
     ):
         if not least <= value <= most:
             raise InvalidArguments(
@@ -99,7 +99,7 @@ def check(ask: DocumentAsk) -> None:
         )
 
 
-def allow(plan: Plan, ask: DocumentAsk) -> None:
+def allow(plan: Plan, ask: DocumentQuery) -> None:
     """Raises Forbidden for what the plan does not give."""
     if plan.max_top_k is not None and ask.top_k > plan.max_top_k:
         raise Forbidden(

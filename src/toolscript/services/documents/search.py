@@ -29,9 +29,9 @@ from toolscript.services.access.plans import Plans
 from toolscript.services.documents.hits import DocumentHit, DocumentReader, question_and_passages, told
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
-from toolscript.services.documents.request import LARGEST_OFFSET, DocumentAsk, SearchType, allow, check
+from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, SearchType, allow, check
 from toolscript.services.support.deadlines import Patience
-from toolscript.services.support.search_events import code_of, tell
+from toolscript.services.support.search_events import get_error_code, tell
 
 __all__ = ["DocumentAsk", "DocumentHit", "DocumentPage", "DocumentSearch", "DocumentStream", "SearchType"]
 
@@ -97,10 +97,10 @@ class DocumentSearch:
     def admit(self, principal: Principal) -> Plan:
         """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
         count it again. Raises RateLimited."""
-        with _Told(self._events, _UnderWay(principal, DocumentAsk(), SearchReport()), at_success=False):
+        with _Told(self._events, _UnderWay(principal, DocumentQuery(), SearchReport()), at_success=False):
             return self._plans.admit(principal)
 
-    async def search(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentPage:
+    async def search(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentPage:
         """One page of the tenant's documents, best first, equal scores by id. `plan` is what `admit` has given.
 
         Raises RateLimited and Forbidden for what the plan does not give, InvalidArguments for what is out of range,
@@ -114,7 +114,7 @@ class DocumentSearch:
             under_way.doc_ids = [hit.doc_id for hit in page.hits]
         return page
 
-    async def stream(self, principal: Principal, ask: DocumentAsk, plan: Plan | None = None) -> DocumentStream:
+    async def stream(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentStream:
         """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
         does; what goes wrong after the ranking is raised while reading."""
         under_way = _UnderWay(principal, ask, SearchReport(span=self._span))
@@ -159,14 +159,14 @@ class DocumentSearch:
         if ask.rerank and ask.text:
             ranking = await self._reranked(principal.tenant, ask, ranking, report, patience)
         documents = ranking.documents(start, end)
-        has_more = len(documents) == ask.top_k and ranking.total > end and end <= LARGEST_OFFSET
+        has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET
         token = self._page_tokens.issue(principal.tenant, ask.question, end) if has_more else None
         relation = "gte" if ranking.is_cut else "eq"
         under_way.total = ranking.total
         page = DocumentPage(under_way.query_id, [], ranking.total, relation, token, report)
         return _Found(under_way, plan, page, documents, patience)
 
-    def _start(self, tenant: str, ask: DocumentAsk) -> int:
+    def _start(self, tenant: str, ask: DocumentQuery) -> int:
         return ask.offset if ask.page_token is None else self._page_tokens.read(ask.page_token, tenant, ask.question)
 
     async def _hits(self, found: _Found, documents: Sequence[Ranked]) -> list[DocumentHit]:
@@ -186,7 +186,7 @@ class DocumentSearch:
                 yield hits
 
     async def _reranked(
-        self, tenant: str, ask: DocumentAsk, ranking: DocumentRanking, report: SearchReport, patience: Patience
+        self, tenant: str, ask: DocumentQuery, ranking: DocumentRanking, report: SearchReport, patience: Patience
     ) -> DocumentRanking:
         """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
         page is asked for.
@@ -213,7 +213,7 @@ class DocumentSearch:
         return replace(ranking, places=[*anew, *rest])
 
     async def _rerank_scores(
-        self, tenant: str, ask: DocumentAsk, best: Sequence[Ranked], patience: Patience
+        self, tenant: str, ask: DocumentQuery, best: Sequence[Ranked], patience: Patience
     ) -> dict[str, float]:
         read = await self._reader.read(tenant, best, patience, passages=True)
         if not read or self._reranker is None:
@@ -230,7 +230,7 @@ class _UnderWay:
     """A search, as far as it has come."""
 
     principal: Principal
-    ask: DocumentAsk
+    ask: DocumentQuery
     report: SearchReport
     query_id: str = field(default_factory=current_request_id)
     plan: Plan | None = None
@@ -293,7 +293,7 @@ class _Told:
         self._under_way.take_time()
         if error is None and not self._at_success:
             return
-        tell(self._events, self._under_way.event(code_of(error)))
+        tell(self._events, self._under_way.event(get_error_code(error)))
 
 
 def _share(score: float | None) -> float:

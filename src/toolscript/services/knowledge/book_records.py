@@ -17,7 +17,7 @@ from typing import Any
 from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, derive_id, strip_language
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.book_chunks import RECIPE, cut
-from toolscript.retrieval.text.words import sayable
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.extraction import is_read
 from toolscript.services.knowledge.points import most_tokens
 
@@ -114,7 +114,7 @@ def _is_section_of(chapter: str, heading: str) -> bool:
 
 def _clean(text: str) -> str:
     """A text that every store can hold."""
-    return sayable(text).replace("\0", "")
+    return replace_unencodable(text).replace("\0", "")
 
 
 def _cleaned(block: Block) -> Block:

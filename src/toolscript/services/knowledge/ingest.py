@@ -21,11 +21,11 @@ from toolscript.ports.files import BookReader
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import KnowledgeStore
-from toolscript.retrieval.text.words import sayable
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.book_records import bound, carried, chunks_of, digest, line
 from toolscript.services.knowledge.extraction import Extracted, Extractor, is_read, is_worth_asking
 from toolscript.services.knowledge.shelving import Shelving
-from toolscript.services.support.concurrency import Turns, a_few_at_once, one_by_one
+from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
 
 # So many chunks are read by a language model before what it said is kept.
 KEPT_TOGETHER = 64
@@ -56,11 +56,11 @@ class About:
     extract: bool = True
 
 
-NOTHING_SAID = About()
+NO_DETAILS = About()
 
 
 @dataclass(frozen=True, slots=True)
-class Ingested:
+class IngestResult:
     """What became of a source: added, changed or unchanged; how much there is of it; how much had to be embedded."""
 
     source: Source
@@ -112,10 +112,10 @@ class _Volume:
         told = [(each.title, each.authors, each.type, each.status) for each in (self.source, before)]
         return told[0] == told[1] and (self.chunks, self.extractions) == (chunks, extractions)
 
-    def ingested(self, outcome: str) -> Ingested:
+    def ingested(self, outcome: str) -> IngestResult:
         """What became of it."""
         counts = len(self.chunks), self.embedded, len(self.extractions)
-        return Ingested(self.source, outcome, *counts, tuple(self.warnings))
+        return IngestResult(self.source, outcome, *counts, tuple(self.warnings))
 
 
 class IngestKnowledge:
@@ -133,9 +133,9 @@ class IngestKnowledge:
         self._shelving = Shelving(store, index, embedder)
         self._reader = reader
         self._extractor = extractor
-        self._turns = Turns()
+        self._turns = KeyedLocks()
 
-    async def ingest(self, path: Path, about: About = NOTHING_SAID, progress: Progress | None = None) -> Ingested:
+    async def ingest(self, path: Path, about: About = NO_DETAILS, progress: Progress | None = None) -> IngestResult:
         """Makes a source of a file, in the place of what was made of it before. `progress` is told how much is done, of
         how much.
 
@@ -151,9 +151,9 @@ class IngestKnowledge:
         self,
         folder: Path,
         files: Sequence[Path],
-        about: About = NOTHING_SAID,
+        about: About = NO_DETAILS,
         progress: Progress | None = None,
-    ) -> Ingested:
+    ) -> IngestResult:
         """Makes one source of the files of a folder, in the order given: a book of many pages. `progress` is told of
         the pages that are read, then of the chunks. A page that cannot be read is a warning. Raises as `ingest` does,
         Invalid when none can be read."""
@@ -169,7 +169,7 @@ class IngestKnowledge:
             if progress:
                 progress(len(read), len(files))
 
-        await a_few_at_once(one_by_one(files), read_one, most=READ_TOGETHER)
+        await run_concurrently(iterate_async(files), read_one, most=READ_TOGETHER)
         found = [(file, read[file]) for file in files]
         problems = [each for _, each in found if isinstance(each, str)]
         pages = [(file.stem, each) for file, each in found if isinstance(each, Book)]
@@ -192,7 +192,7 @@ class IngestKnowledge:
 
     async def _take(
         self, path: Path, book: Book, about: About, warnings: list[str], progress: Progress | None
-    ) -> Ingested:
+    ) -> IngestResult:
         source_id = derive_id("source", path)
         async with self._turns.of([source_id]):
             before = (await self._store.shelf([source_id], [], [])).sources.get(source_id)
@@ -301,9 +301,12 @@ def _source(source_id: str, path: Path, book: Book, about: About, before: Source
     source = Source(
         source_id,
         said.get("type", USUAL_TYPE),
-        said.get("title") or line(book.title, LONGEST_TITLE) or line(path.stem, LONGEST_TITLE) or sayable(path.name),
+        said.get("title")
+        or line(book.title, LONGEST_TITLE)
+        or line(path.stem, LONGEST_TITLE)
+        or replace_unencodable(path.name),
         tuple(said.get("authors") or _names(book.authors)),
-        sayable(str(path)),
+        replace_unencodable(str(path)),
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
     own = {DIGEST: digest(source, said, book.blocks, embedder)} | ({SAID: said} if said else {})

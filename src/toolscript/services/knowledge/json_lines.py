@@ -56,7 +56,7 @@ def extraction_line(extraction: Extraction) -> dict[str, Any]:
     return {"extraction": told}
 
 
-def object_in(line: bytes) -> dict[str, Any]:
+def parse_object(line: bytes) -> dict[str, Any]:
     """The object that a line of a file holds. Raises Invalid."""
     try:
         told = json.loads(line.decode())

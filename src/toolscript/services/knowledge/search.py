@@ -28,14 +28,14 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
-from toolscript.retrieval.text.words import sayable
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.support.deadlines import Patience
-from toolscript.services.support.search_events import code_of, tell
+from toolscript.services.support.search_events import get_error_code, tell
 
 EXTRACTION = "extraction"
 LONGEST_QUERY = 1000
-DEFAULT_HITS, MOST_HITS = 10, 100
+DEFAULT_HITS, MAX_HITS = 10, 100
 MOST_WORDS, LONGEST_WORD = 50, 200
 # By when each part must have answered, from the beginning of a search: what hangs leaves the others their time.
 EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class KnowledgeAsk:
+class KnowledgeQuery:
     """What is asked for. `types`: chunk, extraction, or types of extractions; any of them, all when there are none.
     `topics`: any of them, in whatever case."""
 
@@ -82,7 +82,7 @@ class KnowledgeHit:
 
 
 @dataclass(frozen=True, slots=True)
-class KnowledgeFound:
+class KnowledgeResults:
     """The answer to a search: hits, best first, equal scores by id, and the titles of what they come from."""
 
     hits: list[KnowledgeHit]
@@ -111,21 +111,21 @@ class KnowledgeSearch:
         self._clock = clock
         self._believed_until: dict[str, float] = {}
 
-    async def search(self, ask: KnowledgeAsk) -> KnowledgeFound:
+    async def search(self, ask: KnowledgeQuery) -> KnowledgeResults:
         """The best chunks and extractions together. One of the two that cannot be searched is done without, and the
         report says so.
 
         Raises InvalidArguments for what is out of range, and Unavailable, naming the `adapter`, when the model, the
         store or the whole of the index does not answer.
         """
-        found = KnowledgeFound([], [], SearchReport(span=self._span))
+        found = KnowledgeResults([], [], SearchReport(span=self._span))
         with self._told(ask, found), self._span("search.execute"):
             check(ask)
             found.hits.extend(await self._hits(ask, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
         return found
 
-    async def _hits(self, ask: KnowledgeAsk, report: SearchReport) -> list[KnowledgeHit]:
+    async def _hits(self, ask: KnowledgeQuery, report: SearchReport) -> list[KnowledgeHit]:
         embedding, ranking, reading = (Patience(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
         prepared = await embedding.of("embedder", self._prepared(ask.query, report))
 
@@ -143,7 +143,7 @@ class KnowledgeSearch:
         return looked.hits
 
     async def _prepared(self, text: str, report: SearchReport) -> Prepared:
-        prepared = await self._retriever.prepare(sayable(text), report)
+        prepared = await self._retriever.prepare(replace_unencodable(text), report)
         if prepared.vector is None:
             raise Unavailable("it does not answer, the log tells why")
         if np.ndim(prepared.vector) != 1 or not np.isfinite(prepared.vector).all():
@@ -151,7 +151,7 @@ class KnowledgeSearch:
         return prepared
 
     async def _ranked(
-        self, ask: KnowledgeAsk, prepared: Prepared, depth: int, report: SearchReport, patience: Patience
+        self, ask: KnowledgeQuery, prepared: Prepared, depth: int, report: SearchReport, patience: Patience
     ) -> tuple[list[_Place], list[str]]:
         """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
         those that were asked does."""
@@ -221,13 +221,13 @@ class KnowledgeSearch:
         return [hit for hit in (_hit(place, shelf) for place in places) if hit is not None]
 
     @contextmanager
-    def _told(self, ask: KnowledgeAsk, found: KnowledgeFound) -> Iterator[None]:
+    def _told(self, ask: KnowledgeQuery, found: KnowledgeResults) -> Iterator[None]:
         """Tells of the search when it is over, whichever way: a line in the log, and an event."""
         began, code = time.perf_counter(), None
         try:
             yield
         except BaseException as error:
-            code = code_of(error)
+            code = get_error_code(error)
             if isinstance(error, Unavailable):
                 log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
             raise
@@ -262,7 +262,7 @@ def _better(first: _Look, second: _Look) -> _Look:
     return second if is_whole and len(second.hits) >= len(first.hits) else first
 
 
-def check(ask: KnowledgeAsk) -> None:
+def check(ask: KnowledgeQuery) -> None:
     """Raises InvalidArguments for what is missing or out of range."""
     if not any(unicodedata.category(character)[0] in VISIBLE for character in ask.query):
         raise InvalidArguments("query: give what to look for, in plain words", details={"field": "query"})
@@ -271,10 +271,10 @@ def check(ask: KnowledgeAsk) -> None:
             f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
             details={"field": "query", "longest": LONGEST_QUERY},
         )
-    if not 1 <= ask.limit <= MOST_HITS:
+    if not 1 <= ask.limit <= MAX_HITS:
         raise InvalidArguments(
-            f"limit {ask.limit} is out of range: give 1 to {MOST_HITS}",
-            details={"field": "limit", "least": 1, "most": MOST_HITS},
+            f"limit {ask.limit} is out of range: give 1 to {MAX_HITS}",
+            details={"field": "limit", "least": 1, "most": MAX_HITS},
         )
     for name, words in (("type", ask.types), ("topics", ask.topics)):
         if len(words) > MOST_WORDS or not all(word.strip() and len(word) <= LONGEST_WORD for word in words):
@@ -299,7 +299,7 @@ async def _answer_of(adapter: str, work: Awaitable[T], patience: Patience) -> T:
         raise patience.unavailable(adapter, error.message) from error
 
 
-def _legs(ask: KnowledgeAsk) -> dict[str, Filter]:
+def _legs(ask: KnowledgeQuery) -> dict[str, Filter]:
     """The collections that can hold what is asked for, and what to ask of each."""
     topics = (Condition("topics", Op.IN, [topic.lower() for topic in ask.topics]),) if ask.topics else ()
     types = {word.lower() for word in ask.types}
@@ -352,7 +352,7 @@ def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shel
     )
 
 
-def _event(ask: KnowledgeAsk, found: KnowledgeFound, code: str | None) -> dict[str, Any]:
+def _event(ask: KnowledgeQuery, found: KnowledgeResults, code: str | None) -> dict[str, Any]:
     timings = found.report.timings_ms
     return {
         "type": "knowledge.search",

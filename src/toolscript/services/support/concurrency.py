@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Turns:
+class KeyedLocks:
     """Whoever comes with things that others have in hand waits until all of them are free."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Turns:
             self._freed = asyncio.Event()
 
 
-async def a_few_at_once(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, most: int) -> None:
+async def run_concurrently(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, most: int) -> None:
     """Works on a few batches at a time. When one fails no other is begun; those under way end, and the failure is
     told."""
     under_way: set[asyncio.Task[None]] = set()
@@ -53,7 +53,7 @@ async def a_few_at_once(batches: AsyncIterator[T], work: Callable[[T], Awaitable
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def one_by_one(things: Iterable[T]) -> AsyncIterator[T]:
+async def iterate_async(things: Iterable[T]) -> AsyncIterator[T]:
     """Things that are there already, as those that come."""
     for thing in things:
         yield thing

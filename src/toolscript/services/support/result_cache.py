@@ -15,7 +15,7 @@ Moment = tuple[int, float]
 ROOM = 1024
 
 
-class AnswerCache(Generic[Question, Answer]):
+class ResultCache(Generic[Question, Answer]):
     """The last answers. One that was on its way while something changed is not found again."""
 
     def __init__(

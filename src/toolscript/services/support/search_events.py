@@ -13,7 +13,7 @@ from toolscript.ports.observability import EventSink
 log = logging.getLogger(__name__)
 
 
-def tell(events: EventSink, event: Mapping[str, Any]) -> None:
+def record_event(events: EventSink, event: Mapping[str, Any]) -> None:
     """Records the event. A sink that fails is nobody's problem."""
     try:
         events.record(event)
@@ -21,7 +21,7 @@ def tell(events: EventSink, event: Mapping[str, Any]) -> None:
         log.debug("event_lost", exc_info=fault)
 
 
-def code_of(error: BaseException | None) -> str | None:
+def get_error_code(error: BaseException | None) -> str | None:
     """One word for how a search ended; None for well."""
     if error is None:
         return None

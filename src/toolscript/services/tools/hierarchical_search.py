@@ -18,13 +18,13 @@ from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import DEGRADED_CATALOGUE, Candidate, SearchReport, sort_candidates
-from toolscript.retrieval.calibration import calibrated, cosine_at
+from toolscript.retrieval.calibration import calibrate, find_cosine
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
-from toolscript.retrieval.text.words import sayable
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.deadlines import within
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
 
@@ -122,7 +122,7 @@ class HierarchicalSearch:
         self,
         retriever: Retriever,
         skills: SkillFinder,
-        answers: AnswerCache[HierarchicalQuery, HierarchicalResults],
+        answers: ResultCache[HierarchicalQuery, HierarchicalResults],
         schemas: KnownSchemas,
         timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
@@ -142,7 +142,7 @@ class HierarchicalSearch:
         Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
         """
         _check(ask)
-        query = sayable(ask.query)
+        query = replace_unencodable(ask.query)
         if query != ask.query:
             ask = replace(ask, query=query)
         report = SearchReport()
@@ -184,7 +184,7 @@ class HierarchicalSearch:
         ask = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
         report = SearchReport()
-        prepared = await self._prepared(sayable(query), report)
+        prepared = await self._prepared(replace_unencodable(query), report)
         hits = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
         _require(report, "skills")
         return hits
@@ -194,7 +194,7 @@ class HierarchicalSearch:
         nothing in one that is not complete yet."""
         _check(ask)
         report = SearchReport()
-        prepared = await self._prepared(sayable(ask.query), report)
+        prepared = await self._prepared(replace_unencodable(ask.query), report)
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
         tools, _ = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
         if not tools:
@@ -273,12 +273,12 @@ class HierarchicalSearch:
                 report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
             )
         similarity = self._retriever.similarity
-        scored = [HierarchicalHit(c.id, round(calibrated(c.score, similarity), DIGITS), c.payload) for c in whole]
+        scored = [HierarchicalHit(c.id, round(calibrate(c.score, similarity), DIGITS), c.payload) for c in whole]
         return [tool for tool in scored if tool.score >= ask.tool_threshold]
 
     def _floor(self, threshold: float) -> float:
         """The least cosine that can have that score, once it is rounded."""
-        return cosine_at(threshold, self._retriever.similarity) - 0.1**DIGITS
+        return find_cosine(threshold, self._retriever.similarity) - 0.1**DIGITS
 
     async def _within(
         self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None

@@ -17,12 +17,12 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
 from toolscript.ports.stores import CatalogStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
-from toolscript.retrieval.catalogue import Catalogue, Facts, facts_of
+from toolscript.retrieval.catalogue import Catalogue, Facts, build_facts
 from toolscript.retrieval.confidence import About, Confidences
 from toolscript.retrieval.fusion import RRF_K, ordered, rrf
 from toolscript.retrieval.reasons import Evidence, reason
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, Stage
-from toolscript.retrieval.text.words import STOP_WORDS, sayable, stem, stems, words
+from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.tool_points import TOOLS
 
 MAX_QUERY_LENGTH = 1000
@@ -113,7 +113,7 @@ class ToolSearch:
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
         _check(text, limit, threshold)
-        text = sayable(text)
+        text = replace_unencodable(text)
         report = SearchReport()
         with Stage(report, "total"):
             catalogue = await self._catalogue()
@@ -161,7 +161,7 @@ class ToolSearch:
             began = time.monotonic()
             read = await self._store.items(unknown[start : start + PAGE])
             self._drafted |= await asyncio.to_thread(self._facts, read, digests)
-            if began - self._retriever.asked_at < LATELY_SECONDS:
+            if began - self._retriever.last_query_at < LATELY_SECONDS:
                 await asyncio.sleep(REST * (time.monotonic() - began))
             if self._current() is not None:
                 break
@@ -194,7 +194,7 @@ class ToolSearch:
         return Catalogue({**same, **self._facts(read, digests)}, self._capabilities)
 
     def _facts(self, read: Sequence[StoredItem], digests: Mapping[str, str]) -> dict[str, Facts]:
-        return {s.item.id: facts_of(s, digests[s.item.id], self._capabilities) for s in read}
+        return {s.item.id: build_facts(s, digests[s.item.id], self._capabilities) for s in read}
 
 
 def _hit(item_id: str, confidence: float, facts: Facts, asked: Sequence[str], evidence: Tell) -> ToolHit:

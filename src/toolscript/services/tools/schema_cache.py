@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from toolscript.domain.catalog import Schemas
 from toolscript.domain.errors import ToolscriptError
 from toolscript.ports.stores import CatalogStore
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 
 # As many as there are of a large catalogue: a few kilobytes each.
 ROOM = 16_384
@@ -37,7 +37,7 @@ class KnownSchemas:
         """`oldest` is how many seconds they are good for where others may write; then none are read ahead, nor with
         `asked_before` None."""
         self._catalog = catalog
-        self._kept: AnswerCache[str, Schemas] = AnswerCache(oldest=oldest, room=room)
+        self._kept: ResultCache[str, Schemas] = ResultCache(oldest=oldest, room=room)
         self._room = room
         self._asked_before = asked_before if oldest is None else None
         self._left = self._asked_before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolscript.ports.stores import CatalogStore
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 
 # What the tokenizers of large language models make of English and JSON, on average: near enough to compare two texts.
 CHARACTERS_PER_TOKEN = 4
@@ -12,7 +12,7 @@ CHARACTERS_PER_TOKEN = 4
 class TokenCosts:
     """Estimates, by the number of characters."""
 
-    def __init__(self, catalog: CatalogStore, known: AnswerCache[None, int]) -> None:
+    def __init__(self, catalog: CatalogStore, known: ResultCache[None, int]) -> None:
         self._catalog = catalog
         self._known = known
 

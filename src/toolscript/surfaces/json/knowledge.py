@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolscript.domain.errors import Unavailable
     from toolscript.domain.knowledge import Source
-    from toolscript.services.knowledge.search import KnowledgeFound, KnowledgeHit
+    from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeResults
 
 
-def build_knowledge_response(query: str, found: KnowledgeFound) -> dict[str, Any]:
+def build_knowledge_response(query: str, found: KnowledgeResults) -> dict[str, Any]:
     """The answer of `search_knowledge`. What had to be done without is told only when there was something."""
     metadata: dict[str, Any] = {
         "query": query,

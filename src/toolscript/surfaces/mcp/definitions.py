@@ -12,7 +12,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.documents.search import SearchType
-from toolscript.services.knowledge.search import DEFAULT_HITS, MOST_HITS
+from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
 from toolscript.services.tools.hierarchical_search import Strategy
 
 MOST_RESULTS = 20
@@ -168,7 +168,7 @@ TOOLS = [
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "The question, in plain words."},
-                "limit": _limit("results", DEFAULT_HITS, MOST_HITS),
+                "limit": _limit("results", DEFAULT_HITS, MAX_HITS),
                 "type": _words("Only these: chunk, extraction, or a type such as warning."),
                 "topics": _words("Only what is about any of these."),
             },

@@ -13,7 +13,7 @@ from toolscript.app.app import App
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
-from toolscript.services.documents.search import DocumentAsk, DocumentHit, SearchType
+from toolscript.services.documents.search import DocumentHit, DocumentQuery, SearchType
 from toolscript.surfaces.json.filters import MAX_CONDITIONS, MAX_VALUES, FiltersModel
 from toolscript.surfaces.mcp.definitions import SEARCH_TYPES
 from toolscript.surfaces.mcp.search_tools import limit_of, one_of, short, wanted
@@ -33,7 +33,7 @@ async def search_documents(app: App, arguments: Mapping[str, Any], caller: Calle
     principal = await caller()
     query = wanted(arguments, "query")
     search_type = one_of(arguments, "search_type", SEARCH_TYPES)
-    ask = DocumentAsk(
+    ask = DocumentQuery(
         query=query,
         top_k=limit_of(arguments),
         search_type=SearchType(search_type) if search_type else SearchType.HYBRID,

@@ -16,13 +16,13 @@ from tests.fixtures.reference_bert import ReferenceBert
 from toolscript.adapters.onnx.embedder import OnnxEmbedder, choose_providers
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally, find_model_card
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 
 
 @pytest.mark.req("S-07")
 async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm: OnnxEmbedder) -> None:
-    told = [item_text(item) for item in load_demo_items()]
+    told = [build_item_text(item) for item in load_demo_items()]
     texts = [
         *(query for query, _ in load_demo_pairs()),
         *(t[:120] for t in told),

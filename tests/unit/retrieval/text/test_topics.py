@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolscript.domain.catalog import Item
-from toolscript.retrieval.text.topics import Theme, themes
+from toolscript.retrieval.text.topics import Theme, find_themes
 
 pytestmark = pytest.mark.req("H-12")
 
@@ -22,11 +22,11 @@ REVIEWS = [
 
 
 def names(*groups: list[Item]) -> list[str]:
-    return [next(theme.headings(), "") for theme in themes(groups)]
+    return [next(theme.headings(), "") for theme in find_themes(groups)]
 
 
 def test_a_group_is_named_by_what_its_items_say_and_others_do_not() -> None:
-    assert themes([MAIL, REVIEWS])[0].topics[0] == "mail"
+    assert find_themes([MAIL, REVIEWS])[0].topics[0] == "mail"
 
 
 def test_two_words_that_come_together_are_one_topic_and_products_are_written_as_people_write_them() -> None:
@@ -48,24 +48,24 @@ def test_the_commonest_form_is_shown_and_not_the_stem() -> None:
 
 def test_the_maker_in_a_servers_name_names_nothing_unless_tools_speak_of_it() -> None:
     group = [Item("acme__mcp-notes", "add_note", "Add a note."), Item("acme__mcp-notes", "read_note", "Read a note.")]
-    assert "acme" not in " ".join(themes([group, MAIL])[0].topics).lower()
+    assert "acme" not in " ".join(find_themes([group, MAIL])[0].topics).lower()
     spoken = [Item("acme__mcp", "add_note", "Add an Acme note."), Item("acme__mcp", "read_note", "Read an Acme note.")]
-    assert "acme" in " ".join(themes([spoken, MAIL])[0].topics).lower()
+    assert "acme" in " ".join(find_themes([spoken, MAIL])[0].topics).lower()
 
 
 def test_shouting_is_not_taken_for_an_abbreviation() -> None:
     group = [Item("s", "a", "CAUTIOUS PDF reader"), Item("s", "b", "CAUTIOUS PDF viewer"), Item("s", "c", "A PDF")]
-    assert themes([group, MAIL])[0].topics == ("cautious PDF",)
+    assert find_themes([group, MAIL])[0].topics == ("cautious PDF",)
 
 
 def test_identifiers_in_descriptions_are_no_words() -> None:
     group = [Item("s", "a_ticket", "Takes teamId and maxResults."), Item("s", "b_ticket", "Takes teamId, maxResults.")]
-    assert themes([group, MAIL])[0].topics == ("ticket",)
+    assert find_themes([group, MAIL])[0].topics == ("ticket",)
 
 
 def test_a_word_that_one_item_says_is_no_topic_of_a_group() -> None:
     group = [*MAIL, Item("zoo", "feed_giraffe", "Feed the giraffe.")]
-    assert "giraffe" not in themes([group, REVIEWS])[0].topics
+    assert "giraffe" not in find_themes([group, REVIEWS])[0].topics
 
 
 def test_more_names_follow_for_when_the_first_is_taken() -> None:
@@ -78,4 +78,4 @@ def test_a_group_without_words_has_no_name() -> None:
 
 
 def test_nothing_has_no_themes() -> None:
-    assert themes([]) == []
+    assert find_themes([]) == []

@@ -14,7 +14,7 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.domain.catalog import Classification, Item, Skill
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.embedding_classifier import (
     MAX_SKILLS,
     MIN_CONFIDENCE,
@@ -39,7 +39,7 @@ ANY_SKILLS = st.lists(
 
 async def classify(items: list[Item], skills: list[Skill], embedder: Embedder | None = None) -> list[Classification]:
     embedder = embedder or HashedEmbedder(32)
-    vectors = await embedder.embed_documents([item_text(item) for item in items])
+    vectors = await embedder.embed_documents([build_item_text(item) for item in items])
     found = await EmbeddingClassifier(embedder).classify(list(zip(items, vectors, strict=True)), skills)
     assert len(found) == len(items)
     return [each for each in found if each is not None]
@@ -74,7 +74,7 @@ async def test_skills_of_equal_fit_come_by_id() -> None:
 async def test_the_skills_are_embedded_once_until_they_change() -> None:
     embedder = CountingEmbedder()
     classifier = EmbeddingClassifier(embedder)
-    (vector,) = await embedder.embed_documents([item_text(READ)])
+    (vector,) = await embedder.embed_documents([build_item_text(READ)])
     embedder.embedded.clear()
     for _ in range(3):
         await classifier.classify([(READ, vector)], SKILLS)

@@ -21,7 +21,7 @@ from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Point, Terms
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_proposals import MAX_NAME_LENGTH, MAX_PROPOSALS, Proposal, ProposeSkills
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
@@ -64,7 +64,7 @@ class House:
     async def fill(self, items: list[Item]) -> None:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
         await self.catalog.save_items([(item, frozenset()) for item in items])
-        vectors = await self.embedder.embed_documents([item_text(item) for item in items])
+        vectors = await self.embedder.embed_documents([build_item_text(item) for item in items])
         points = [Point(i.id, v, Terms(), {}) for i, v in zip(items, vectors, strict=True)]
         await self.index.upsert(TOOLS, points)
 

@@ -30,7 +30,7 @@ from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import UNCLEAR, Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.search import Vector
 from toolscript.ports.models import Classifier
-from toolscript.retrieval.text.item_text import item_text
+from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.catalogue.sync import REFINED_TOGETHER
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -189,7 +189,7 @@ async def test_it_needs_no_vector_made_anew(furnished: Making) -> None:
     assert isinstance(house.embedder, CountingEmbedder)
     house.embedder.embedded.clear()
     await house.sync.refine()
-    assert not {item_text(item) for item in ITEMS} & set(house.embedder.embedded)
+    assert not {build_item_text(item) for item in ITEMS} & set(house.embedder.embedded)
 
 
 async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnished: Making) -> None:
@@ -207,7 +207,7 @@ async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnis
     assert await house.assigned(SEND) == [("mail", Origin.HUMAN)]
     assert await house.assigned(WRITE) == [("money", LLM)]
     (vector,) = (await house.index.vectors(TOOLS, [READ.id])).values()
-    np.testing.assert_allclose(vector, (await house.embedder.embed_documents([item_text(changed)]))[0], atol=1e-6)
+    np.testing.assert_allclose(vector, (await house.embedder.embed_documents([build_item_text(changed)]))[0], atol=1e-6)
     assert await house.index.payloads(TOOLS, [FETCH.id]) == {}
     await house.assert_index_is_current()
     refiner.asked.clear()

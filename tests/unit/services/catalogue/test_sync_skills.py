@@ -33,7 +33,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Vector
-from toolscript.retrieval.text.item_text import item_text, skill_text
+from toolscript.retrieval.text.item_text import build_item_text, build_skill_text
 from toolscript.services.catalogue.skill_points import ALL_FACETS, MAX_FACETS, SKILLS
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.sync import Sync
@@ -73,7 +73,7 @@ async def expected(house: House, skill_id: str) -> Vector:
     """The weighted mean by the book: D's update_skill_embedding."""
     members = (await house.catalog.members([skill_id]))[skill_id]
     items = {s.item.id: s.item for s in await house.catalog.items()}
-    rows = [await vector(house, item_text(items[m.item_id])) for m in members]
+    rows = [await vector(house, build_item_text(items[m.item_id])) for m in members]
     mean = np.average(np.array(rows, dtype=np.float64), axis=0, weights=[m.confidence for m in members])
     return np.asarray(mean / np.linalg.norm(mean))
 
@@ -122,17 +122,17 @@ async def test_a_skill_without_tools_has_the_vector_of_its_description(house: Ho
     await house.sync.run([SEND])
     told, held = (await house.skill_points())["money"]
     assert (told["tool_count"], told["parts"]) == (0, 1)
-    np.testing.assert_allclose(held, await vector(house, skill_text(MONEY)), atol=1e-6)
+    np.testing.assert_allclose(held, await vector(house, build_skill_text(MONEY)), atol=1e-6)
     await house.sync.run([])
     _, held = (await house.skill_points())["mail"]
-    np.testing.assert_allclose(held, await vector(house, skill_text(MAIL)), atol=1e-6)
+    np.testing.assert_allclose(held, await vector(house, build_skill_text(MAIL)), atol=1e-6)
 
 
 async def test_each_of_a_few_tools_is_a_facet_of_its_skill(house: House) -> None:
     await house.sync.run(ITEMS)
     points = await house.skill_points()
     facets = [(p, held) for i, (p, held) in points.items() if p["is_facet"] and i.startswith("mail#")]
-    tools = [(await vector(house, item_text(item))).tolist() for item in (SEND, FETCH)]
+    tools = [(await vector(house, build_item_text(item))).tolist() for item in (SEND, FETCH)]
     assert Near([held.tolist() for _, held in facets]) == Near(tools)
     assert [p["tightness"] for p, _ in facets] == pytest.approx([1.0, 1.0])
 
@@ -240,7 +240,7 @@ async def test_vectors_are_taken_from_the_index_when_only_skills_change(house: H
     await house.skills.assign(READ.id, ["money"])
     await house.sync.reclassify(None, force=True)
     assert await house.assigned(READ) == [("files", Origin.EMBEDDING)]
-    tools = {item_text(item) for item in ITEMS}
+    tools = {build_item_text(item) for item in ITEMS}
     assert [text for text in counted(house).embedded if text in tools] == []
     await house.assert_index_is_current()
 

@@ -34,7 +34,7 @@ from toolscript.services.documents import search as document_search
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import DOCUMENTS, DraftedDocument, documents_collection, drafted
-from toolscript.services.documents.search import DocumentAsk, DocumentHit, DocumentSearch, SearchType
+from toolscript.services.documents.search import DocumentHit, DocumentQuery, DocumentSearch, SearchType
 from toolscript.services.support.deadlines import Patience
 
 ACME = Principal("acme")
@@ -129,7 +129,7 @@ class Archive:
         await IngestDocuments(self.store, self.index, HashedEmbedder(64)).put(tenant, documents)
 
     async def hits(self, query: str | None = None, who: Principal = ACME, **asked: Any) -> list[DocumentHit]:
-        return (await self.service.search(who, DocumentAsk(query, **asked))).hits
+        return (await self.service.search(who, DocumentQuery(query, **asked))).hits
 
     async def ids(self, query: str | None = None, who: Principal = ACME, **asked: Any) -> list[str]:
         return [hit.doc_id for hit in await self.hits(query, who, **asked)]
@@ -162,7 +162,7 @@ async def test_each_type_of_search_finds_the_document_that_shares_the_words(
 
 @pytest.mark.req("D-02")
 async def test_keyword_search_leaves_out_what_shares_no_word(archive: Archive) -> None:
-    page = await archive.service.search(ACME, DocumentAsk("rents", search_type=KEYWORD))
+    page = await archive.service.search(ACME, DocumentQuery("rents", search_type=KEYWORD))
     assert {h.doc_id for h in page.hits} == {"rent", "lease"}
     assert (page.total, page.total_relation) == (2, "eq")
 
@@ -170,7 +170,7 @@ async def test_keyword_search_leaves_out_what_shares_no_word(archive: Archive) -
 @pytest.mark.req("D-02")
 async def test_semantic_search_tells_the_cosine_of_the_best_passage_and_counts_every_document(archive: Archive) -> None:
     await archive.put(Document("long", "Nothing of it here at all. " * 60 + "zebra " * 40 + "end"))
-    page = await archive.service.search(ACME, DocumentAsk("zebra", search_type=SEMANTIC, top_k=1))
+    page = await archive.service.search(ACME, DocumentQuery("zebra", search_type=SEMANTIC, top_k=1))
     assert page.hits[0].doc_id == "long"
     assert page.hits[0].score == round(page.hits[0].score, 6)
     assert page.hits[0].snippet is not None
@@ -181,7 +181,7 @@ async def test_semantic_search_tells_the_cosine_of_the_best_passage_and_counts_e
 @pytest.mark.req("D-01")
 @pytest.mark.parametrize("query", [None, "", "  \n"])
 async def test_without_a_query_every_document_that_passes_is_told_by_id(archive: Archive, query: str | None) -> None:
-    page = await archive.service.search(ACME, DocumentAsk(query))
+    page = await archive.service.search(ACME, DocumentQuery(query))
     assert [(h.doc_id, h.score) for h in page.hits] == [("lease", 0.0), ("rent", 0.0), ("wine", 0.0)]
     assert (page.total, page.total_relation) == (3, "eq")
     assert page.hits[0].snippet == LEASE.text
@@ -252,13 +252,13 @@ async def test_what_is_out_of_range_or_does_not_go_together_is_refused(
     archive: Archive, wrong: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidArguments) as refused:
-        await archive.service.search(ACME, DocumentAsk(**wrong))
+        await archive.service.search(ACME, DocumentQuery(**wrong))
     assert refused.value.details["field"] == field
 
 
 @pytest.mark.req("D-12")
 async def test_a_page_token_goes_on_where_the_page_ended_and_for_the_same_question_alone(archive: Archive) -> None:
-    ask = DocumentAsk("rent", top_k=1, search_type=SEMANTIC)
+    ask = DocumentQuery("rent", top_k=1, search_type=SEMANTIC)
     first = await archive.service.search(ACME, ask)
     assert first.next_page_token is not None
     following = replace(ask, page_token=first.next_page_token)
@@ -287,7 +287,7 @@ async def test_deep_pages_of_equal_documents_lie_end_to_end_and_no_token_leads_b
     await archive.put(*(Document(f"copy-{n:03}", "white wine" if n % 3 else "red wine") for n in range(120)))
     for kind in (SEMANTIC, KEYWORD):
         whole = await archive.ids("red wine", top_k=200, search_type=kind)
-        ask, pages = DocumentAsk("red wine", top_k=7, search_type=kind), []
+        ask, pages = DocumentQuery("red wine", top_k=7, search_type=kind), []
         while True:
             page = await archive.service.search(ACME, ask)
             pages += [h.doc_id for h in page.hits]
@@ -295,7 +295,7 @@ async def test_deep_pages_of_equal_documents_lie_end_to_end_and_no_token_leads_b
                 break
             ask = replace(ask, page_token=page.next_page_token)
         assert pages == whole[:56]
-    page = await archive.service.search(ACME, DocumentAsk("red wine", top_k=5))
+    page = await archive.service.search(ACME, DocumentQuery("red wine", top_k=5))
     assert page.total_relation == "gte"
 
 
@@ -316,15 +316,15 @@ async def test_a_plan_limits_top_k_fields_and_rate(archive: Archive) -> None:
             await archive.hits(None, small, **({"top_k": 5} | wrong))
         assert "5" in refused.value.message or refused.value.details["allowed"] == ["year"]
     service = archive.service
-    await service.search(Principal("acme", "slow"), DocumentAsk())
+    await service.search(Principal("acme", "slow"), DocumentQuery())
     with pytest.raises(RateLimited):
-        await service.search(Principal("acme", "slow"), DocumentAsk())
+        await service.search(Principal("acme", "slow"), DocumentQuery())
 
 
 @pytest.mark.req("D-12")
 async def test_reranking_puts_the_best_documents_in_its_own_order(archive: Archive) -> None:
     archive.reranker = reranker = LongestFirst()
-    page = await archive.service.search(ACME, DocumentAsk("rent", rerank=True))
+    page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
     assert [h.doc_id for h in page.hits] == ["lease", "wine", "rent"]
     assert [h.score for h in page.hits] == sorted((h.score for h in page.hits), reverse=True)
     assert reranker.read[0][0] == "rent"
@@ -360,7 +360,7 @@ async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_told(
     archive.reranker = reranker = LongestFirst()
     reranker.fails, reranker.hangs = fault == "fails", fault == "hangs"
     reranker.says = {"too few": [1.0], "no numbers": [float("nan")] * 3}.get(fault)
-    page = await archive.service.search(ACME, DocumentAsk("rent", rerank=True))
+    page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
     assert page.hits == await archive.hits("rent")
     assert page.report.degraded == ["rerank"]
 
@@ -378,7 +378,7 @@ async def test_without_a_model_words_are_left(archive: Archive, monkeypatch: pyt
         "breaks": Faulty(HashedEmbedder(64), embed_query=RuntimeError("no")),
     }
     archive.embedder = faults[fault]
-    page = await archive.service.search(ACME, DocumentAsk("red wine"))
+    page = await archive.service.search(ACME, DocumentQuery("red wine"))
     assert page.hits == by_word
     assert page.report.degraded == ["embedder"]
     with pytest.raises(Unavailable, match="search_type keyword") as refused:
@@ -430,7 +430,7 @@ async def test_when_everything_answers_the_check_is_quiet(archive: Archive) -> N
 
 async def test_a_document_that_is_gone_from_the_store_is_left_out(archive: Archive) -> None:
     await archive.store.delete_documents("acme", ["wine"])
-    page = await archive.service.search(ACME, DocumentAsk("wine", search_type=SEMANTIC))
+    page = await archive.service.search(ACME, DocumentQuery("wine", search_type=SEMANTIC))
     assert {h.doc_id for h in page.hits} == {"lease", "rent"}
     assert page.total == 3
 
@@ -446,7 +446,7 @@ async def test_a_document_that_has_changed_meanwhile_shows_what_it_says_now(arch
 @pytest.mark.req("D-12")
 async def test_a_stream_tells_the_same_hits_in_batches(archive: Archive) -> None:
     await archive.put(*(Document(f"d{n:02}", f"wine number {n}") for n in range(45)))
-    ask = DocumentAsk("wine", top_k=45)
+    ask = DocumentQuery("wine", top_k=45)
     page = await archive.service.search(ACME, ask)
     stream = await archive.service.stream(ACME, ask)
     assert stream.page.hits == []
@@ -462,12 +462,12 @@ async def test_a_stream_tells_the_same_hits_in_batches(archive: Archive) -> None
 @pytest.mark.req("D-12")
 async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_one_event(archive: Archive) -> None:
     with pytest.raises(InvalidArguments):
-        await archive.service.stream(ACME, DocumentAsk(top_k=0))
-    stream = await archive.service.stream(ACME, DocumentAsk("wine"))
+        await archive.service.stream(ACME, DocumentQuery(top_k=0))
+    stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     await archive.store.delete_documents("acme", ["wine"])
     assert [h.doc_id for batch in [b async for b in stream.batches] for h in batch] == ["rent", "lease"]
     archive.store = Faulty(archive.store, documents=ConnectionError("no"))
-    stream = await archive.service.stream(ACME, DocumentAsk("wine"))
+    stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     with pytest.raises(Unavailable):
         [batch async for batch in stream.batches]
     assert [event["error"] for event in archive.events.told] == ["VALIDATION_ERROR", None, "UNAVAILABLE"]
@@ -477,9 +477,9 @@ async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_on
 async def test_every_search_leaves_one_event_with_the_request_that_it_belongs_to(archive: Archive) -> None:
     token = request_id.set("the-request")
     try:
-        page = await archive.service.search(ACME, DocumentAsk("wine", top_k=2, offset=1))
+        page = await archive.service.search(ACME, DocumentQuery("wine", top_k=2, offset=1))
         with pytest.raises(ToolscriptError):
-            await archive.service.search(ACME, DocumentAsk("wine", top_k=0))
+            await archive.service.search(ACME, DocumentQuery("wine", top_k=0))
     finally:
         request_id.reset(token)
     good, bad = archive.events.told
@@ -541,7 +541,7 @@ async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Ar
     document = Document("long", "grass " * 100 + "zebra")
     read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
     for patience, start in ((Patience(60), "grass"), (Patience(0), document.text[:100])):
-        (hit,) = await document_reading.told(DocumentAsk("zebra"), Plan(), read, patience)
+        (hit,) = await document_reading.told(DocumentQuery("zebra"), Plan(), read, patience)
         assert hit.snippet is not None
         assert hit.snippet.startswith(start)
         assert ("zebra" in hit.snippet) is not patience.is_over
@@ -621,7 +621,7 @@ async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive)
     archive.plans = {"slow": Plan("slow", requests_per_minute=1)}
     service, slow = archive.service, Principal("acme", "slow")
     plan = service.admit(slow)
-    assert (await service.search(slow, DocumentAsk("wine", top_k=1), plan)).hits
+    assert (await service.search(slow, DocumentQuery("wine", top_k=1), plan)).hits
     with pytest.raises(RateLimited):
         service.admit(slow)
     assert [event["error"] for event in archive.events.told] == [None, "RATE_LIMITED"]

@@ -27,7 +27,7 @@ from toolscript.domain.search import Candidate, Point
 from toolscript.services.knowledge import extraction as extract
 from toolscript.services.knowledge import ingest as ingest_knowledge
 from toolscript.services.knowledge.extraction import Extracted, Extractor, is_read, is_worth_asking
-from toolscript.services.knowledge.ingest import About
+from toolscript.services.knowledge.ingest import SourceDetails
 from toolscript.services.knowledge.points import EXTRACTIONS
 
 pytestmark = pytest.mark.req("K-06")
@@ -279,7 +279,7 @@ async def ingested(library: Library, script: Script, *, extract_: bool = True) -
             books=library.drawer.books,
         )
         try:
-            made = await other.ingesting.ingest(HANDBOOK, About(extract=extract_))
+            made = await other.ingesting.ingest(HANDBOOK, SourceDetails(extract=extract_))
         finally:
             await model.close()
     await library.assert_whole()

@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, derive_id, format_content
 from toolscript.domain.search import Collection
 from toolscript.ports.models import Embedder
-from toolscript.services.knowledge.ingest import READ_TOGETHER, About, IngestKnowledge, find_source
+from toolscript.services.knowledge.ingest import READ_TOGETHER, IngestKnowledge, SourceDetails, find_source
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, most_tokens
 
 pytestmark = pytest.mark.req("K-06")
@@ -120,7 +120,7 @@ async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
 
 
 async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_name(library: Library) -> None:
-    made = await library.ingesting.ingest(HANDBOOK, About("Mine", ("Me", "You"), "paper"))
+    made = await library.ingesting.ingest(HANDBOOK, SourceDetails("Mine", ("Me", "You"), "paper"))
     assert (made.source.title, made.source.authors, made.source.type) == ("Mine", ("Me", "You"), "paper")
     other = Path("/books/other.md")
     library.drawer.books[other] = book(1, title="", authors=())
@@ -129,14 +129,14 @@ async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_
 
 
 async def test_what_a_person_has_said_stays_until_they_say_something_else(library: Library) -> None:
-    await library.ingesting.ingest(HANDBOOK, About("Mine", ("Me",), "paper"))
+    await library.ingesting.ingest(HANDBOOK, SourceDetails("Mine", ("Me",), "paper"))
     library.drawer.books[HANDBOOK] = book(1, 3, title="The Second Handbook")
     again = (await library.ingesting.ingest(HANDBOOK)).source
     assert (again.title, again.authors, again.type) == ("Mine", ("Me",), "paper")
     assert (await library.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
-    other = (await library.ingesting.ingest(HANDBOOK, About("Ours"))).source
+    other = (await library.ingesting.ingest(HANDBOOK, SourceDetails("Ours"))).source
     assert (other.title, other.authors, other.type) == ("Ours", ("Me",), "paper")
-    taken_back = (await library.ingesting.ingest(HANDBOOK, About(" ", ("",), ""))).source
+    taken_back = (await library.ingesting.ingest(HANDBOOK, SourceDetails(" ", ("",), ""))).source
     assert (taken_back.title, taken_back.authors) == ("The Second Handbook", ("Ada Lovelace",))
     assert taken_back.type == "book"
     await library.assert_whole()
@@ -144,7 +144,7 @@ async def test_what_a_person_has_said_stays_until_they_say_something_else(librar
 
 async def test_what_a_person_says_counts_though_the_file_says_the_same(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
-    assert (await library.ingesting.ingest(HANDBOOK, About("The Handbook"))).outcome == "unchanged"
+    assert (await library.ingesting.ingest(HANDBOOK, SourceDetails("The Handbook"))).outcome == "unchanged"
     library.drawer.books[HANDBOOK] = book(1, 2, title="handbook_v2_final.indd")
     assert (await library.ingesting.ingest(HANDBOOK)).source.title == "The Handbook"
 
@@ -241,7 +241,7 @@ async def test_to_see_that_nothing_has_changed_only_the_source_itself_is_looked_
 
 async def test_another_title_is_embedded_with_every_chunk(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
-    made = await library.ingesting.ingest(HANDBOOK, About("Another"))
+    made = await library.ingesting.ingest(HANDBOOK, SourceDetails("Another"))
     assert (made.outcome, made.embedded) == ("changed", 2)
     await library.assert_whole()
 
@@ -436,7 +436,7 @@ async def test_progress_is_told_from_the_beginning_to_the_end(library: Library) 
 
 async def test_several_at_once_leave_one_whole_source(library: Library) -> None:
     library.drawer.books[HANDBOOK] = book(1, 2, 3)
-    ingests = [library.ingesting.ingest(HANDBOOK, About(title)) for title in ("One", "Two", "Three")]
+    ingests = [library.ingesting.ingest(HANDBOOK, SourceDetails(title)) for title in ("One", "Two", "Three")]
     outcomes = [made.outcome for made in await asyncio.gather(*ingests)]
     assert sorted(outcomes) == ["added", "changed", "changed"]
     await library.assert_whole()

@@ -41,11 +41,11 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, chunks_collection
 from toolscript.services.knowledge.search import (
-    MOST_WORDS,
+    MAX_WORDS,
     SPARE,
-    KnowledgeAsk,
-    KnowledgeFound,
     KnowledgeHit,
+    KnowledgeQuery,
+    KnowledgeResults,
     KnowledgeSearch,
 )
 
@@ -74,11 +74,11 @@ class Watched:
         return [name for name, _, _ in self.calls]
 
 
-async def found(library: Library, query: str, **asked: Any) -> KnowledgeFound:
-    return await library.search.search(KnowledgeAsk(query, **asked))
+async def found(library: Library, query: str, **asked: Any) -> KnowledgeResults:
+    return await library.search.search(KnowledgeQuery(query, **asked))
 
 
-def ids(told: KnowledgeFound) -> list[str]:
+def ids(told: KnowledgeResults) -> list[str]:
     return [hit.id for hit in told.hits]
 
 
@@ -283,10 +283,10 @@ DRAWN = st.lists(
 def test_what_is_found_is_what_looking_at_everything_finds(
     drawn: list[tuple[str, str | None, list[str]]], query: str, limit: int, types: set[str], topics: set[str]
 ) -> None:
-    asyncio.run(hold_to_the_oracle(drawn, KnowledgeAsk(query, limit, tuple(types), tuple(topics))))
+    asyncio.run(hold_to_the_oracle(drawn, KnowledgeQuery(query, limit, tuple(types), tuple(topics))))
 
 
-async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask: KnowledgeAsk) -> None:
+async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask: KnowledgeQuery) -> None:
     library = Library()
     await library.open()
     chunks = [replace(chunk(TIDES, text), id=derive_id("c", n)) for n, (text, _, _) in enumerate(drawn)]
@@ -332,10 +332,10 @@ async def test_before_anything_is_ingested_nothing_is_found_and_nothing_is_made(
 async def test_collections_are_found_as_soon_as_they_appear() -> None:
     library = Library()
     search = library.search
-    assert (await search.search(KnowledgeAsk("moon"))).hits == []
+    assert (await search.search(KnowledgeQuery("moon"))).hits == []
     await library.open()
     await library.put(TIDES, [MOON], [])
-    assert [hit.id for hit in (await search.search(KnowledgeAsk("moon"))).hits] == [MOON.id]
+    assert [hit.id for hit in (await search.search(KnowledgeQuery("moon"))).hits] == [MOON.id]
 
 
 async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
@@ -350,10 +350,10 @@ async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
 async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() -> None:
     library = await filled()
     search = library.search
-    assert (await search.search(KnowledgeAsk("moon"))).hits
+    assert (await search.search(KnowledgeQuery("moon"))).hits
     for name in (CHUNKS, EXTRACTIONS):
         await library.index.drop(name)
-    answer = await search.search(KnowledgeAsk("moon"))
+    answer = await search.search(KnowledgeQuery("moon"))
     assert (answer.hits, answer.report.degraded) == ([], [])
 
 
@@ -372,10 +372,10 @@ async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
     index, store, embedder = Watched(library.index), Watched(library.store), Watched(library.embedder)
     library.index, library.store, library.embedder = index, store, embedder
     search = library.search
-    await search.search(KnowledgeAsk("warm up"))
+    await search.search(KnowledgeQuery("warm up"))
     for watched in (index, store, embedder):
         watched.calls.clear()
-    await search.search(KnowledgeAsk("harbour at low water"))
+    await search.search(KnowledgeQuery("harbour at low water"))
     assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["shelf"])
     fields = {args[0]: tuple(named["fields"]) for _, args, named in index.calls}
     assert set(fields.values()) == {("source_id", "chunk_id")}
@@ -529,13 +529,13 @@ async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -
     search = KnowledgeSearch(
         Retriever(library.embedder, library.index), library.index, library.store, library.events, clock=lambda: now
     )
-    assert (await search.search(KnowledgeAsk("moon"))).hits
+    assert (await search.search(KnowledgeQuery("moon"))).hits
     for name in (CHUNKS, EXTRACTIONS):
         await library.index.drop(name)
         await library.index.open(Collection(name, "another", library.embedder.dimensions))
     now += module.BELIEVED_SECONDS
     with pytest.raises(Unavailable, match="another"):
-        await search.search(KnowledgeAsk("moon"))
+        await search.search(KnowledgeQuery("moon"))
 
 
 async def test_without_a_model_there_is_no_search() -> None:
@@ -568,14 +568,14 @@ async def test_without_a_model_there_is_no_search() -> None:
         ({"types": ("",)}, "type"),
         ({"topics": ("a", " ")}, "topics"),
         ({"topics": ("x" * 201,)}, "topics"),
-        ({"types": tuple(map(str, range(MOST_WORDS + 1)))}, "type"),
+        ({"types": tuple(map(str, range(MAX_WORDS + 1)))}, "type"),
     ],
 )
 async def test_what_is_out_of_range_is_refused_by_name(asked: dict[str, Any], field_name: str) -> None:
     library = await filled()
     library.embedder = embedder = Watched(library.embedder)
     with pytest.raises(InvalidArguments) as error:
-        await library.search.search(KnowledgeAsk(**{"query": "moon", **asked}))
+        await library.search.search(KnowledgeQuery(**{"query": "moon", **asked}))
     assert error.value.details["field"] == field_name
     assert embedder.calls == []
 
@@ -656,6 +656,6 @@ async def test_whoever_follows_sees_the_stages() -> None:
 
     retriever = Retriever(library.embedder, library.index)
     await KnowledgeSearch(retriever, library.index, library.store, library.events, span=span).search(
-        KnowledgeAsk("moon")
+        KnowledgeQuery("moon")
     )
     assert seen == ["search.execute", "embed", "rank", "rank", "read"]

@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.prompts import Prompt
 from toolscript.services.knowledge.extraction import Extractor
-from toolscript.services.knowledge.json_lines import object_in
+from toolscript.services.knowledge.json_lines import parse_object
 from toolscript.services.knowledge.transfer import ImportKnowledge, export_lines
 
 pytestmark = pytest.mark.req("K-06")
@@ -325,12 +325,12 @@ async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind:
 )
 def test_what_is_wrong_with_a_line_that_is_no_object_is_said_plainly(line: bytes, problem: str) -> None:
     with pytest.raises(Invalid) as raised:
-        object_in(line)
+        parse_object(line)
     assert raised.value.message == problem
 
 
 def test_a_line_holds_an_object() -> None:
-    assert object_in('{"source": {"title": "Flüsse"}}\r\n'.encode()) == {"source": {"title": "Flüsse"}}
+    assert parse_object('{"source": {"title": "Flüsse"}}\r\n'.encode()) == {"source": {"title": "Flüsse"}}
 
 
 @pytest.mark.parametrize("reference", [SOURCE_ID, "Rivers"])

@@ -33,7 +33,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
-from toolscript.services.support.result_cache import AnswerCache
+from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.hierarchical_search import (
     NEAR_THE_BEST,
     HierarchicalQuery,
@@ -143,7 +143,7 @@ class Library:
         self.catalog = WatchedCatalog(Database("sqlite://"))
         self.index = WatchedIndex()
         self.finder = SkillFinder(self.index, embedder.similarity or SimilarityRange(0.0, 1.0))
-        self.answers, self.schemas = AnswerCache[HierarchicalQuery, HierarchicalResults](), KnownSchemas(self.catalog)
+        self.answers, self.schemas = ResultCache[HierarchicalQuery, HierarchicalResults](), KnownSchemas(self.catalog)
         self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
         self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
 
@@ -538,7 +538,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     service = HierarchicalSearch(
         Retriever(embedder, index),
         SkillFinder(index, embedder.similarity),
-        AnswerCache(),
+        ResultCache(),
         KnownSchemas(SqlCatalog(database)),
     )
     found = await service.search(
@@ -705,7 +705,7 @@ async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) ->
     stale = SkillFinder(every.index, SimilarityRange(0.0, 1.0))
     await stale.map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
-    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, AnswerCache(), every.schemas)
+    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, ResultCache(), every.schemas)
     found = await service.search(HierarchicalQuery("anything"))
     assert names(found)[0] == "reply"
     assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
@@ -726,7 +726,7 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
     service = HierarchicalSearch(
         Retriever(slow, every.index),
         every.finder,
-        AnswerCache(),
+        ResultCache(),
         every.schemas,
         StageTimeouts(embedding=0.05),
     )

@@ -18,7 +18,7 @@ from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, ask, said
 if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.documents import Document
-    from toolscript.services.documents.search import DocumentAsk
+    from toolscript.services.documents.search import DocumentQuery
 
 # Embedding a thousand long texts takes its time.
 PATIENCE_SECONDS = 3600.0
@@ -46,7 +46,7 @@ class Documents(Protocol):
 
     async def listing(self, *, after: str | None, limit: int) -> Answer: ...
 
-    async def search(self, wanted: DocumentAsk) -> Answer: ...
+    async def search(self, wanted: DocumentQuery) -> Answer: ...
 
 
 @asynccontextmanager
@@ -93,7 +93,7 @@ class Opened:
         found = await self._app.ingest_documents.listing(self._caller.tenant, after=after, limit=limit + 1)
         return build_document_list_response(found, self._app.plans.of(self._caller), limit=limit)
 
-    async def search(self, wanted: DocumentAsk) -> Answer:
+    async def search(self, wanted: DocumentQuery) -> Answer:
         """The best of them."""
         from toolscript.surfaces.json.documents import build_page_response
 
@@ -149,7 +149,7 @@ class Asked:
         """Some of them, by id."""
         return await self._ask("/documents", after=after, limit=limit)
 
-    async def search(self, wanted: DocumentAsk) -> Answer:
+    async def search(self, wanted: DocumentQuery) -> Answer:
         """The best of them."""
         body = {
             "query": wanted.query,

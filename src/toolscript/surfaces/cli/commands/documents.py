@@ -71,9 +71,9 @@ def search(query: str, filters: tuple[str, ...], as_json: bool, **given: Any) ->
     in_colour = not as_json and sys.stdout.isatty()
 
     async def found(opened: Documents) -> Answer:
-        from toolscript.services.documents.search import DocumentAsk, SearchType
+        from toolscript.services.documents.search import DocumentQuery, SearchType
 
-        wanted = DocumentAsk(
+        wanted = DocumentQuery(
             query=query or None,
             top_k=how["limit"],
             offset=how["offset"],

@@ -23,7 +23,7 @@ from toolscript.surfaces.cli.terminal.text import printable
 from toolscript.surfaces.json.knowledge import build_source_response
 
 if TYPE_CHECKING:
-    from toolscript.services.knowledge.ingest import About, Ingested, IngestKnowledge
+    from toolscript.services.knowledge.ingest import IngestKnowledge, IngestResult, SourceDetails
 
 OUTCOMES = ("added", "changed", "unchanged")
 
@@ -92,7 +92,7 @@ class _Work:
 
     search: Search
     is_quiet: bool
-    done: list[Ingested] = field(default_factory=list)
+    done: list[IngestResult] = field(default_factory=list)
 
     @property
     def failures(self) -> list[Failure]:
@@ -104,7 +104,7 @@ class _Work:
             "failed": [{"path": each.place, "problem": each.problem} for each in self.failures],
         }
 
-    def finished(self, made: Ingested, shown: Bars) -> None:
+    def finished(self, made: IngestResult, shown: Bars) -> None:
         self.done.append(made)
         if not self.is_quiet:
             shown.say(_line(made))
@@ -130,9 +130,9 @@ async def _ingested(settings: Settings, work: _Work, volumes: Sequence[_Volume],
     if not volumes:
         return
     async with open_to_write(settings) as library:
-        from toolscript.services.knowledge.ingest import About
+        from toolscript.services.knowledge.ingest import SourceDetails
 
-        about = About(wishes["title"], tuple(wishes["authors"]), wishes["kind"], not wishes["no_extract"])
+        about = SourceDetails(wishes["title"], tuple(wishes["authors"]), wishes["kind"], not wishes["no_extract"])
         with bars("Sources", len(volumes)) as shown:
             for volume in volumes:
                 shown.begin(volume.path.name)
@@ -148,13 +148,13 @@ async def _ingested(settings: Settings, work: _Work, volumes: Sequence[_Volume],
                 shown.end()
 
 
-async def _put(library: IngestKnowledge, volume: _Volume, about: About, shown: Bars) -> Ingested:
+async def _put(library: IngestKnowledge, volume: _Volume, about: SourceDetails, shown: Bars) -> IngestResult:
     if volume.pages:
         return await library.ingest_together(volume.path, volume.pages, about, shown.update)
     return await library.ingest(volume.path, about, shown.update)
 
 
-def _told(made: Ingested) -> dict[str, Any]:
+def _told(made: IngestResult) -> dict[str, Any]:
     return {
         **build_source_response(made.source),
         "outcome": made.outcome,
@@ -165,7 +165,7 @@ def _told(made: Ingested) -> dict[str, Any]:
     }
 
 
-def _line(made: Ingested) -> str:
+def _line(made: IngestResult) -> str:
     counts = f"{made.chunks} chunk{'' if made.chunks == 1 else 's'}"
     if made.extractions:
         counts += f", {made.extractions} extraction{'' if made.extractions == 1 else 's'}"

@@ -75,11 +75,11 @@ def _from_gateway(settings: Settings, wanted: Mapping[str, Any]) -> Answer | Non
 
 async def _found_here(settings: Settings, wanted: Mapping[str, Any]) -> Answer:
     from toolscript.app.app import open_app  # --help must not wait for engines to load
-    from toolscript.services.knowledge.search import KnowledgeAsk
+    from toolscript.services.knowledge.search import KnowledgeQuery
     from toolscript.surfaces.json.knowledge import build_knowledge_response
 
     async with open_app(settings) as app:
-        return build_knowledge_response(wanted["query"], await app.knowledge_search.search(KnowledgeAsk(**wanted)))
+        return build_knowledge_response(wanted["query"], await app.knowledge_search.search(KnowledgeQuery(**wanted)))
 
 
 def _show(answer: Answer, settings: Settings, most: int | None) -> None:

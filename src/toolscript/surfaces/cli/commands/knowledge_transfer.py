@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from toolscript.domain.errors import Invalid
-from toolscript.services.knowledge.json_lines import KINDS, object_in
+from toolscript.services.knowledge.json_lines import KINDS, parse_object
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.ask import settings_of, tell
 from toolscript.surfaces.cli.client.gateway import said
@@ -169,7 +169,7 @@ class Lines:
             self._progress(read)
             if line.strip():
                 try:
-                    told = object_in(line)
+                    told = parse_object(line)
                 except Invalid as error:
                     self.refused.append((number, error.message))
                 else:

@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
-from toolscript.services.knowledge.search import DEFAULT_HITS, LONGEST_QUERY, MOST_HITS, KnowledgeAsk
+from toolscript.services.knowledge.search import DEFAULT_HITS, LONGEST_QUERY, MAX_HITS, KnowledgeQuery
 from toolscript.surfaces.callers import admit_client
 from toolscript.surfaces.http.bodies import read_body
 from toolscript.surfaces.http.openapi import NEEDS_NOTHING, body_of, errors
@@ -56,7 +56,7 @@ def add_knowledge(http: FastAPI, serving: ServedApp) -> None:
     async def search_knowledge(
         request: Request,
         query: Annotated[str | None, Query(max_length=LONGEST_QUERY, description=QUERY)] = None,
-        limit: Annotated[int | None, Query(ge=1, le=MOST_HITS, description=LIMIT)] = None,
+        limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
         type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
         topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
     ) -> Response:
@@ -96,13 +96,13 @@ def _joined(given: list[str] | None) -> str | None:
     return None if given is None else ",".join(given)
 
 
-def _ask(in_address: dict[str, Any], body: KnowledgeRequest) -> KnowledgeAsk:
+def _ask(in_address: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery:
     given = {name: _agreed(name, in_address[name], getattr(body, name)) for name in KnowledgeRequest.model_fields}
     if given["query"] is None:
         raise InvalidArguments(
             "query: give what to look for, in the address (?query=) or in the body", details={"field": "query"}
         )
-    return KnowledgeAsk(
+    return KnowledgeQuery(
         given["query"],
         DEFAULT_HITS if given["limit"] is None else given["limit"],
         given["type"] or (),

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING
-from toolscript.services.documents.search import DocumentAsk, SearchType
+from toolscript.services.documents.search import DocumentQuery, SearchType
 from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
 
 MOST_DOCUMENTS = 1000
@@ -61,11 +61,11 @@ class DocumentSearchRequest(_Asked):
         description="`next_page_token` of the page before, with an otherwise equal question, instead of `offset`.",
     )
 
-    def ask(self) -> DocumentAsk:
+    def ask(self) -> DocumentQuery:
         """The same in the words of the service. Raises InvalidArguments, naming the field."""
         given = {name: getattr(self, name) for name in DocumentSearchRequest.model_fields if name != "filters"}
         given["metadata_fields"] = None if self.metadata_fields is None else tuple(self.metadata_fields)
-        return DocumentAsk(**given, where=self.filters.to_filter() if self.filters else EVERYTHING)
+        return DocumentQuery(**given, where=self.filters.to_filter() if self.filters else EVERYTHING)
 
 
 class DocumentRequest(_Asked):

@@ -10,9 +10,9 @@ from toolscript.domain.knowledge import EXTRACTION_TYPES
 from toolscript.services.knowledge.search import (
     DEFAULT_HITS,
     LONGEST_QUERY,
-    LONGEST_WORD,
-    MOST_HITS,
-    MOST_WORDS,
+    MAX_HITS,
+    MAX_WORD_CHARACTERS,
+    MAX_WORDS,
 )
 
 QUERY = "What to look for, in plain words."
@@ -20,8 +20,8 @@ LIMIT = f"Most results; {DEFAULT_HITS} when not given."
 TYPES = f"Only these: `chunk`, `extraction`, or a type of extractions such as {', '.join(EXTRACTION_TYPES[:3])}."
 TOPICS = "Only what is about any of these, in whatever case."
 
-_WORD = {"type": "string", "maxLength": LONGEST_WORD}
-_WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, "maxItems": MOST_WORDS}]}
+_WORD = {"type": "string", "maxLength": MAX_WORD_CHARACTERS}
+_WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, "maxItems": MAX_WORDS}]}
 Words = Annotated[Any, WithJsonSchema({"anyOf": [*_WORDS["anyOf"], {"type": "null"}]})]
 
 
@@ -33,7 +33,7 @@ class KnowledgeRequest(BaseModel):
     query: str | None = Field(
         default=None, max_length=LONGEST_QUERY, description=QUERY, examples=["when to prefer composition"]
     )
-    limit: int | None = Field(default=None, ge=1, le=MOST_HITS, description=LIMIT)
+    limit: int | None = Field(default=None, ge=1, le=MAX_HITS, description=LIMIT)
     type: Words = Field(default=None, description=TYPES, examples=[["decision", "pattern"]])
     topics: Words = Field(default=None, description=TOPICS, examples=[["testing"]])
 
