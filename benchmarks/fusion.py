@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.timing import Row, Table, compared, side_by_side
 from toolscript.domain.search import Candidate, sort_candidates
-from toolscript.retrieval.fusion import RRF_K, ordered, rrf, weighted, zscore
+from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores, sum_weighted, zscore
 
 Rankings = list[list[Candidate]]
 
@@ -17,7 +17,7 @@ WEIGHTS = (0.7, 0.3)
 OURS: dict[str, Callable[[Rankings], dict[str, float]]] = {
     "rrf": rrf,
     "zscore": zscore,
-    "weighted": lambda rankings: weighted(
+    "weighted": lambda rankings: sum_weighted(
         [(w, {c.id: c.score for c in ranking}) for w, ranking in zip(WEIGHTS, rankings, strict=True)]
     ),
 }
@@ -45,7 +45,7 @@ async def _row(method: str, size: int, count: int) -> Row:
     ranx_fuse = _ranx(method, rankings)
 
     async def ours(_: int) -> object:
-        return ordered(OURS[method](rankings))
+        return sort_scores(OURS[method](rankings))
 
     async def theirs(_: int) -> object:
         return ranx_fuse()

@@ -27,7 +27,7 @@ def find_cosine(score: float, similarity: SimilarityRange) -> float:
     return similarity.floor + score * (similarity.ceiling - similarity.floor) if score > 0 else -1.0
 
 
-def measured(queries: Sequence[Vector], answers: Sequence[Vector]) -> SimilarityRange:
+def measure_similarity(queries: Sequence[Vector], answers: Sequence[Vector]) -> SimilarityRange:
     """The calibration of a model, from questions in plain words and the texts that answer them, pair by pair.
 
     A typical question scores 0.5 with its own answer, and 0 with three quarters of the others'. It takes two pairs at

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
-from toolscript.retrieval.fusion import Scores, weighted
+from toolscript.retrieval.fusion import Scores, sum_weighted
 from toolscript.retrieval.reasons import Evidence
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
@@ -30,7 +30,7 @@ NO_SUBJECTS = Subjects()
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class QueryTopics:
     """What a request is about, and what the catalogue's tools are."""
 
     asked: frozenset[str]
@@ -63,7 +63,9 @@ class Confidences:
     capabilities may raise it.
     """
 
-    def __init__(self, legs: Legs, full_score: float, similarity: SimilarityRange, alpha: float, about: About) -> None:
+    def __init__(
+        self, legs: Legs, full_score: float, similarity: SimilarityRange, alpha: float, about: QueryTopics
+    ) -> None:
         self._about = about
         near = {c.id: position(c.score, similarity) + BENEATH for c in legs.dense}
         nearest = max([1e-9, *near.values()])
@@ -71,7 +73,7 @@ class Confidences:
         scale = certainty(_evidence(legs, full_score, similarity, about))
         self._semantic = {i: alpha * scale * max(0.0, value / nearest) for i, value in near.items()}
         self._keyword = {c.id: (1 - alpha) * scale * c.score / top for c in legs.lexical}
-        self._plain = weighted([(1.0, self._semantic), (1.0, self._keyword)])
+        self._plain = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()
         self._inferred: dict[str, tuple[float, str]] = {}
@@ -108,7 +110,7 @@ class Confidences:
                     self._inferred[i] = wanted - values[i], by.text
                     values[i] = wanted
 
-    def ordered(self) -> list[tuple[str, float]]:
+    def sort(self) -> list[tuple[str, float]]:
         """Most confident first; equal ones by what they score without their names, then by id. Rounded before they are
         compared: what is shown is what was held against the threshold."""
         plain = self._plain
@@ -137,7 +139,7 @@ class Confidences:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
 
 
-def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about: About) -> float:
+def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about: QueryTopics) -> float:
     """The most that speaks for any one candidate: nearness, the share of the request that it covers, and that it is of
     the domain asked for or can do its work."""
     covered = COVERED if legs.dense else COVERED_ALONE

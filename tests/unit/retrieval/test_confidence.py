@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.calibration import certainty
 from toolscript.retrieval.capabilities import Subjects, load_capabilities
-from toolscript.retrieval.confidence import INFERRED_ALONE, UNNAMED, About, Confidences
+from toolscript.retrieval.confidence import INFERRED_ALONE, UNNAMED, Confidences, QueryTopics
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
 
 MODEL = SimilarityRange(0.1, 0.5)
-NOTHING = About(frozenset(), {}, load_capabilities())
-GIT = About(
+NOTHING = QueryTopics(frozenset(), {}, load_capabilities())
+GIT = QueryTopics(
     frozenset({"git"}),
     {
         "own": Subjects(frozenset({"git"}), named=frozenset({"git"})),
@@ -33,12 +33,12 @@ def legs(dense: dict[str, float], lexical: dict[str, float]) -> Legs:
     return Legs(ranking(dense), ranking(lexical))
 
 
-def confidences(found: Legs, about: About = NOTHING, alpha: float = 0.7) -> Confidences:
+def confidences(found: Legs, about: QueryTopics = NOTHING, alpha: float = 0.7) -> Confidences:
     return Confidences(found, 10.0, MODEL, alpha, about)
 
 
 def by_id(found: Confidences) -> dict[str, float]:
-    return dict(found.ordered())
+    return dict(found.sort())
 
 
 @pytest.mark.req("S-01")
@@ -60,7 +60,7 @@ def test_more_evidence_is_never_less_certain(one: float, other: float) -> None:
 def test_confidences_are_between_zero_and_one_and_in_order(
     dense: dict[str, float], lexical: dict[str, float], alpha: float
 ) -> None:
-    found = confidences(legs(dense, lexical), alpha=alpha).ordered()
+    found = confidences(legs(dense, lexical), alpha=alpha).sort()
     values = [value for _, value in found]
     assert values == sorted(values, reverse=True)
     assert all(0 <= value <= UNNAMED for value in values)
@@ -79,7 +79,7 @@ def test_each_side_counts_by_its_weight_and_losing_it_costs_that_much() -> None:
 def test_an_exact_name_beats_everything_and_the_name_as_it_was_given_comes_first() -> None:
     found = confidences(legs({"best": 0.9, "called": 0.0}, {"best": 50.0}), GIT)
     found.raise_named(NameMatches(frozenset({"called", "rewritten"}), {"called": 1.0, "rewritten": 0.99}))
-    assert [i for i, _ in found.ordered()] == ["called", "rewritten", "best"]
+    assert [i for i, _ in found.sort()] == ["called", "rewritten", "best"]
     assert found.evidence("called", ()).exact
     assert not found.evidence("best", ()).exact
 
@@ -88,7 +88,7 @@ def test_an_exact_name_beats_everything_and_the_name_as_it_was_given_comes_first
 def test_of_equal_names_the_better_match_comes_first() -> None:
     found = confidences(legs({"a": 0.2, "z": 0.6}, {}))
     found.raise_named(NameMatches(frozenset("az"), {"a": 1.0, "z": 1.0}))
-    assert found.ordered() == [("z", 1.0), ("a", 1.0)]
+    assert found.sort() == [("z", 1.0), ("a", 1.0)]
 
 
 @pytest.mark.req("S-03")
@@ -116,7 +116,9 @@ def test_a_capability_gains_a_little_beside_what_is_made_for_the_work_and_stays_
 
 @pytest.mark.req("S-03")
 def test_a_tool_of_the_asked_domain_gains_and_its_reason_may_say_so() -> None:
-    plain = by_id(confidences(legs({"own": 0.3, "mail": 0.3}, {}), About(frozenset(), GIT.subjects, GIT.capabilities)))
+    plain = by_id(
+        confidences(legs({"own": 0.3, "mail": 0.3}, {}), QueryTopics(frozenset(), GIT.subjects, GIT.capabilities))
+    )
     found = confidences(legs({"own": 0.3, "mail": 0.3}, {}), GIT)
     assert by_id(found)["own"] > by_id(found)["mail"]
     assert plain["own"] == plain["mail"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.search import Candidate, Ranking, sort_candidates
-from toolscript.retrieval.fusion import FUSIONS, ordered, rrf, weighted, zscore
+from toolscript.retrieval.fusion import FUSIONS, rrf, sort_scores, sum_weighted, zscore
 
 Leg = dict[str, float]
 
@@ -73,7 +73,7 @@ def test_rrf_sums_reciprocal_ranks_from_one_and_counts_absence_as_nothing() -> N
 @given(legs)
 def test_rrf_looks_at_positions_and_not_at_scores(leg: Leg) -> None:
     backwards = list(ranking(leg))[::-1]
-    assert ordered(rrf([backwards])) == [(c.id, 1 / (60 + n)) for n, c in enumerate(backwards, start=1)]
+    assert sort_scores(rrf([backwards])) == [(c.id, 1 / (60 + n)) for n, c in enumerate(backwards, start=1)]
 
 
 @pytest.mark.req("D-02")
@@ -137,7 +137,7 @@ def test_things_of_the_same_ranks_in_three_rankings_tie(ranks: tuple[int, int, i
 @quick
 @given(st.dictionaries(st.text("abcé", max_size=3), st.sampled_from([0.0, 0.5, 1.0]), max_size=8))
 def test_equal_scores_are_ordered_by_id_after_better_ones(scores: Leg) -> None:
-    found = ordered(scores)
+    found = sort_scores(scores)
     assert dict(found) == scores
     for (first, better), (second, worse) in pairwise(found):
         assert better > worse or (better == worse and first < second)
@@ -147,7 +147,7 @@ def test_equal_scores_are_ordered_by_id_after_better_ones(scores: Leg) -> None:
 def test_things_that_swap_places_in_two_rankings_tie_in_every_fusion() -> None:
     one, other = ranking({"b": 2.0, "a": 1.0}), ranking({"a": 2.0, "b": 1.0})
     for fuse in FUSIONS.values():
-        assert [i for i, _ in ordered(fuse([one, other]))] == ["a", "b"]
+        assert [i for i, _ in sort_scores(fuse([one, other]))] == ["a", "b"]
 
 
 @pytest.mark.req("D-02")
@@ -158,5 +158,5 @@ def test_a_weighted_sum_counts_absence_as_nothing(of: list[tuple[float, Leg]]) -
     for weight, leg in of:
         for i, score in leg.items():
             expected[i] = expected.get(i, 0.0) + weight * score
-    assert weighted(of) == pytest.approx(expected, abs=1e-9)
-    assert weighted(of[::-1]) == pytest.approx(expected, abs=1e-9)
+    assert sum_weighted(of) == pytest.approx(expected, abs=1e-9)
+    assert sum_weighted(of[::-1]) == pytest.approx(expected, abs=1e-9)

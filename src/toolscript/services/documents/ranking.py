@@ -21,7 +21,7 @@ from toolscript.domain.search import Candidate, SearchReport, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.bm25 import QueryTerms
-from toolscript.retrieval.fusion import FUSIONS, ordered
+from toolscript.retrieval.fusion import FUSIONS, sort_scores
 from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
@@ -191,7 +191,7 @@ class DocumentRanker:
         with Stage(report, "fuse"):
             worded = _documents(_sure(_rounded(legs.lexical), DEPTH))
             fused = FUSIONS[fusion]([crowd.places, worded])
-            told = ordered({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
+            told = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
         return DocumentRanking(told, len(told), is_cut, crowd.parts)
 
 

@@ -31,9 +31,9 @@ from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, SearchType, allow, check
 from toolscript.services.support.deadlines import Patience
-from toolscript.services.support.search_events import get_error_code, tell
+from toolscript.services.support.search_events import get_error_code, record_event
 
-__all__ = ["DocumentAsk", "DocumentHit", "DocumentPage", "DocumentSearch", "DocumentStream", "SearchType"]
+__all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
 
 MOST_SECONDS = 10.0
 RERANKED = 50
@@ -293,7 +293,7 @@ class _Told:
         self._under_way.take_time()
         if error is None and not self._at_success:
             return
-        tell(self._events, self._under_way.event(get_error_code(error)))
+        record_event(self._events, self._under_way.event(get_error_code(error)))
 
 
 def _share(score: float | None) -> float:

@@ -46,7 +46,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class SourceDetails:
     """What a person says of a source: goes before what its file says, now and whenever it is ingested again, until they
     say something else, or say it empty. `extract`: whether a language model may read it this time."""
 
@@ -56,7 +56,7 @@ class About:
     extract: bool = True
 
 
-NO_DETAILS = About()
+NO_DETAILS = SourceDetails()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ class IngestKnowledge:
         self._extractor = extractor
         self._turns = KeyedLocks()
 
-    async def ingest(self, path: Path, about: About = NO_DETAILS, progress: Progress | None = None) -> IngestResult:
+    async def ingest(
+        self, path: Path, about: SourceDetails = NO_DETAILS, progress: Progress | None = None
+    ) -> IngestResult:
         """Makes a source of a file, in the place of what was made of it before. `progress` is told how much is done, of
         how much.
 
@@ -151,7 +153,7 @@ class IngestKnowledge:
         self,
         folder: Path,
         files: Sequence[Path],
-        about: About = NO_DETAILS,
+        about: SourceDetails = NO_DETAILS,
         progress: Progress | None = None,
     ) -> IngestResult:
         """Makes one source of the files of a folder, in the order given: a book of many pages. `progress` is told of
@@ -191,7 +193,7 @@ class IngestKnowledge:
         return await self._shelving.index_all(progress)
 
     async def _take(
-        self, path: Path, book: Book, about: About, warnings: list[str], progress: Progress | None
+        self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None
     ) -> IngestResult:
         source_id = derive_id("source", path)
         async with self._turns.of([source_id]):
@@ -295,7 +297,9 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().resolve()
 
 
-def _source(source_id: str, path: Path, book: Book, about: About, before: Source | None, embedder: Embedder) -> Source:
+def _source(
+    source_id: str, path: Path, book: Book, about: SourceDetails, before: Source | None, embedder: Embedder
+) -> Source:
     notes: Mapping[str, Any] = before.metadata if before else {}
     said = _said(notes.get(SAID), about)
     source = Source(
@@ -313,7 +317,7 @@ def _source(source_id: str, path: Path, book: Book, about: About, before: Source
     return replace(source, metadata={name: each for name, each in notes.items() if name != SAID} | own)
 
 
-def _said(before: Any, about: About) -> dict[str, Any]:
+def _said(before: Any, about: SourceDetails) -> dict[str, Any]:
     """What a person has said of a source: now, else before. Notes may come from strangers: what is no text is
     nothing."""
     known = before if isinstance(before, Mapping) else {}

@@ -31,12 +31,12 @@ from toolscript.retrieval.retriever import Prepared, Retriever, Stage
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.support.deadlines import Patience
-from toolscript.services.support.search_events import get_error_code, tell
+from toolscript.services.support.search_events import get_error_code, record_event
 
 EXTRACTION = "extraction"
 LONGEST_QUERY = 1000
 DEFAULT_HITS, MAX_HITS = 10, 100
-MOST_WORDS, LONGEST_WORD = 50, 200
+MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
 # By when each part must have answered, from the beginning of a search: what hangs leaves the others their time.
 EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
 # How many more than asked for are looked at, because the store may not have all of them; and how many, when that was
@@ -235,7 +235,7 @@ class KnowledgeSearch:
             took = found.report.timings_ms["total"] = (time.perf_counter() - began) * 1000
             line = {"query": ask.query, "result_count": len(found.hits), "latency_ms": round(took, 3)}
             log.info("search_knowledge", extra=line | ({"error": code} if code else {}))
-            tell(self._events, _event(ask, found, code))
+            record_event(self._events, _event(ask, found, code))
 
 
 class _Place(NamedTuple):
@@ -277,10 +277,11 @@ def check(ask: KnowledgeQuery) -> None:
             details={"field": "limit", "least": 1, "most": MAX_HITS},
         )
     for name, words in (("type", ask.types), ("topics", ask.topics)):
-        if len(words) > MOST_WORDS or not all(word.strip() and len(word) <= LONGEST_WORD for word in words):
+        if len(words) > MAX_WORDS or not all(word.strip() and len(word) <= MAX_WORD_CHARACTERS for word in words):
             raise InvalidArguments(
-                f"{name}: give at most {MOST_WORDS} words, none of them empty or longer than {LONGEST_WORD} characters",
-                details={"field": name, "most": MOST_WORDS, "longest": LONGEST_WORD},
+                f"{name}: give at most {MAX_WORDS} words, none of them empty or longer than {MAX_WORD_CHARACTERS} "
+                "characters",
+                details={"field": name, "most": MAX_WORDS, "longest": MAX_WORD_CHARACTERS},
             )
         if any(unicodedata.category(character) in UNHOLDABLE for word in words for character in word):
             raise InvalidArguments(

@@ -18,9 +18,9 @@ from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
 from toolscript.ports.stores import CatalogStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import Catalogue, Facts, build_facts
-from toolscript.retrieval.confidence import About, Confidences
-from toolscript.retrieval.fusion import RRF_K, ordered, rrf
-from toolscript.retrieval.reasons import Evidence, reason
+from toolscript.retrieval.confidence import Confidences, QueryTopics
+from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
+from toolscript.retrieval.reasons import Evidence, explain
 from toolscript.retrieval.retriever import Legs, Prepared, Retriever, Stage
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -139,16 +139,16 @@ class ToolSearch:
     ) -> tuple[list[tuple[str, float]], Tell]:
         """Every candidate with its confidence, best first, and what tells the evidence for it."""
         if blend is Blend.RRF:
-            ranks = ordered(rrf([legs.dense, legs.lexical]))
+            ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             return [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks], lambda _, __: Evidence()
         alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
         asked = self._capabilities.of_query(prepared.text) if blend is Blend.HYBRID else frozenset()
-        about = About(asked, catalogue.subjects, self._capabilities)
+        about = QueryTopics(asked, catalogue.subjects, self._capabilities)
         found = Confidences(legs, prepared.terms.full_score, self._retriever.similarity, alpha, about)
         if blend is Blend.HYBRID:
             found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
             found.raise_capable()
-        return found.ordered(), found.evidence
+        return found.sort(), found.evidence
 
     async def warm_up(self) -> None:
         """Takes the picture of the catalogue that the next search would have to wait for: a little at a time, and while
@@ -207,7 +207,7 @@ def _hit(item_id: str, confidence: float, facts: Facts, asked: Sequence[str], ev
         type=facts.type,
         description=facts.description,
         confidence=confidence,
-        reason=reason(evidence(item_id, shared)),
+        reason=explain(evidence(item_id, shared)),
     )
 
 
