@@ -1,4 +1,4 @@
-"""Generated clients, judged by the compilers that people use and run under the runtimes that they have."""
+"""Generated clients pass the usual compilers and run under the usual runtimes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ WORDS = dict.fromkeys(
 
 
 class Chance:
-    """Schemas, good and bad, by a seeded chance."""
+    """Random good and bad schemas, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -157,7 +157,7 @@ def _deep(levels: int) -> dict[str, Any]:
 
 
 def _hostile() -> dict[str, list[Item]]:
-    """Modules of tools that no server should have, by what is wrong with them."""
+    """Tools with every kind of fault, by the kind."""
     node = {"properties": {"children": {"items": {"$ref": "#/$defs/Node"}}, "tree": {"$ref": "#/$defs/Tree"}}}
     tree = {"anyOf": [{"type": "string"}, {"items": {"$ref": "#/$defs/Tree"}}, {"$ref": "#/$defs/Loop"}]}
     recursive = {
@@ -168,12 +168,12 @@ def _hostile() -> dict[str, list[Item]]:
     alike = [Item(server, name) for server in ("my-server", "my_server", "My server") for name in ("a-b", "a_b", "aB")]
     named = [Item("s", name, input_schema={"properties": {name: {}}, "required": [name]}) for name in NAMES]
     optional = [Item("o", name, input_schema={"properties": {name: {"type": "string"}}}) for name in NAMES]
-    said = {f"t{i}": {"description": text, "default": text, "format": text} for i, text in enumerate(TEXTS)}
+    answers = {f"t{i}": {"description": text, "default": text, "format": text} for i, text in enumerate(TEXTS)}
     tools = {
         "recursive": recursive,
         "chain": {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": chain},
         "deep": _deep(1000),
-        "texts": {"properties": said},
+        "texts": {"properties": answers},
         "enum": {"properties": {"a": {"enum": [f"v{i}" for i in range(10_000)]}, "b": {"enum": [*NAMES, *TEXTS]}}},
         "extra": {"properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "number"}},
         "shadows": {"properties": {name: {"type": "array"} for name in ("list", "dict", "str", "Any", "Literal")}},
@@ -187,14 +187,14 @@ def _hostile() -> dict[str, list[Item]]:
         "nothing": [],
         "alike": alike,
         "named": [*named, *optional],
-        "said": [Item("s", f"t{i}", text) for i, text in enumerate(TEXTS)],
+        "answers": [Item("s", f"t{i}", text) for i, text in enumerate(TEXTS)],
         "schemas": [Item("s", name, input_schema=s, output_schema=s) for name, s in schemas.items()],
         **{f"chance{seed}": [Chance(seed * 1000 + i).item() for i in range(50)] for seed in range(6)},
     }
 
 
 def _real(data: Path) -> dict[str, list[Item]]:
-    """A module for each real server."""
+    """The tools of each real server."""
     modules: dict[str, list[Item]] = {}
     for file in sorted((data / "mcp_servers").glob("*.json")):
         server = file.stem.replace("__", "-")
@@ -280,7 +280,7 @@ def _run(command: list[str | Path], folder: Path, **variables: str) -> subproces
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def _compiled(command: list[str | Path], folder: Path) -> None:
+def _compile(command: list[str | Path], folder: Path) -> None:
     done = _run(command, folder)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"[:5000]
 
@@ -302,22 +302,22 @@ def modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.req("G-06")
 def test_every_typescript_module_passes_the_strict_compiler(modules: Path) -> None:
-    _compiled([NODE, TSC, "--project", ".", "--noEmit"], modules)
+    _compile([NODE, TSC, "--project", ".", "--noEmit"], modules)
 
 
 @pytest.mark.req("G-06")
-def test_every_typescript_module_passes_the_check_of_deno(modules: Path) -> None:
-    _compiled([DENO, "check", "--quiet", "--no-config", "--no-remote", "--no-npm", "."], modules)
+def test_every_typescript_module_passes_deno_check(modules: Path) -> None:
+    _compile([DENO, "check", "--quiet", "--no-config", "--no-remote", "--no-npm", "."], modules)
 
 
 @pytest.mark.req("G-07")
 def test_every_python_module_passes_strict_mypy(modules: Path) -> None:
     cache = modules.parent / "mypy-cache"
-    _compiled([sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}", "."], modules)
+    _compile([sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}", "."], modules)
 
 
 class Gateway(HttpDouble):
-    """Answers a call with what it was called with, and fails in two ways."""
+    """A gateway that returns the arguments of a call, or fails in one of two ways."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -341,7 +341,7 @@ CALLS_TS = (
 import { tools } from "./client.ts";
 
 const server = tools.myServer;
-const said: unknown[] = [];
+const answers: unknown[] = [];
 for (const call of [
   () => server.search("""
     + json.dumps(ARGUMENTS)
@@ -352,13 +352,13 @@ for (const call of [
   () => server.broken(),
 ]) {
   try {
-    said.push(await call());
+    answers.push(await call());
   } catch (error) {
     const { message, cause } = error as Error & { cause?: { code: string; details: unknown } };
-    said.push([message, cause?.code ?? null, cause?.details ?? null]);
+    answers.push([message, cause?.code ?? null, cause?.details ?? null]);
   }
 }
-console.log(JSON.stringify(said));
+console.log(JSON.stringify(answers));
 """
 )
 
@@ -368,7 +368,7 @@ import client
 
 async def main():
     server = getattr(client, sys.argv[1]).my_server
-    said = []
+    answers = []
     for tool, *arguments in (
         (server.search, {ARGUMENTS}),
         (server.get_env,),
@@ -378,13 +378,13 @@ async def main():
     ):
         try:
             answer = tool(*arguments)
-            said.append(await answer if inspect.isawaitable(answer) else answer)
+            answers.append(await answer if inspect.isawaitable(answer) else answer)
         except client.ToolCallError as error:
             code = None if error.code.startswith("http_") else error.code
-            said.append([str(error), code, error.details])
+            answers.append([str(error), code, error.details])
         except RuntimeError as error:
-            said.append([str(error), None, None])
-    print(json.dumps(said))
+            answers.append([str(error), None, None])
+    print(json.dumps(answers))
 
 asyncio.run(main())
 """
@@ -401,7 +401,7 @@ RUNTIMES: dict[str, list[str | Path]] = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the client, and a program in each language that calls every tool of it."""
+    """A folder with the client and, in each language, a program that calls every tool."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "client.ts").write_text(generate_typescript(CLIENT), encoding="utf-8")
     (folder / "client.py").write_text(generate_python(CLIENT), encoding="utf-8")
@@ -409,7 +409,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "calls.py").write_text(CALLS_PY, encoding="utf-8")
     options = COMPILER_OPTIONS | {"outDir": "compiled"}
     (folder / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "include": ["*.ts"]}))
-    _compiled([NODE, TSC, "--project", "."], folder)
+    _compile([NODE, TSC, "--project", "."], folder)
     (folder / "package.json").write_text('{"type": "module"}')
     return folder
 
@@ -434,7 +434,7 @@ def test_a_generated_client_calls_the_gateway(runtime: str, programs: Path) -> N
 
 @pytest.mark.req("G-06", "G-07")
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_without_a_key_none_is_sent_and_without_an_address_nothing(runtime: str, programs: Path) -> None:
+def test_without_a_key_no_header_is_sent_and_without_a_url_no_request(runtime: str, programs: Path) -> None:
     with Gateway() as gateway:
         assert _run(RUNTIMES[runtime], programs, TOOLSCRIPT_GATEWAY_URL=gateway.root).returncode == 0
         assert {authorization for _, authorization, _ in gateway.calls} == {None}

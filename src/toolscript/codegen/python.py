@@ -1,9 +1,8 @@
-"""A typed Python module with the tools of many servers: the twin of the TypeScript one, for scripts in Python.
+"""Generates a Python module with two typed functions for every tool, one of them asynchronous.
 
-It needs nothing but the standard library, which has no asynchronous HTTP client: the asynchronous functions wait in
-threads, rather than bring a second, worse HTTP implementation into every generated file. The threads are a pool of
-the module's own, because the event loop's default pool is small and also looks up host names: a few slow tools
-would hold up the rest of the program.
+The module needs only the standard library, which has no asynchronous HTTP client: the asynchronous functions wait in
+threads. They have a pool of their own, because the event loop's default pool is small and also resolves host names:
+a few slow tools would block the rest of the program.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toolscript.codegen.clients import Declaration, Declarations, Tool, ToolServer, tool_servers
-from toolscript.codegen.names import Names, bare, names_of, pascal, snake
+from toolscript.codegen.clients import Declaration, Declarations, ServerTools, Tool, group_by_server
+from toolscript.codegen.names import UniqueNames, assign_names, to_identifier, to_pascal_case, to_snake_case
 from toolscript.codegen.schemas import Path
 from toolscript.codegen.shapes import (
     NEVER,
@@ -34,7 +33,7 @@ from toolscript.codegen.shapes import (
     members,
     unite,
 )
-from toolscript.codegen.texts import comment_lines, python_string
+from toolscript.codegen.texts import quote_python, split_comment_lines
 from toolscript.domain.catalog import Item
 
 _HEADER = """\
@@ -55,7 +54,7 @@ from typing import {typing}
 
 _RUNTIME = '''\
 class ToolCallError(Exception):
-    """A call that the gateway refused or a tool failed in, with what the gateway says of it."""
+    """The gateway refused a call, or the tool failed; has the gateway's error code, message and details."""
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
         super().__init__(code, message, details)
@@ -87,8 +86,8 @@ def _call(path: str, params: Mapping[str, object]) -> Any:
 
 def _failure(error: urllib.error.HTTPError) -> ToolCallError:
     try:
-        told = json.loads(error.read())["error"]
-        return ToolCallError(str(told["code"]), str(told["message"]), told.get("details"))
+        body = json.loads(error.read())["error"]
+        return ToolCallError(str(body["code"]), str(body["message"]), body.get("details"))
     except (ValueError, LookupError, TypeError, AttributeError):
         return ToolCallError(f"http_{error.code}", str(error.reason or f"HTTP {error.code}"))
 
@@ -113,23 +112,22 @@ _CONSTANTS = {"null": "None", "true": "True", "false": "False"}
 
 
 def generate_python(items: Sequence[Item]) -> str:
-    """A module with two functions for every tool among the items: `tools.<server>.<tool>(params)`, and the same of
-    `async_tools`, to be awaited.
+    """Returns a module with two functions for every tool among the items: `tools.<server>.<tool>(params)`, and the
+    same in `async_tools`, to be awaited.
 
-    A name that is no identifier of Python's is made one: `get-env` is `get_env`. The same items give the same
-    text, in whatever order they come.
+    Names are made Python identifiers: `get-env` becomes `get_env`. The text does not depend on the order of the items.
     """
-    names = Names([*_TYPING, *_BUILTINS, "Mapping", "ThreadPoolExecutor", "ToolCallError", "Tools", "AsyncTools"])
-    servers = tool_servers(items, names)
-    types = _Types(names)
+    names = UniqueNames([*_TYPING, *_BUILTINS, "Mapping", "ThreadPoolExecutor", "ToolCallError", "Tools", "AsyncTools"])
+    servers = group_by_server(items, names)
+    types = _PythonTypes(names)
     for server in servers:
         for tool in server.tools:
             types.declare(tool.params)
             types.declare(tool.result)
-    sync = [(server, names.give(f"{server.type_name}Tools")) for server in servers]
-    asynchronous = [(server, names.give(f"Async{server.type_name}Tools")) for server in servers]
+    sync = [(server, names.take(f"{server.type_name}Tools")) for server in servers]
+    asynchronous = [(server, names.take(f"Async{server.type_name}Tools")) for server in servers]
     body = [
-        *types.written(),
+        *types.format_types(),
         *(_server_class(server, name, is_async=False) for server, name in sync),
         *(_server_class(server, name, is_async=True) for server, name in asynchronous),
         _namespace("Tools", "Every server's tools.", sync),
@@ -142,39 +140,39 @@ def generate_python(items: Sequence[Item]) -> str:
     return "\n\n".join([_HEADER.format(typing=typing), text])
 
 
-def _server_class(server: ToolServer, name: str, *, is_async: bool) -> str:
-    """The functions of one server. No function is called like a type, which it would hide from the others."""
+def _server_class(server: ServerTools, name: str, *, is_async: bool) -> str:
+    """The class of one server. No function has the name of a type, because it would hide the type from the others."""
     types = [kind for tool in server.tools for kind in (tool.params_type, tool.result_type)]
-    given = names_of((tool.item.name for tool in server.tools), _identifier, taken=types)
-    about = f"The tools of {' '.join(comment_lines(server.name))}{', to be awaited' if is_async else ''}."
-    functions = [_function(tool, given[tool.item.name], is_async=is_async) for tool in server.tools]
+    names = assign_names((tool.item.name for tool in server.tools), _identifier, taken=types)
+    about = f"The tools of {' '.join(split_comment_lines(server.name))}{', to be awaited' if is_async else ''}."
+    functions = [_function(tool, names[tool.item.name], is_async=is_async) for tool in server.tools]
     return "\n".join([f"class {name}:", _docstring([about], 4), "", "\n".join(functions)])
 
 
 def _function(tool: Tool, name: str, *, is_async: bool) -> str:
-    params, given = tool.params_type, "params"
+    params, argument = tool.params_type, "params"
     if tool.needs_no_params:
-        params, given = f"{params} | None = None", "params or {}"
+        params, argument = f"{params} | None = None", "params or {}"
     start, call = ("async def", "await _call_async") if is_async else ("def", "_call")
-    said = comment_lines(tool.item.description)
+    description = split_comment_lines(tool.item.description)
     return "\n".join(
         [
             f"    {start} {name}(self, params: {params}) -> {tool.result_type}:",
-            *([_docstring(said[:1] if is_async else said, 8)] if said else []),
-            f'        answer: {tool.result_type} = {call}("{tool.path}", {given})',
+            *([_docstring(description[:1] if is_async else description, 8)] if description else []),
+            f'        answer: {tool.result_type} = {call}("{tool.path}", {argument})',
             "        return answer\n",
         ]
     )
 
 
-def _namespace(name: str, about: str, servers: Sequence[tuple[ToolServer, str]]) -> str:
-    given = names_of((server.name for server, _ in servers), lambda text: _identifier(snake(text)))
-    attributes = [f"    {given[server.name]} = {kind}()" for server, kind in servers]
+def _namespace(name: str, about: str, servers: Sequence[tuple[ServerTools, str]]) -> str:
+    names = assign_names((server.name for server, _ in servers), lambda text: _identifier(to_snake_case(text)))
+    attributes = [f"    {names[server.name]} = {kind}()" for server, kind in servers]
     return "\n".join([f"class {name}:", _docstring([about], 4), "", *attributes, ""])
 
 
 def _identifier(text: str) -> str:
-    name = bare(text)
+    name = to_identifier(text)
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -187,50 +185,50 @@ def _docstring(lines: Sequence[str], indent: int) -> str:
 
 
 @dataclass(slots=True)
-class _Class:
-    """A TypedDict to be written: its keys, with their types in words."""
+class _TypedDictClass:
+    """A TypedDict to be written: its keys with the text of their types."""
 
     name: str
     description: list[str]
     keys: list[tuple[Field, str]] = field(default_factory=list)
 
 
-class _Types:
-    """Collects the types of a module; Python has no anonymous ones, so that a nested object gets a name here."""
+class _PythonTypes:
+    """Collects the types of a module. Python has no anonymous types, so every nested object gets a name."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: UniqueNames) -> None:
         self._names = names
         self._titles: Mapping[Path, str] = {}
-        self._declared: list[_Class | str] = []
+        self._declared: list[_TypedDictClass | str] = []
 
     def declare(self, declarations: Declarations) -> None:
         self._titles = declarations.titles
         for declared in declarations.types:
             self._declare(declared)
 
-    def written(self) -> list[str]:
-        """Every type's text. Called last: how one is written depends on the names of the others."""
-        return [self._class(made) if isinstance(made, _Class) else made for made in self._declared]
+    def format_types(self) -> list[str]:
+        """The text of every type. Call it last: how one is written depends on the names of the others."""
+        return [self._class(made) if isinstance(made, _TypedDictClass) else made for made in self._declared]
 
     def _declare(self, declared: Declaration) -> None:
         shape = declared.shape
         if not isinstance(shape, Record) or not _has_keys(shape):
             self._declared.append(self._alias(declared.name, shape))
             return
-        said = comment_lines(declared.description)
+        description = split_comment_lines(declared.description)
         if shape.extra not in (None, NEVER):
-            said.append("Other keys may be given as well.")
-        made = _Class(declared.name, said)
+            description.append("Other keys may be given as well.")
+        made = _TypedDictClass(declared.name, description)
         self._declared.append(made)
-        made.keys.extend((f, self._type(f.shape, declared.name + pascal(f.name))) for f in shape.fields)
+        made.keys.extend((f, self._type(f.shape, declared.name + to_pascal_case(f.name))) for f in shape.fields)
 
     def _alias(self, name: str, shape: Shape) -> str:
-        """Quoted where it names another type, which may not exist yet when Python comes to it."""
+        """The alias, quoted if it refers to another type, which may be defined further down."""
         text = self._type(shape, name)
-        return f"{name}: TypeAlias = {python_string(text) if _names_another(shape) else text}\n"
+        return f"{name}: TypeAlias = {quote_python(text) if _names_another(shape) else text}\n"
 
     def _type(self, shape: Shape, name: str) -> str:
-        """The type in words. `name` is a wish for the object in it, if there is one."""
+        """The text of the type. `name` is the preferred name for an object inside it."""
         match shape:
             case Unknown():
                 return "Any"
@@ -245,9 +243,9 @@ class _Types:
             case TupleOf(elements, _, rest):
                 return f"list[{self._type(unite([*elements, rest or NEVER]), f'{name}Item')}]"
             case Record() if _has_keys(shape):
-                given = self._names.give(name)
-                self._declare(Declaration(given, shape))
-                return given
+                unique = self._names.take(name)
+                self._declare(Declaration(unique, shape))
+                return unique
             case Record(extra=extra):
                 return f"dict[str, {self._type(extra or UNKNOWN, f'{name}Value')}]"
             case Literal() | Union():
@@ -263,7 +261,7 @@ class _Types:
                 words.append(_SCALARS[member.kind])
         return " | ".join(dict.fromkeys(words))
 
-    def _class(self, made: _Class) -> str:
+    def _class(self, made: _TypedDictClass) -> str:
         if not all(self._is_attribute(key.name) for key, _ in made.keys):
             return _functional(made)
         lines = [f"class {made.name}(TypedDict):"]
@@ -271,25 +269,25 @@ class _Types:
             lines += [_docstring(made.description, 4), ""]
         for key, text in made.keys:
             lines.append(f"    {key.name}: {text if key.required else f'NotRequired[{text}]'}")
-            lines += [_docstring(said, 4)] if (said := _said(key)) else []
+            lines += [_docstring(about, 4)] if (about := _describe_key(key)) else []
         if not made.keys:
             lines.append("    pass")
         return "\n".join([*lines, ""])
 
     def _is_attribute(self, key: str) -> bool:
-        """Whether a key can be written as an attribute, and hides no type from the keys after it."""
+        """Whether a key can be written as an attribute without hiding a type from the keys after it."""
         plain = key.isidentifier() and key.isascii() and not keyword.iskeyword(key)
         return plain and not key.startswith("__") and key not in self._names
 
 
-def _functional(made: _Class) -> str:
-    """Comments begin with `#:`, because some that begin with `#` are obeyed: `# type: ignore`."""
+def _functional(made: _TypedDictClass) -> str:
+    """The functional form of a TypedDict. Comments start with `#:`, because type checkers obey `# type: ignore`."""
     lines = [f"#: {line}".rstrip() for line in made.description]
     lines += [f"{made.name} = TypedDict(", f'    "{made.name}",', "    {"]
     for key, text in made.keys:
-        lines += [f"        #: {line}".rstrip() for line in _said(key)]
-        quoted = python_string(text)
-        lines.append(f"        {python_string(key.name)}: {quoted if key.required else f'NotRequired[{quoted}]'},")
+        lines += [f"        #: {line}".rstrip() for line in _describe_key(key)]
+        quoted = quote_python(text)
+        lines.append(f"        {quote_python(key.name)}: {quoted if key.required else f'NotRequired[{quoted}]'},")
     return "\n".join([*lines, "    },", ")\n"])
 
 
@@ -311,16 +309,16 @@ def _names_another(shape: Shape) -> bool:
             return isinstance(shape, Union) and any(map(_names_another, shape.members))
 
 
-def _said(key: Field) -> list[str]:
-    said = comment_lines(key.description)
-    said += [f"Format: {line}" for line in comment_lines(key.format or "")[:1]]
-    return said + [f"Default: {_CONSTANTS.get(line, line)}" for line in comment_lines(key.default or "")[:1]]
+def _describe_key(key: Field) -> list[str]:
+    lines = split_comment_lines(key.description)
+    lines += [f"Format: {line}" for line in split_comment_lines(key.format or "")[:1]]
+    return lines + [f"Default: {_CONSTANTS.get(line, line)}" for line in split_comment_lines(key.default or "")[:1]]
 
 
 def _is_literal(literal: Literal) -> bool:
-    """Python knows no literal type of a fraction."""
+    """Whether Python has a literal type for it: not for floats."""
     return not isinstance(literal.value, float)
 
 
 def _value(literal: Literal) -> str:
-    return python_string(literal.value) if isinstance(literal.value, str) else repr(literal.value)
+    return quote_python(literal.value) if isinstance(literal.value, str) else repr(literal.value)

@@ -1,8 +1,8 @@
 """Reads JSON Schemas, of any draft and any quality, into shapes.
 
-A server may send anything as a schema, so nothing here raises: what cannot be understood is `Unknown`. Depth and
-size are bounded, because generated text must stay readable and schemas may be endless (they can refer to
-themselves). Constraints that no type can express (ranges, patterns, conditions) are left to the gateway.
+A server may send anything as a schema, so nothing here raises: a part that cannot be understood becomes `Unknown`.
+Depth and size are bounded, because generated text must stay readable and schemas can be endless (they can refer to
+themselves). The gateway checks the constraints that no type can express (ranges, patterns, conditions).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from toolscript.codegen.shapes import (
     Reference,
     Shape,
     TupleOf,
+    count_shapes,
     intersect,
     members,
-    opened_up,
+    open_records,
     unite,
-    weight,
 )
 
-DEEPEST = 20
-LARGEST = 5_000
-MOST_VALUES = 256
-MOST_DEFINITIONS = 256
-LONGEST_DEFAULT = 80
+MAX_DEPTH = 20
+MAX_SHAPES = 5_000
+MAX_VALUES = 256
+MAX_DEFINITIONS = 256
+MAX_DEFAULT_LENGTH = 80
 _SAFE_INTEGER = 2**53
 
 _OBJECT_WORDS = ("properties", "additionalProperties", "patternProperties")
@@ -50,72 +50,73 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A part of a schema that is referred to, and so needs a name."""
+    """A part of a schema that a `$ref` points to, and that therefore needs a name."""
 
     shape: Shape
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A schema as a shape, with the definitions that the shape refers to."""
+class SchemaShape:
+    """The shape of a schema, with the definitions that it refers to."""
 
     root: Shape
     definitions: Mapping[Path, Definition]
 
 
-def label(path: Path) -> str:
-    """What a person would call a definition: the last word of its path that is not a number."""
+def get_label(path: Path) -> str:
+    """A readable name for a definition: the last part of its path that is not a number."""
     return next((word for word in reversed(path) if not word.isdigit()), "definition")
 
 
-def read_schema(schema: object) -> Reading:
-    """The shape of any value that a server sent as a schema."""
-    return _Reader(schema).read()
+def read_schema(schema: object) -> SchemaShape:
+    """Reads any value that a server sent as a schema."""
+    return _SchemaReader(schema).read()
 
 
-def read_arguments(schema: object) -> Reading:
-    """The shape of a call's arguments. The protocol has them be an object, whatever the schema says."""
-    reading = read_schema(schema)
-    objects = intersect(reading.root, ANY_OBJECT)
-    return Reading(ANY_OBJECT if objects in (UNKNOWN, NEVER) else objects, reading.definitions)
+def read_arguments(schema: object) -> SchemaShape:
+    """Reads the schema of a call's arguments, which MCP requires to be an object whatever the schema says."""
+    read = read_schema(schema)
+    objects = intersect(read.root, ANY_OBJECT)
+    return SchemaShape(ANY_OBJECT if objects in (UNKNOWN, NEVER) else objects, read.definitions)
 
 
-class _Reader:
-    """Reads one schema. Definitions wait in line to be read, so that a chain of them needs no deep recursion."""
+class _SchemaReader:
+    """Reads one schema. Definitions go through a queue, so that a chain of them needs no deep recursion."""
 
     def __init__(self, schema: object) -> None:
         self._schema = schema
-        self._left = LARGEST
+        self._left = MAX_SHAPES
         self._waiting: list[Path] = []
         self._seen: set[Path] = set()
 
-    def read(self) -> Reading:
+    def read(self) -> SchemaShape:
         root = self._shape(self._schema, 0, frozenset({()}))
         definitions: dict[Path, Definition] = {}
         while self._waiting:
             path = self._waiting.pop(0)
             target = self._target(path)
             definitions[path] = Definition(self._shape(target, 0), _text(target, "description"))
-        return Reading(root, _untangled(definitions))
+        return SchemaShape(root, _break_cycles(definitions))
 
     def _shape(self, schema: object, depth: int, opened: frozenset[Path] | None = None) -> Shape:
-        """`opened` is None where a definition is referred to by name; else those on the way, and it is opened."""
+        """Reads a schema. With `opened` None, references stay references; otherwise they are expanded in place, and
+        `opened` has the paths of those being expanded, to stop at cycles."""
         self._left -= 1
         if schema is False:
             return NEVER
-        if not isinstance(schema, Mapping) or depth > DEEPEST or self._left < 0:
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self._left < 0:
             return UNKNOWN
         own = self._own(schema, depth)
-        composed = [part for part in _composed(schema) if part]
+        composed = [part for part in _find_compositions(schema) if part]
         if opened is None and (own not in (UNKNOWN, ANY_OBJECT) or len(composed) > 1):
             opened = frozenset()
         shape = own
         for part in composed:
-            both = _agreed(shape, unite(self._alternative(a, depth, opened) for a in part))
-            # What is put together is written out once for every alternative.
-            self._left -= weight(both) if opened is not None else 0
-            shape = both if self._left >= 0 else opened_up(shape)
+            both = _combine(shape, unite(self._alternative(a, depth, opened) for a in part))
+            # A combined shape is written out once for every alternative.
+            self._left -= count_shapes(both) if opened is not None else 0
+            shape = both if self._left >= 0 else open_records(shape)
         return unite([shape, NULL]) if schema.get("nullable") is True else shape
 
     def _alternative(self, schema: object, depth: int, opened: frozenset[Path] | None) -> Shape:
@@ -127,14 +128,14 @@ class _Reader:
         if opened is not None:
             return UNKNOWN if path in opened else self._shape(self._target(path), depth + 1, opened | {path})
         if path and path not in self._seen:
-            if len(self._seen) == MOST_DEFINITIONS:
+            if len(self._seen) == MAX_DEFINITIONS:
                 return UNKNOWN
             self._seen.add(path)
             self._waiting.append(path)
         return Reference(path)
 
     def _target(self, path: Path) -> object:
-        """The part of the schema at a path; None where there is none."""
+        """The part of the schema at a path, or None."""
         found: object = self._schema
         for word in path:
             if isinstance(found, Mapping):
@@ -146,27 +147,27 @@ class _Reader:
         return found if isinstance(found, Mapping | bool) else None
 
     def _own(self, schema: Mapping[str, object], depth: int) -> Shape:
-        """What the schema says itself, composition aside."""
-        typed = self._typed(schema, depth)
+        """The shape from the schema's own keywords, without `$ref`, `allOf`, `anyOf` and `oneOf`."""
+        typed = self._read_type(schema, depth)
         values = schema.get("enum")
         if "const" in schema:
             values = [schema["const"]]
         if not isinstance(values, list) or not values:
             return typed
-        literals = unite(map(_literal if len(values) <= MOST_VALUES else _kind_of, values))
+        literals = unite(map(_literal if len(values) <= MAX_VALUES else _kind_of, values))
         both = intersect(literals, typed)
         return literals if both == NEVER else both
 
-    def _typed(self, schema: Mapping[str, object], depth: int) -> Shape:
+    def _read_type(self, schema: Mapping[str, object], depth: int) -> Shape:
         stated = schema.get("type")
         names = stated if isinstance(stated, list) else [stated]
         if stated is None:
             is_object = any(word in schema for word in _OBJECT_WORDS)
             is_array = any(word in schema for word in _ARRAY_WORDS)
             names = ["object"] * is_object + ["array"] * is_array
-        return unite(self._named(name, schema, depth) for name in names) if names else UNKNOWN
+        return unite(self._read_named_type(name, schema, depth) for name in names) if names else UNKNOWN
 
-    def _named(self, name: object, schema: Mapping[str, object], depth: int) -> Shape:
+    def _read_named_type(self, name: object, schema: Mapping[str, object], depth: int) -> Shape:
         if name == "object":
             return self._record(schema, depth)
         if name == "array":
@@ -206,21 +207,21 @@ class _Reader:
             first, rest = rest, schema.get("additionalItems")
         if not isinstance(first, list) or not first:
             return ListOf(self._shape(rest, depth + 1))
-        elements = tuple(self._shape(part, depth + 1) for part in first[:MOST_VALUES])
+        elements = tuple(self._shape(part, depth + 1) for part in first[:MAX_VALUES])
         stated = schema.get("minItems")
-        least = max(0, min(stated, len(elements))) if isinstance(stated, int) else len(elements)
+        min_length = max(0, min(stated, len(elements))) if isinstance(stated, int) else len(elements)
         more = self._shape(rest, depth + 1) if isinstance(rest, Mapping) or rest is True else None
-        return TupleOf(elements, least, more)
+        return TupleOf(elements, min_length, more)
 
 
 class _Pointer(str):
-    """The text of a `$ref`, told apart from a schema that happens to be text."""
+    """The text of a `$ref`, to distinguish it from a schema that happens to be a string."""
 
     __slots__ = ()
 
 
-def _composed(schema: Mapping[str, object]) -> Iterator[list[object]]:
-    """The parts that a value must all satisfy, each a list of alternatives."""
+def _find_compositions(schema: Mapping[str, object]) -> Iterator[list[object]]:
+    """Yields the parts that a value must all satisfy, each as a list of alternatives."""
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [_Pointer(reference)]
@@ -232,14 +233,14 @@ def _composed(schema: Mapping[str, object]) -> Iterator[list[object]]:
             yield alternatives
 
 
-def _agreed(one: Shape, other: Shape) -> Shape:
-    """Parts that contradict each other are a mistake of the schema's; the reader does not take a side."""
+def _combine(one: Shape, other: Shape) -> Shape:
+    """Intersects two shapes. Contradicting parts are an error in the schema, and become `Unknown`."""
     both = intersect(one, other)
     return UNKNOWN if both == NEVER and NEVER not in (one, other) else both
 
 
 def _path(pointer: str) -> Path | None:
-    """The place that a `$ref` names in its own schema; None when it names another."""
+    """The path of a `$ref` inside its own schema; None for a reference to another document."""
     if pointer == "#":
         return ()
     if not pointer.startswith("#/"):
@@ -275,14 +276,14 @@ def _kind_of(value: object) -> Shape:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a scalar means the same in every language, and can be written down."""
+    """Whether a scalar means the same in every language and can be written in source code."""
     if isinstance(value, int | float):
         return -_SAFE_INTEGER <= value <= _SAFE_INTEGER
     return value is None or _is_writable(value)
 
 
 def _is_writable(text: object) -> bool:
-    """Whether text can be a part of a source file at all: half a surrogate pair cannot be encoded."""
+    """Whether the value is text that UTF-8 can encode: lone surrogates cannot be part of a source file."""
     return isinstance(text, str) and not re.search("[\ud800-\udfff]", text)
 
 
@@ -292,19 +293,19 @@ def _text(schema: object, word: str) -> str:
 
 
 def _default(schema: object) -> str | None:
-    """The default as JSON, when it is short and flat enough to be read in a comment."""
+    """The default as JSON, if it is short and flat enough for a comment."""
     if not isinstance(schema, Mapping) or "default" not in schema:
         return None
     value = schema["default"]
     inner = value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else [value]
-    if len(inner) > LONGEST_DEFAULT or not all(map(_is_plain, inner)):
+    if len(inner) > MAX_DEFAULT_LENGTH or not all(map(_is_plain, inner)):
         return None
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_DEFAULT else None
+    return text if len(text) <= MAX_DEFAULT_LENGTH else None
 
 
-def _untangled(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definition]:
-    """The definitions without those that come down to nothing but each other, which no compiler takes."""
+def _break_cycles(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definition]:
+    """Replaces definitions that consist of nothing but each other by `Unknown`: compilers reject such cycles."""
     heads = {
         path: {m.path for m in members(definition.shape) if isinstance(m, Reference) and m.path in definitions}
         for path, definition in definitions.items()
@@ -314,18 +315,18 @@ def _untangled(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definiti
         for head in used:
             users[head].append(path)
     settled = [path for path, used in heads.items() if not used]
-    for path in settled:  # which grows meanwhile
+    for path in settled:  # the list grows during the loop
         for user in users[path]:
             heads[user].discard(path)
             if not heads[user]:
                 settled.append(user)
     sound = set(settled)
     shapes = {path: definitions[path].shape if path in sound else UNKNOWN for path in definitions}
-    return {path: Definition(_followed(shapes, path), definitions[path].description) for path in definitions}
+    return {path: Definition(_follow_references(shapes, path), definitions[path].description) for path in definitions}
 
 
-def _followed(shapes: Mapping[Path, Shape], path: Path) -> Shape:
-    """The shape at the end of a chain of names; compilers give up on long ones."""
+def _follow_references(shapes: Mapping[Path, Shape], path: Path) -> Shape:
+    """The shape at the end of a chain of references; compilers reject long chains."""
     shape = shapes[path]
     while isinstance(shape, Reference) and isinstance(shapes.get(shape.path), Reference):
         shape = shapes[shape.path]

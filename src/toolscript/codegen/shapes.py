@@ -1,8 +1,7 @@
-"""The types that JSON Schemas describe, in no language: what is shared between the languages they are written in.
+"""The types that JSON Schemas describe, independent of the language that they are written in.
 
-Shapes are values: frozen, comparable, and at most as deep as `schemas.py` lets them be, so that walking them by
-recursion is safe. A shape may allow more than its schema does and never, knowingly, less: the gateway checks the
-arguments of a call against the schema itself.
+Shapes are frozen, comparable, and at most as deep as `schemas.py` allows, so that recursion over them is safe. A
+shape may allow more than its schema, never less: the gateway checks a call's arguments against the schema itself.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-_MOST_ALTERNATIVES = 64
+_MAX_ALTERNATIVES = 64
 
 
 class Kind(StrEnum):
@@ -27,12 +26,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Anything: the schema does not say."""
+    """Any value: the schema does not restrict it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Nothing: the schema forbids every value."""
+    """No value: the schema forbids all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """One value. The kind tells `true` from `1`, which Python holds to be equal. (Of null there is only one.)"""
+    """One value other than null. The kind distinguishes `true` from `1`, which are equal in Python."""
 
     kind: Kind
     value: str | float
@@ -52,23 +51,23 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """An array whose elements are alike."""
+    """An array whose elements have the same shape."""
 
     element: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class TupleOf:
-    """An array whose first elements each have a shape, the first `least` of them always there."""
+    """An array whose first elements each have a shape of their own; at least `min_length` of them are present."""
 
     elements: tuple[Shape, ...]
-    least: int
+    min_length: int
     rest: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared property of an object, with what people are told of it."""
+    """A declared property of an object, with its documentation."""
 
     name: str
     shape: Shape
@@ -80,7 +79,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object. `extra` is the shape of undeclared properties, `Never` where they are forbidden, None if unsaid."""
+    """An object. `extra` is the shape of undeclared properties: `Never` if forbidden, None if not specified."""
 
     fields: tuple[Field, ...] = ()
     extra: Shape | None = None
@@ -88,14 +87,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Any of several shapes; made by `unite`, which keeps it flat."""
+    """One of several shapes. Created by `unite`, which keeps it flat."""
 
     members: tuple[Shape, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A definition, by its place in the schema; the empty path is the schema itself."""
+    """A definition, by its path in the schema. The empty path is the schema itself."""
 
     path: tuple[str, ...]
 
@@ -109,14 +108,14 @@ ANY_OBJECT = Record()
 
 
 def members(shape: Shape) -> tuple[Shape, ...]:
-    """The alternatives that a shape is made of: several for a union, none for `Never`, else the shape alone."""
+    """The alternatives of a shape: several for a union, none for `Never`, otherwise the shape itself."""
     if isinstance(shape, Never):
         return ()
     return shape.members if isinstance(shape, Union) else (shape,)
 
 
 def unite(shapes: Iterable[Shape]) -> Shape:
-    """What fits any of the shapes, each alternative once and in the order of its first mention."""
+    """The union of the shapes: each alternative once, in the order of first appearance."""
     found = dict.fromkeys(member for shape in shapes for member in members(shape))
     if UNKNOWN in found:
         return UNKNOWN
@@ -131,9 +130,9 @@ def unite(shapes: Iterable[Shape]) -> Shape:
 
 
 def intersect(one: Shape, other: Shape, levels: int = 2) -> Shape:
-    """What fits both shapes, or more where saying it exactly would multiply alternatives: beyond some `levels`.
+    """The values that fit both shapes. Below `levels` of nesting the result may allow more, to limit its size.
 
-    A definition is not opened here; where it and an object both say something, nothing is promised.
+    References are not resolved: the intersection of a reference and an object is `Unknown`.
     """
     if other in (one, UNKNOWN):
         return one
@@ -142,64 +141,66 @@ def intersect(one: Shape, other: Shape, levels: int = 2) -> Shape:
     if ANY_OBJECT in (one, other):
         return unite(m for m in members(one if other == ANY_OBJECT else other) if isinstance(m, Record | Reference))
     if isinstance(one, Union) or isinstance(other, Union):
-        return _distributed(one, other, levels)
+        return _intersect_unions(one, other, levels)
     match one, other:
         case (Reference(), narrow) | (narrow, Reference()):
             return narrow if isinstance(narrow, Primitive | Literal | Never) else UNKNOWN
         case Record(), Record():
-            return _merged(one, other, levels - 1) if levels else UNKNOWN
+            return _merge_records(one, other, levels - 1) if levels else UNKNOWN
         case (ListOf() | TupleOf(), ListOf() | TupleOf()):
-            return _common_array(one, other, levels - 1) if levels else UNKNOWN
+            return _intersect_arrays(one, other, levels - 1) if levels else UNKNOWN
         case (Primitive() | Literal(), Primitive() | Literal()):
-            return _common_scalar(one, other)
+            return _intersect_scalars(one, other)
         case _:
             return NEVER
 
 
-def opened_up(shape: Shape) -> Shape:
-    """The shape, for when there is more to say of it than is said: its objects may have other properties."""
+def open_records(shape: Shape) -> Shape:
+    """The shape with every object allowing further properties: used where a restriction had to be dropped."""
     return unite(replace(m, extra=UNKNOWN) if isinstance(m, Record) else m for m in members(shape))
 
 
-def weight(shape: Shape) -> int:
-    """How many shapes one is made of, as it would be written down: a part that is there twice counts twice."""
+def count_shapes(shape: Shape) -> int:
+    """The number of shapes in one when it is written out: a part that occurs twice counts twice."""
     match shape:
         case ListOf(element):
-            return 1 + weight(element)
+            return 1 + count_shapes(element)
         case TupleOf(elements, _, rest):
-            return 1 + sum(map(weight, elements)) + (0 if rest is None else weight(rest))
+            return 1 + sum(map(count_shapes, elements)) + (0 if rest is None else count_shapes(rest))
         case Record(fields, extra):
-            return 1 + sum(weight(field.shape) for field in fields) + (0 if extra is None else weight(extra))
+            return (
+                1 + sum(count_shapes(field.shape) for field in fields) + (0 if extra is None else count_shapes(extra))
+            )
         case Union():
-            return sum(map(weight, shape.members))
+            return sum(map(count_shapes, shape.members))
         case _:
             return 1
 
 
-def accepts_nothing_said(shape: Shape) -> bool:
-    """Whether an empty object fits: a call then needs no arguments."""
+def accepts_no_arguments(shape: Shape) -> bool:
+    """Whether an empty object fits, so that a call needs no arguments."""
     return any(isinstance(m, Record) and not any(f.required for f in m.fields) for m in members(shape))
 
 
-def _distributed(one: Shape, other: Shape, levels: int) -> Shape:
+def _intersect_unions(one: Shape, other: Shape, levels: int) -> Shape:
     left, right = members(one), members(other)
     objects = [sum(not isinstance(m, Primitive | Literal) for m in side) for side in (left, right)]
-    if objects[0] * objects[1] > _MOST_ALTERNATIVES or len(left) * len(right) > _MOST_ALTERNATIVES**2:
-        return opened_up(one if len(left) <= len(right) else other)
+    if objects[0] * objects[1] > _MAX_ALTERNATIVES or len(left) * len(right) > _MAX_ALTERNATIVES**2:
+        return open_records(one if len(left) <= len(right) else other)
     return unite(intersect(a, b, levels) for a in left for b in right)
 
 
-def _merged(one: Record, other: Record, levels: int) -> Record:
+def _merge_records(one: Record, other: Record, levels: int) -> Record:
     fields = {field.name: field for field in one.fields}
     for field in other.fields:
         known = fields.get(field.name)
-        fields[field.name] = field if known is None else _merged_field(known, field, levels)
+        fields[field.name] = field if known is None else _merge_fields(known, field, levels)
     extras = [extra for extra in (one.extra, other.extra) if extra is not None]
     extra = intersect(extras[0], extras[-1], levels) if extras else None
     return Record(tuple(fields.values()), extra)
 
 
-def _merged_field(one: Field, other: Field, levels: int) -> Field:
+def _merge_fields(one: Field, other: Field, levels: int) -> Field:
     return replace(
         one,
         shape=intersect(one.shape, other.shape, levels),
@@ -210,20 +211,20 @@ def _merged_field(one: Field, other: Field, levels: int) -> Field:
     )
 
 
-def _common_array(one: ListOf | TupleOf, other: ListOf | TupleOf, levels: int) -> Shape:
+def _intersect_arrays(one: ListOf | TupleOf, other: ListOf | TupleOf, levels: int) -> Shape:
     match one, other:
         case ListOf(), ListOf():
             return ListOf(intersect(one.element, other.element, levels))
         case TupleOf(), ListOf():
             return replace(one, elements=tuple(intersect(e, other.element, levels) for e in one.elements))
         case ListOf(), TupleOf():
-            return _common_array(other, one, levels)
+            return _intersect_arrays(other, one, levels)
         case _:
             return one
 
 
-def _common_scalar(one: Primitive | Literal, other: Primitive | Literal) -> Shape:
-    """Equal scalars were dealt with; an integer is a number, a literal is of its kind."""
+def _intersect_scalars(one: Primitive | Literal, other: Primitive | Literal) -> Shape:
+    """Intersects two different scalars: an integer is a number, and a literal belongs to its kind."""
     for narrow, wide in ((one, other), (other, one)):
         is_kind = narrow.kind == wide.kind or (narrow.kind, wide.kind) == (Kind.INTEGER, Kind.NUMBER)
         if isinstance(wide, Primitive) and is_kind:

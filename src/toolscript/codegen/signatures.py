@@ -1,7 +1,7 @@
-"""A tool in one line, for a model that reads search results: what to pass, and what comes back.
+"""A tool's signature in one line, for models that read search results.
 
-A line has a budget, and is written as fully as fits: nested objects and long unions are spelled out or not, those of
-the arguments for longer than those of the answer.
+A line has at most `MAX_LENGTH` characters. Nested objects and long unions are written in as much detail as fits;
+the arguments keep their detail longer than the result.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from toolscript.codegen.names import bare
-from toolscript.codegen.schemas import Definition, Path, Reading, label, read_arguments, read_schema
+from toolscript.codegen.names import to_identifier
+from toolscript.codegen.schemas import Definition, Path, SchemaShape, get_label, read_arguments, read_schema
 from toolscript.codegen.shapes import (
     UNKNOWN,
     Field,
@@ -25,19 +25,19 @@ from toolscript.codegen.shapes import (
     Union,
     members,
 )
-from toolscript.codegen.texts import comment_lines, script_key, script_string
+from toolscript.codegen.texts import format_typescript_key, quote_typescript, split_comment_lines
 from toolscript.domain.catalog import Item
 
-LONGEST = 300
-_MOST_PARAMETERS = LONGEST // 4
-_LONGEST_NAME = 64
-_LONGEST_VALUE = 32
+MAX_LENGTH = 300
+_MAX_PARAMETERS = MAX_LENGTH // 4
+_MAX_NAME_LENGTH = 64
+_MAX_VALUE_LENGTH = 32
 _MORE = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """How much is spelled out: levels of nested objects, properties of each, alternatives of a union."""
+    """Limits on what is written out: levels of nested objects, properties of each, alternatives of a union."""
 
     levels: int
     fields: int
@@ -55,66 +55,67 @@ _DETAILS = (
 
 
 def format_signature(item: Item) -> str:
-    """`read_file(path: string, head?: number) -> {content: string}`, in at most `LONGEST` characters.
+    """Returns `read_file(path: string, head?: number) -> {content: string}`, in at most `MAX_LENGTH` characters.
 
-    Required parameters come first; what was left out is marked with `…`. A tool that does not say what it answers
-    has no arrow.
+    Required parameters come first, and `…` marks omitted parts. A tool without an output schema has no arrow.
     """
-    name = _shortened(" ".join(comment_lines(item.name)), _LONGEST_NAME)
+    name = _shorten(" ".join(split_comment_lines(item.name)), _MAX_NAME_LENGTH)
     arguments = read_arguments(item.input_schema)
     results = list(_results(item.output_schema))
     for detail in _DETAILS:
         parameters = _parameters(arguments, detail)
         for result in results:
             line = f"{name}({', '.join(parameters)}){result}"
-            if len(line) <= LONGEST:
+            if len(line) <= MAX_LENGTH:
                 return line
-    while parameters and len(line) > LONGEST:
+    while parameters and len(line) > MAX_LENGTH:
         parameters.pop()
         line = f"{name}({', '.join([*parameters, _MORE])}){result}"
-    return _shortened(line, LONGEST)
+    return _shorten(line, MAX_LENGTH)
 
 
 def _results(schema: object) -> Iterator[str]:
-    """What a call answers, in less and less detail. The arguments have the first claim on the line."""
+    """Yields the arrow and the result type in less and less detail."""
     if schema is None:
         yield ""
         return
-    answer = read_schema(schema)
+    result = read_schema(schema)
     for detail in _DETAILS:
-        yield f" -> {_Line(answer.definitions, detail).type(answer.root, detail.levels)}"
+        yield f" -> {_SignatureWriter(result.definitions, detail).write_type(result.root, detail.levels)}"
 
 
-def _parameters(arguments: Reading, detail: _Detail) -> list[str]:
-    """One text a parameter; of alternative sets of them, the parameters of all, required where all require them."""
+def _parameters(arguments: SchemaShape, detail: _Detail) -> list[str]:
+    """One text per parameter. With alternative sets of parameters: those of all sets, required if all require them."""
     records = [record for record in members(arguments.root) if isinstance(record, Record)]
     found = {field.name: field for record in records for field in record.fields}
     required = set[str].intersection(*({field.name for field in r.fields if field.required} for r in records))
-    line = _Line(arguments.definitions, detail)
+    writer = _SignatureWriter(arguments.definitions, detail)
     ordered = sorted(found.values(), key=lambda field: field.name not in required)
-    shown = [line.field(f, required=f.name in required, levels=detail.levels) for f in ordered[:_MOST_PARAMETERS]]
-    return shown if len(ordered) <= _MOST_PARAMETERS else [*shown, _MORE]
+    texts = [
+        writer.write_field(f, required=f.name in required, levels=detail.levels) for f in ordered[:_MAX_PARAMETERS]
+    ]
+    return texts if len(ordered) <= _MAX_PARAMETERS else [*texts, _MORE]
 
 
-class _Line:
-    """Writes shapes in one line, in the words of TypeScript; it stops when there are more than a line can hold."""
+class _SignatureWriter:
+    """Writes shapes in one line of TypeScript; after as many shapes as a line has characters it writes `…`."""
 
     def __init__(self, definitions: Mapping[Path, Definition], detail: _Detail) -> None:
         self._definitions = definitions
         self._detail = detail
-        self._left = LONGEST
+        self._left = MAX_LENGTH
 
-    def field(self, field: Field, *, required: bool, levels: int) -> str:
-        name = _shortened(script_key(field.name), _LONGEST_NAME)
-        return f"{name}{'' if required else '?'}: {self.type(field.shape, levels)}"
+    def write_field(self, field: Field, *, required: bool, levels: int) -> str:
+        name = _shorten(format_typescript_key(field.name), _MAX_NAME_LENGTH)
+        return f"{name}{'' if required else '?'}: {self.write_type(field.shape, levels)}"
 
-    def type(self, shape: Shape, levels: int) -> str:
+    def write_type(self, shape: Shape, levels: int) -> str:
         self._left -= 1
         match shape:
             case _ if self._left < 0:
                 return _MORE
             case Literal(value=str(value)):
-                return script_string(_shortened(value, _LONGEST_VALUE))
+                return quote_typescript(_shorten(value, _MAX_VALUE_LENGTH))
             case Literal(value=value):
                 return str(value).lower()
             case Primitive(kind):
@@ -122,13 +123,14 @@ class _Line:
             case Reference(path):
                 return self._definition(path, levels)
             case ListOf(element):
-                inner = self.type(element, levels)
+                inner = self.write_type(element, levels)
                 return f"({inner})[]" if "|" in inner and isinstance(element, Union) else f"{inner}[]"
             case TupleOf(elements):
-                return f"[{', '.join(self._some((self.type(e, levels) for e in elements), self._detail.alternatives))}]"
+                texts = (self.write_type(e, levels) for e in elements)
+                return f"[{', '.join(self._first(texts, self._detail.alternatives))}]"
             case Union(alternatives):
-                written = dict.fromkeys(self.type(a, levels) for a in alternatives)
-                return "|".join(self._some(written, self._detail.alternatives))
+                written = dict.fromkeys(self.write_type(a, levels) for a in alternatives)
+                return "|".join(self._first(written, self._detail.alternatives))
             case Record():
                 return self._record(shape, levels)
             case _:
@@ -136,23 +138,23 @@ class _Line:
 
     def _definition(self, path: Path, levels: int) -> str:
         if levels > 0 and path in self._definitions:
-            return self.type(self._definitions[path].shape, levels - 1)
-        return _shortened(bare(label(path)), _LONGEST_NAME) if path else "object"
+            return self.write_type(self._definitions[path].shape, levels - 1)
+        return _shorten(to_identifier(get_label(path)), _MAX_NAME_LENGTH) if path else "object"
 
     def _record(self, record: Record, levels: int) -> str:
         if not record.fields:
-            return "object" if record.extra is None else f"{{[key]: {self.type(record.extra, levels)}}}"
+            return "object" if record.extra is None else f"{{[key]: {self.write_type(record.extra, levels)}}}"
         if levels <= 0:
             return f"{{{_MORE}}}"
         ordered = sorted(record.fields, key=lambda field: not field.required)
-        fields = (self.field(field, required=field.required, levels=levels - 1) for field in ordered)
-        return f"{{{', '.join(self._some(fields, self._detail.fields))}}}"
+        fields = (self.write_field(field, required=field.required, levels=levels - 1) for field in ordered)
+        return f"{{{', '.join(self._first(fields, self._detail.fields))}}}"
 
     @staticmethod
-    def _some(texts: Iterable[str], most: int) -> list[str]:
+    def _first(texts: Iterable[str], limit: int) -> list[str]:
         every = list(texts)
-        return every if len(every) <= most else [*every[:most], _MORE]
+        return every if len(every) <= limit else [*every[:limit], _MORE]
 
 
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + _MORE
+def _shorten(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + _MORE

@@ -1,4 +1,4 @@
-"""The line that shows how a tool is called: it names what the tool requires, and a compiler takes it."""
+"""The example line that calls a tool: it has the required arguments, and compiles."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.req("S-06")
         ({"either": {"type": ["integer", "string"]}, "any": {}}, ["either", "any"], "{ either: 1, any: {} }"),
     ],
 )
-def test_a_call_gives_what_is_required(properties: dict[str, object], required: list[str], given: str) -> None:
+def test_a_call_has_the_required_arguments(properties: dict[str, object], required: list[str], given: str) -> None:
     schema = {"type": "object", "properties": properties, "required": required}
     item = Item("my-server", "do_it", input_schema=schema)
     assert format_typescript_call(item) == f"const result = await tools.myServer.do_it({given});"
 
 
-def test_a_name_that_is_no_identifier_is_reached_by_its_text() -> None:
+def test_a_name_that_is_not_an_identifier_is_quoted() -> None:
     assert format_typescript_call(Item("s", "get-env")) == 'const result = await tools.s["get-env"]();'

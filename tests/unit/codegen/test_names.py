@@ -1,4 +1,4 @@
-"""Names and text of strangers, made fit for source files; and which items a filter names."""
+"""Identifiers and literals from untrusted text, and the items that a filter selects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolscript.codegen.names import Names, bare, camel, names_of, pascal, snake
-from toolscript.codegen.texts import comment_lines, python_string, script_key, script_string
+from toolscript.codegen.names import (
+    UniqueNames,
+    assign_names,
+    to_camel_case,
+    to_identifier,
+    to_pascal_case,
+    to_snake_case,
+)
+from toolscript.codegen.texts import format_typescript_key, quote_python, quote_typescript, split_comment_lines
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.selection import select_items
 
@@ -41,8 +48,10 @@ ITEMS = [
         ("", "Unnamed", "unnamed", "unnamed"),
     ],
 )
-def test_names_are_cased_as_each_language_has_them(text: str, in_pascal: str, in_camel: str, in_snake: str) -> None:
-    assert (pascal(text), camel(text), snake(text)) == (in_pascal, in_camel, in_snake)
+def test_names_follow_the_case_convention_of_each_language(
+    text: str, in_pascal: str, in_camel: str, in_snake: str
+) -> None:
+    assert (to_pascal_case(text), to_camel_case(text), to_snake_case(text)) == (in_pascal, in_camel, in_snake)
 
 
 @pytest.mark.parametrize(
@@ -50,45 +59,65 @@ def test_names_are_cased_as_each_language_has_them(text: str, in_pascal: str, in
     [("read_file", "read_file"), ("getEnv", "getEnv"), ("get-env", "get_env"), ("__init__", "init"), ("1st", "_1st")],
 )
 def test_a_name_that_is_an_identifier_stays_as_it_is(text: str, name: str) -> None:
-    assert bare(text) == name
+    assert to_identifier(text) == name
 
 
 @given(st.text())
-def test_whatever_a_thing_is_called_its_name_is_an_identifier(text: str) -> None:
-    assert all(name.isidentifier() for name in (pascal(text), pascal(text, text), camel(text), snake(text), bare(text)))
+def test_every_name_becomes_an_identifier(text: str) -> None:
+    assert all(
+        name.isidentifier()
+        for name in (
+            to_pascal_case(text),
+            to_pascal_case(text, text),
+            to_camel_case(text),
+            to_snake_case(text),
+            to_identifier(text),
+        )
+    )
 
 
-def test_a_name_is_given_once() -> None:
-    names = Names(["taken"])
-    assert [names.give(wish) for wish in ("taken", "free", "free", "free2")] == ["taken2", "free", "free2", "free22"]
-    assert names.give("X", "Params", "Result") == "X"
-    assert names.give("XParams") == "XParams2"
-    assert names.give("X", "Params", "Result") == "X2"
+def test_a_name_is_taken_only_once() -> None:
+    names = UniqueNames(["taken"])
+    assert [names.take(wish) for wish in ("taken", "free", "free", "free2")] == ["taken2", "free", "free2", "free22"]
+    assert names.take("X", "Params", "Result") == "X"
+    assert names.take("XParams") == "XParams2"
+    assert names.take("X", "Params", "Result") == "X2"
 
 
-def test_who_already_has_a_name_keeps_it() -> None:
-    assert names_of(["a-b", "a_b", "a.b"], bare, taken=["c"]) == {"a_b": "a_b", "a-b": "a_b2", "a.b": "a_b3"}
+def test_a_text_that_is_already_an_identifier_keeps_it() -> None:
+    assert assign_names(["a-b", "a_b", "a.b"], to_identifier, taken=["c"]) == {
+        "a_b": "a_b",
+        "a-b": "a_b2",
+        "a.b": "a_b3",
+    }
 
 
 @given(st.text(alphabet=st.characters()))
-def test_strings_come_back_from_their_literals(text: str) -> None:
-    assert json.loads(script_string(text)) == text
-    assert ast.literal_eval(python_string(text)) == text
-    assert script_string(text).isprintable()
-    assert python_string(text).isprintable()
+def test_a_string_literal_evaluates_to_its_string(text: str) -> None:
+    assert json.loads(quote_typescript(text)) == text
+    assert ast.literal_eval(quote_python(text)) == text
+    assert quote_typescript(text).isprintable()
+    assert quote_python(text).isprintable()
 
 
-def test_keys_are_quoted_where_they_must_be() -> None:
-    assert [script_key(k) for k in ("a_b", "$x", "a-b", "1", "", "é")] == ["a_b", "$x", '"a-b"', '"1"', '""', '"é"']
+def test_keys_are_quoted_where_necessary() -> None:
+    assert [format_typescript_key(k) for k in ("a_b", "$x", "a-b", "1", "", "é")] == [
+        "a_b",
+        "$x",
+        '"a-b"',
+        '"1"',
+        '""',
+        '"é"',
+    ]
 
 
 @given(st.text(alphabet=st.characters()))
-def test_comments_hold_nothing_that_cannot_be_seen(text: str) -> None:
-    assert all(line.isprintable() and line == line.rstrip() for line in comment_lines(text))
+def test_comments_contain_no_invisible_characters(text: str) -> None:
+    assert all(line.isprintable() and line == line.rstrip() for line in split_comment_lines(text))
 
 
-def test_every_line_break_is_one() -> None:
-    assert comment_lines("\n a\u2028b\rc\x0bd\x85\n\u202ee\ud800 \n\n") == [" a", "b", "c", "d", "", "e"]
+def test_every_kind_of_line_break_splits_a_comment() -> None:
+    assert split_comment_lines("\n a\u2028b\rc\x0bd\x85\n\u202ee\ud800 \n\n") == [" a", "b", "c", "d", "", "e"]
 
 
 @pytest.mark.req("G-06")
@@ -109,5 +138,5 @@ def test_every_line_break_is_one() -> None:
         ("nobody__nothing,echo,MYSERVER", []),
     ],
 )
-def test_a_filter_names_servers_and_tools(wanted: str | None, ids: list[str]) -> None:
+def test_a_filter_selects_servers_and_tools(wanted: str | None, ids: list[str]) -> None:
     assert [item.id for item in select_items([*ITEMS, *ITEMS], wanted)] == sorted(ids)

@@ -1,4 +1,4 @@
-"""Whatever schemas and names servers come up with, the generators answer, soundly and always the same."""
+"""Property tests: for any schemas and names, the generated text is valid and deterministic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolscript.codegen.python import generate_python
-from toolscript.codegen.signatures import LONGEST, format_signature
+from toolscript.codegen.signatures import MAX_LENGTH, format_signature
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.catalog import Item
 
@@ -106,4 +106,4 @@ def test_a_signature_is_one_bounded_line(items: list[Item]) -> None:
     for item in items:
         line = format_signature(item)
         assert line.isprintable()
-        assert len(line) <= LONGEST
+        assert len(line) <= MAX_LENGTH

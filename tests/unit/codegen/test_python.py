@@ -1,4 +1,4 @@
-"""The Python module: what it declares, and its answers to awkward names, schemas and texts."""
+"""The generated Python module: its declarations, with awkward names, schemas and texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ_FILE = Item(
 )
 
 
-def loaded(items: list[Item]) -> dict[str, Any]:
+def load(items: list[Item]) -> dict[str, Any]:
     """The names of a generated module, after Python has run it."""
     names: dict[str, Any] = {"__name__": "generated"}
     exec(compile(generate_python(items), "generated.py", "exec", dont_inherit=True), names)
@@ -89,12 +89,12 @@ class DesktopCommanderTools:
 @pytest.mark.req("G-07")
 @pytest.mark.parametrize("items", [[], [Item("s", "p", type=ItemType.PROMPT)]])
 def test_without_tools_the_module_is_empty(items: list[Item]) -> None:
-    names = loaded(items)
+    names = load(items)
     assert [n for n in vars(type(names["tools"])) if not n.startswith("__")] == []
     assert issubclass(names["ToolCallError"], Exception)
 
 
-def test_the_order_of_the_items_does_not_matter_nor_does_a_repetition() -> None:
+def test_order_and_repetition_of_items_do_not_matter() -> None:
     other = Item("filesystem", "read")
     assert generate_python([other, READ_FILE]) == generate_python([READ_FILE, other, READ_FILE])
 
@@ -114,11 +114,11 @@ def test_the_order_of_the_items_does_not_matter_nor_does_a_repetition() -> None:
         (False, "Never"),
     ],
 )
-def test_types_are_written_plainly(schema: Any, written: str) -> None:
+def test_types_are_written_briefly(schema: Any, written: str) -> None:
     assert types({"properties": {"a": schema}}) == f"class STParams(TypedDict):\n    a: NotRequired[{written}]"
 
 
-def test_an_object_in_an_object_gets_a_name() -> None:
+def test_a_nested_object_gets_a_name() -> None:
     inner = {"properties": {"b": {"properties": {"c": {}}}}, "additionalProperties": True}
     assert types({"properties": {"some_as": {"items": inner}}, "additionalProperties": False}) == (
         '''class STParams(TypedDict):
@@ -136,7 +136,7 @@ class STParamsSomeAsItemB(TypedDict):
     )
 
 
-def test_keys_that_no_attribute_can_have_are_written_as_strings() -> None:
+def test_keys_that_cannot_be_attributes_are_written_as_strings() -> None:
     written = types({"properties": {"a-b": {"description": "A\nB.", "type": "string"}, "c": {}}, "required": ["a-b"]})
     assert written == (
         """STParams = TypedDict(
@@ -151,7 +151,7 @@ def test_keys_that_no_attribute_can_have_are_written_as_strings() -> None:
     )
 
 
-def test_a_comment_gives_the_type_checker_no_orders() -> None:
+def test_a_comment_cannot_contain_type_checker_directives() -> None:
     assert not re.search(r"#\s*type:", types({"properties": {"a-b": {"description": "type: ignore"}}}))
 
 
@@ -166,21 +166,21 @@ def test_a_definition_has_a_name_and_may_contain_itself() -> None:
         "$defs": {"Tree": {"anyOf": [{"type": "string"}, {"items": {"$ref": "#/$defs/Tree"}}]}},
     }
     assert 'STParamsTree: TypeAlias = "str | list[STParamsTree]"' in types(schema)
-    assert "STParamsTree" in loaded([Item("s", "t", input_schema=schema)])
+    assert "STParamsTree" in load([Item("s", "t", input_schema=schema)])
 
 
 def test_parameters_may_be_left_out_when_none_is_required() -> None:
-    names = loaded([READ_FILE, Item("s", "t"), Item("s", "u", input_schema={"type": "object", "required": ["a"]})])
+    names = load([READ_FILE, Item("s", "t"), Item("s", "u", input_schema={"type": "object", "required": ["a"]})])
     for kind in ("tools", "async_tools"):
         tools = names[kind]
         assert inspect.signature(tools.s.t).parameters["params"].default is None
         assert inspect.signature(tools.s.u).parameters["params"].default is inspect.Parameter.empty
 
 
-def test_names_that_come_to_the_same_stay_apart() -> None:
+def test_names_with_the_same_identifier_are_numbered() -> None:
     tools = ["read-file", "read_file", "read.file", "class", "__init__", "list", "t", "STParams", "日本", "1st"]
     others = [Item("my-server", "a"), Item("my_server", "a"), Item("class", "a")]
-    names = loaded([*(Item("s", name) for name in tools), *others])
+    names = load([*(Item("s", name) for name in tools), *others])
     expected = ["read_file2", "read_file", "read_file3", "class_", "init", "list", "t", "STParams2", "日本", "_1st"]
     for kind in (names["tools"], names["async_tools"]):
         assert [n for n in vars(type(kind)) if not n.startswith("__")] == ["class_", "my_server2", "my_server", "s"]
@@ -192,17 +192,17 @@ def test_names_that_come_to_the_same_stay_apart() -> None:
 )
 def test_a_description_cannot_end_its_docstring(text: str) -> None:
     schema = {"properties": {"a": {"description": text}, "a-b": {"properties": {"c": {"description": text}}}}}
-    names = loaded([Item("s", "t", text, input_schema=schema), Item(text, "t")])
-    said = names["tools"].s.t.__doc__ or ""
-    assert re.sub(r"\W", "", said) == re.sub(r"\W", "", text)
+    names = load([Item("s", "t", text, input_schema=schema), Item(text, "t")])
+    docstring = names["tools"].s.t.__doc__ or ""
+    assert re.sub(r"\W", "", docstring) == re.sub(r"\W", "", text)
 
 
-def test_an_error_says_what_the_gateway_said() -> None:
-    error = loaded([])["ToolCallError"]("not_found", "no such tool", {"nearest": ["a"]})
+def test_an_error_has_the_message_of_the_gateway() -> None:
+    error = load([])["ToolCallError"]("not_found", "no such tool", {"nearest": ["a"]})
     assert str(error) == "Tool call failed: no such tool"
     assert (error.code, error.message, error.details) == ("not_found", "no such tool", {"nearest": ["a"]})
 
 
-def test_without_an_address_nothing_is_called() -> None:
+def test_without_a_gateway_url_a_call_fails() -> None:
     with pytest.raises(RuntimeError, match="TOOLSCRIPT_GATEWAY_URL not set"):
-        loaded([Item("s", "t")])["tools"].s.t()
+        load([Item("s", "t")])["tools"].s.t()

@@ -1,4 +1,4 @@
-"""What is read out of a JSON Schema, and that nothing a server may send can break the reading."""
+"""JSON Schemas become shapes, and no schema that a server sends makes the reader fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.codegen.schemas import DEEPEST, LARGEST, MOST_VALUES, read_arguments, read_schema
+from toolscript.codegen.schemas import MAX_DEPTH, MAX_SHAPES, MAX_VALUES, read_arguments, read_schema
 from toolscript.codegen.shapes import (
     ANY_OBJECT,
     NEVER,
@@ -22,9 +22,9 @@ from toolscript.codegen.shapes import (
     Shape,
     TupleOf,
     Union,
+    count_shapes,
     intersect,
     unite,
-    weight,
 )
 
 STRING, NUMBER, INTEGER = Primitive(Kind.STRING), Primitive(Kind.NUMBER), Primitive(Kind.INTEGER)
@@ -88,7 +88,7 @@ def test_a_schema_has_a_shape(schema: Any, shape: Shape) -> None:
     assert read_schema(schema).root == shape
 
 
-def test_a_property_keeps_what_people_are_told_of_it() -> None:
+def test_a_property_keeps_its_documentation() -> None:
     schema = {"properties": {"a": {"type": "string", "description": "An A.", "format": "uri", "default": ["x", 1]}}}
     assert read_schema(schema).root == Record(
         (Field("a", STRING, description="An A.", format="uri", default='["x", 1]'),)
@@ -96,12 +96,12 @@ def test_a_property_keeps_what_people_are_told_of_it() -> None:
 
 
 @pytest.mark.parametrize("default", [{"a": {"b": 1}}, "x" * 100, list(range(1000)), object(), 10**400])
-def test_a_default_that_no_comment_should_hold_is_left_out(default: object) -> None:
+def test_a_default_unfit_for_a_comment_is_left_out(default: object) -> None:
     root = read_schema({"properties": {"a": {"default": default}}}).root
     assert root == record(a=UNKNOWN)
 
 
-def test_objects_that_must_all_fit_are_put_together() -> None:
+def test_objects_in_all_of_are_merged() -> None:
     schema = {
         "properties": {"a": {"type": "string"}, "b": {}},
         "allOf": [{"$ref": "#/$defs/Base"}, {"properties": {"b": {"type": "number"}}, "required": ["a"]}],
@@ -111,44 +111,44 @@ def test_objects_that_must_all_fit_are_put_together() -> None:
     assert read_schema(schema).root == Record(fields)
 
 
-def test_what_alternatives_have_in_common_is_in_each_of_them() -> None:
+def test_common_properties_are_in_each_alternative() -> None:
     kinds = [{"$ref": f"#/$defs/{kind}"} for kind in "AB"]
     definitions = {kind: {"properties": {"kind": {"const": kind}}} for kind in "AB"}
     schema = {"properties": {"id": {"type": "string"}}, "oneOf": kinds, "$defs": definitions}
     assert read_schema(schema).root == Union((record(id=STRING, kind=text("A")), record(id=STRING, kind=text("B"))))
 
 
-def test_alternatives_that_only_require_do_not_repeat_the_object() -> None:
+def test_alternatives_with_only_required_do_not_repeat_the_object() -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
     assert read_schema(schema).root == record(a=STRING, b=UNKNOWN)
 
 
-def test_too_many_alternatives_of_an_object_leave_it_open() -> None:
+def test_an_object_with_too_many_alternatives_allows_other_properties() -> None:
     alternatives = [{"properties": {f"p{i}": {"type": "string"}}} for i in range(100)]
     schema = {"properties": {"id": {"type": "string"}}, "anyOf": alternatives}
     assert read_schema(schema).root == record(extra=UNKNOWN, id=STRING)
 
 
 def test_a_large_enum_of_a_nullable_property_stays_an_enum() -> None:
-    values = [f"v{i}" for i in range(MOST_VALUES - 1)]
+    values = [f"v{i}" for i in range(MAX_VALUES - 1)]
     assert read_schema({"type": ["string", "null"], "enum": values}).root == Union(tuple(map(text, values)))
 
 
-def test_a_huge_enum_is_only_its_kind() -> None:
-    assert read_schema({"enum": [f"v{i}" for i in range(MOST_VALUES + 1)]}).root == STRING
+def test_a_huge_enum_becomes_its_type() -> None:
+    assert read_schema({"enum": [f"v{i}" for i in range(MAX_VALUES + 1)]}).root == STRING
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, -(2**60), 1e300])
-def test_a_number_that_languages_disagree_on_is_only_its_kind(value: float) -> None:
+def test_a_number_that_languages_disagree_on_becomes_its_type(value: float) -> None:
     assert isinstance(read_schema({"enum": [value]}).root, Primitive)
 
 
-def test_text_that_cannot_be_encoded_is_neither_a_value_nor_a_name() -> None:
+def test_text_that_utf8_cannot_encode_is_neither_a_value_nor_a_name() -> None:
     assert read_schema({"const": "\ud800"}).root == STRING
     assert read_schema({"properties": {"\ud800": {}}, "required": ["\udfff"]}).root == ANY_OBJECT
 
 
-def test_definitions_are_read_once_however_often_they_are_named() -> None:
+def test_a_definition_is_read_once() -> None:
     node = {"properties": {"next": {"$ref": "#/$defs/Node"}, "root": {"$ref": "#"}}, "description": "A node."}
     reading = read_schema({"properties": {"first": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
     path = ("$defs", "Node")
@@ -164,7 +164,7 @@ def test_pointers_are_unescaped(pointer: str) -> None:
     assert reading.root == ListOf(Reference(("definitions", "a/b")))
 
 
-def test_definitions_that_are_only_each_other_are_unknown() -> None:
+def test_definitions_that_only_refer_to_each_other_are_unknown() -> None:
     definitions = {
         "A": {"$ref": "#/$defs/B"},
         "B": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "string"}]},
@@ -175,30 +175,30 @@ def test_definitions_that_are_only_each_other_are_unknown() -> None:
     assert shapes == {"A": UNKNOWN, "B": UNKNOWN, "C": ListOf(Reference(("$defs", "C")))}
 
 
-def test_a_chain_of_names_is_followed_to_its_end() -> None:
+def test_a_chain_of_references_is_followed_to_its_end() -> None:
     definitions = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(9)} | {"d9": {"type": "string"}}
     reading = read_schema({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})
     assert reading.definitions["$defs", "d0"].shape == Reference(("$defs", "d9"))
     assert reading.definitions["$defs", "d9"].shape == STRING
 
 
-def _nested(times: int) -> dict[str, Any]:
+def _nest(times: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(times):
         schema = {"properties": {"a": schema}}
     return schema
 
 
-def _multiplied(levels: int) -> dict[str, Any]:
-    """Small as text; written out, every level would be thirty times the one below."""
+def _multiply(levels: int) -> dict[str, Any]:
+    """A small schema that would grow thirtyfold per level if it were written out."""
     if not levels:
         return {"type": "string"}
     alternatives: list[Any] = [{"properties": {f"k{i}": {}}} for i in range(30)]
-    return {"properties": {"f": _multiplied(levels - 1)}, "anyOf": alternatives}
+    return {"properties": {"f": _multiply(levels - 1)}, "anyOf": alternatives}
 
 
 def _laughing(levels: int) -> dict[str, Any]:
-    """Every definition holds the one before twice."""
+    """Every definition contains the previous one twice."""
     definitions: dict[str, Any] = {
         f"L{i}": {"allOf": [{"$ref": f"#/$defs/L{i - 1}"}] * 2 + [{"properties": {f"p{i}": {}}}]}
         for i in range(1, levels + 1)
@@ -206,16 +206,16 @@ def _laughing(levels: int) -> dict[str, Any]:
     return {"$ref": f"#/$defs/L{levels}", "$defs": {"L0": {"properties": {"a": {}}}, **definitions}}
 
 
-@pytest.mark.parametrize("schema", [_nested(100_000), _multiplied(15), _laughing(30)])
-def test_a_schema_without_end_is_cut(schema: dict[str, Any]) -> None:
+@pytest.mark.parametrize("schema", [_nest(100_000), _multiply(15), _laughing(30)])
+def test_an_endless_schema_is_cut(schema: dict[str, Any]) -> None:
     reading = read_schema(schema)
-    assert weight(reading.root) <= LARGEST + DEEPEST
+    assert count_shapes(reading.root) <= MAX_SHAPES + MAX_DEPTH
 
 
 def test_a_long_chain_of_definitions_needs_no_deep_recursion() -> None:
     definitions = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(10_000)}
     reading = read_schema({"items": {"$ref": "#/$defs/d0"}, "$defs": definitions})
-    assert 0 < len(reading.definitions) <= LARGEST
+    assert 0 < len(reading.definitions) <= MAX_SHAPES
 
 
 @pytest.mark.parametrize("schema", [None, True, False, {"type": "string"}, {"type": "array"}, {"enum": ["a"]}, []])
@@ -223,12 +223,12 @@ def test_arguments_are_an_object_whatever_the_schema_says(schema: object) -> Non
     assert read_arguments(schema).root == ANY_OBJECT
 
 
-def test_of_arguments_only_the_objects_count() -> None:
+def test_only_the_object_alternatives_of_arguments_count() -> None:
     schema = {"anyOf": [{"properties": {"a": {}}}, {"type": "null"}, {"type": "string"}]}
     assert read_arguments(schema).root == record(a=UNKNOWN)
 
 
-def test_intersecting_narrows() -> None:
+def test_an_intersection_is_the_narrower_shape() -> None:
     node = Reference(("$defs", "Node"))
     assert intersect(UNKNOWN, STRING) == STRING
     assert intersect(NUMBER, INTEGER) == INTEGER

@@ -1,4 +1,4 @@
-"""A tool in one line: what to pass and what comes back, in a bounded length."""
+"""Signatures: parameters and result of a tool in one line of bounded length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.codegen.signatures import LONGEST, format_signature
+from toolscript.codegen.signatures import MAX_LENGTH, format_signature
 from toolscript.domain.catalog import Item
 
 
@@ -31,7 +31,7 @@ def test_required_parameters_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
         (None, "t()"),
         ({"type": "object"}, "t()"),
@@ -49,49 +49,49 @@ def test_required_parameters_come_first() -> None:
         ({"properties": {"me": {"$ref": "#"}}}, "t(me?: object)"),
     ],
 )
-def test_types_are_written_as_in_typescript(schema: Any, told: str) -> None:
-    assert line(schema) == told
+def test_types_are_written_as_in_typescript(schema: Any, expected: str) -> None:
+    assert line(schema) == expected
 
 
-def test_definitions_are_opened_until_they_repeat_themselves() -> None:
+def test_definitions_are_expanded_until_they_repeat() -> None:
     node = {"properties": {"next": {"$ref": "#/$defs/Node"}}}
-    told = line({"properties": {"a": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
-    assert told == "t(a?: {next?: {…}})"
+    signature = line({"properties": {"a": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
+    assert signature == "t(a?: {next?: {…}})"
 
 
-def test_of_alternative_sets_of_arguments_only_what_all_require_is_required() -> None:
+def test_a_parameter_is_required_if_every_alternative_requires_it() -> None:
     alternatives = [{"properties": {"a": {}, "b": {}}, "required": r} for r in (["a", "b"], ["a"])]
     assert line({"anyOf": alternatives}) == "t(a: unknown, b?: unknown)"
 
 
-def test_the_answer_is_shortened_before_the_arguments() -> None:
+def test_the_result_is_shortened_before_the_arguments() -> None:
     schema = {"properties": {f"parameter_{i}": {"enum": ["fast", "slow"]} for i in range(7)}}
     result = {"properties": {f"answer_{i}": {"type": "string"} for i in range(12)}}
-    told = line(schema, result)
-    assert 'parameter_6?: "fast"|"slow")' in told
-    assert told.endswith(", …}")
+    signature = line(schema, result)
+    assert 'parameter_6?: "fast"|"slow")' in signature
+    assert signature.endswith(", …}")
 
 
 def test_a_long_union_and_a_long_value_are_abbreviated() -> None:
-    told = line({"properties": {"a": {"enum": [f"value_{i}" for i in range(200)]}, "b": {"const": "x" * 500}}})
-    assert '"value_11"|…' in told
-    assert f'"{"x" * 31}…"' in told
+    signature = line({"properties": {"a": {"enum": [f"value_{i}" for i in range(200)]}, "b": {"const": "x" * 500}}})
+    assert '"value_11"|…' in signature
+    assert f'"{"x" * 31}…"' in signature
 
 
 @pytest.mark.parametrize("required", [[], [f"parameter_{i}" for i in range(500)]])
 def test_parameters_that_do_not_fit_are_left_out_from_the_end(required: list[str]) -> None:
-    told = line({"properties": {f"parameter_{i}": {"type": "string"} for i in range(500)}, "required": required})
-    assert len(told) <= LONGEST
-    assert told.endswith(", …)")
-    assert "parameter_0" in told
+    signature = line({"properties": {f"parameter_{i}": {"type": "string"} for i in range(500)}, "required": required})
+    assert len(signature) <= MAX_LENGTH
+    assert signature.endswith(", …)")
+    assert "parameter_0" in signature
 
 
-def test_nothing_a_server_says_breaks_the_line() -> None:
-    told = line({"properties": {"a\nb\u2028": {"enum": ["\r\n"]}}}, name="t\nt\u202e" + "x" * 1000)
-    assert told.isprintable()
-    assert len(told) <= LONGEST
+def test_a_signature_is_one_printable_line() -> None:
+    signature = line({"properties": {"a\nb\u2028": {"enum": ["\r\n"]}}}, name="t\nt\u202e" + "x" * 1000)
+    assert signature.isprintable()
+    assert len(signature) <= MAX_LENGTH
 
 
-def test_a_tree_with_a_thousand_branches_is_not_climbed() -> None:
+def test_a_huge_schema_is_not_walked_completely() -> None:
     tree = {"properties": {f"p{i}": {"$ref": "#/$defs/Tree"} for i in range(1000)}}
-    assert len(line({"$ref": "#/$defs/Tree", "$defs": {"Tree": tree}})) <= LONGEST
+    assert len(line({"$ref": "#/$defs/Tree", "$defs": {"Tree": tree}})) <= MAX_LENGTH

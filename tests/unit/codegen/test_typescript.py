@@ -1,4 +1,4 @@
-"""The TypeScript module: its shape to the letter, and its answers to awkward names, schemas and texts."""
+"""The generated TypeScript module: its exact text, with awkward names, schemas and texts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_without_tools_the_module_is_empty(items: list[Item]) -> None:
     assert generate_typescript(items) == HEADER + "export const tools = {};\n"
 
 
-def test_the_order_of_the_items_does_not_matter_nor_does_a_repetition() -> None:
+def test_order_and_repetition_of_items_do_not_matter() -> None:
     assert generate_typescript([READ, READ_FILE]) == generate_typescript([READ_FILE, READ, READ_FILE])
 
 
@@ -133,7 +133,7 @@ def test_properties_are_documented() -> None:
         (False, "never"),
     ],
 )
-def test_types_are_written_plainly(schema: Any, written: str) -> None:
+def test_types_are_written_briefly(schema: Any, written: str) -> None:
     assert params({"properties": {"a": schema}}) == f"export interface STParams {{\n  a?: {written};\n}}"
 
 
@@ -142,7 +142,7 @@ def test_other_properties_beside_declared_ones_are_unknown() -> None:
     assert params(schema) == "export interface STParams {\n  a?: string;\n  [key: string]: unknown;\n}"
 
 
-def test_an_object_in_an_object_is_written_in_its_place() -> None:
+def test_a_nested_object_is_written_inline() -> None:
     inner = {"properties": {"b": {"properties": {"c": {}}, "description": "B."}}, "required": ["b"]}
     assert params({"properties": {"a": {"items": inner}}}) == (
         """export interface STParams {
@@ -201,25 +201,25 @@ def test_a_description_cannot_end_its_comment(text: str) -> None:
 
 
 @pytest.mark.parametrize("tag", ["@ts-expect-error", "  @ts-ignore x", "@deprecated"])
-def test_a_description_gives_the_compiler_no_orders(tag: str) -> None:
+def test_a_description_cannot_contain_compiler_directives(tag: str) -> None:
     written = params({"properties": {"a": {"description": tag}, "b": {"description": f"b\n{tag}"}}})
     assert not re.search(r"^[\s/*]*@", written, re.MULTILINE)
 
 
-def test_a_tool_keeps_its_name_whatever_it_is() -> None:
+def test_a_tool_keeps_its_name() -> None:
     names = ["get-env", "delete", "__proto__", "constructor", 'a"b\n`${c}`', "1"]
     module = generate_typescript([Item("s", name) for name in names])
     for written in ('"get-env"', "delete", "__proto__", "constructor", r'"a\"b\n`${c}`"', '"1"'):
         assert f"async {written}(params" in module
 
 
-def test_an_id_is_safe_in_the_address() -> None:
+def test_an_id_is_escaped_in_the_url() -> None:
     module = generate_typescript([Item("s p", 'a/b"`${c}`?#%\ud800')])
     assert 'callTool("s%20p__a%2Fb%22%60%24%7Bc%7D%60%3F%23%25%3F", params)' in module
 
 
 @pytest.mark.req("G-06")
-def test_names_that_come_to_the_same_stay_apart() -> None:
+def test_names_with_the_same_identifier_are_numbered() -> None:
     items = [
         Item("my-server", "read_file"),
         Item("my-server", "readFile"),
@@ -232,7 +232,7 @@ def test_names_that_come_to_the_same_stay_apart() -> None:
     assert re.findall(r"^  (\w+): \{", module, re.MULTILINE) == ["my", "myServer", "myServer2"]
 
 
-def test_only_answers_that_are_described_have_a_type() -> None:
+def test_only_results_with_a_schema_have_a_type() -> None:
     for schema, written in (
         (None, "export interface STResult {\n  [key: string]: unknown;\n}"),
         ({}, "export interface STResult {\n  [key: string]: unknown;\n}"),
