@@ -76,7 +76,7 @@ class Gateway:
 
 async def fill(app: App) -> None:
     await app.sync.run(load_demo_items())
-    await app.catalog.suggest(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
+    await app.skill_store.add_suggestion(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
     await app.ingest_documents.put("acme", [Document("contracts/lease-7", "The notice period is three months.")])
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
@@ -92,10 +93,10 @@ class QuickIndex(MemoryIndex):
 @asynccontextmanager
 async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[ToolSearch]:
     database, index = Database("sqlite://"), QuickIndex()
-    catalog = SqlCatalog(database)
+    item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
-    await Sync(catalog, index, embedder).run(items)
-    yield ToolSearch(Retriever(embedder, index), catalog)
+    await Sync(item_store, skill_store, index, embedder).run(items)
+    yield ToolSearch(Retriever(embedder, index), item_store)
     await database.close()
 
 

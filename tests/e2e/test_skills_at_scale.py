@@ -71,8 +71,8 @@ def without_times(found: HierarchicalResults) -> dict[str, Any]:
 async def state(app: App) -> tuple[object, ...]:
     """All that a sync could change."""
     return (
-        await app.catalog.marks(),
-        await app.catalog.suggestions(),
+        await app.item_store.get_fingerprints(),
+        await app.skill_store.list_suggestions(),
         await app.index.scroll("mcp_unified_search"),
         await app.index.scroll("mcp_skills"),
     )
@@ -80,7 +80,7 @@ async def state(app: App) -> tuple[object, ...]:
 
 @pytest.mark.req("H-10", "H-11")
 async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(large: App, real_tools: list[Item]) -> None:
-    stored = await large.catalog.items()
+    stored = await large.item_store.get_items()
     assert {s.item.id for s in stored} == {item.id for item in real_tools}
     placed = {s.item.id for s in stored if s.assignments}
     assert len(placed) >= 0.95 * len(stored)
@@ -88,7 +88,7 @@ async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(larg
         assert len(each.assignments) <= 3
         assert sum(a.is_primary for a in each.assignments) == bool(each.assignments)
         assert all(a.confidence >= 0.5 for a in each.assignments)
-    waiting = Counter(s.source_item_id for s in await large.catalog.suggestions(SuggestionStatus.PENDING))
+    waiting = Counter(s.source_item_id for s in await large.skill_store.list_suggestions(SuggestionStatus.PENDING))
     assert waiting == dict.fromkeys({s.item.id for s in stored} - placed, 1)
 
 
@@ -132,7 +132,7 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
     turned = dict(zip([i.id for i in few[:CHANGED]], reversed(few[-CHANGED:]), strict=True))
     changed = [replace(i, description=turned[i.id].description) if i.id in turned else i for i in offered]
     queries = [query for query, _ in load_demo_pairs()]
-    before, answers = await large.catalog.tool_counts(), []
+    before, answers = await large.skill_store.count_items(), []
     syncing = asyncio.create_task(large.sync.run(changed))
     for number in count():
         if syncing.done():
@@ -142,7 +142,7 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
         await asyncio.sleep(0)  # an answer that is at hand gives nobody else a turn
     report = await syncing
     assert report.changed >= 0.9 * CHANGED
-    counts = [before, await large.catalog.tool_counts()]
+    counts = [before, await large.skill_store.count_items()]
     assert counts[0] != counts[1]
     assert len(answers) >= 20
     assert [found for found in answers if not is_consistent(found, counts)] == []
@@ -170,7 +170,7 @@ async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
             app.ingest_documents,
             app.document_search,
             app.hierarchical_search,
-            app.catalog.members,
+            app.skill_store.get_members,
         )
         for name in SETS:
             data = read_set(shared_data / "tools" / name)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, local_token
 from toolscript.app.engines import Servers, open_index, open_language_model, open_reranker
@@ -25,7 +26,7 @@ from toolscript.ports.access import TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
 from toolscript.ports.observability import EventSink
-from toolscript.ports.stores import CatalogStore, DocumentStore, KnowledgeReader, KnowledgeStore
+from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.environment import check_environment
@@ -81,7 +82,8 @@ class App:
     settings: Settings
     model: Model
     index: VectorIndex
-    catalog: CatalogStore
+    item_store: ItemStore
+    skill_store: SkillStore
     documents: DocumentStore
     knowledge: KnowledgeReader
     tool_search: ToolSearch
@@ -116,7 +118,7 @@ class App:
 
     async def check_ready(self) -> None:
         """Raises Unavailable when store or index do not answer."""
-        await self.catalog.ping()
+        await self.item_store.ping()
         await self.index.count(TOOLS)
 
 
@@ -130,7 +132,7 @@ async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bo
     check_environment(settings)
     async with AsyncExitStack() as stack:
         outside = await _open_outside(settings, stack, fresh_index=fresh_index, serving=serving)
-        await outside.catalog.seed_skills(*_seed(settings))
+        await outside.skill_store.seed_skills(*_seed(settings))
         yield _wired(settings, outside, stack)
 
 
@@ -140,7 +142,8 @@ class _Outside:
 
     model: Model
     index: VectorIndex
-    catalog: CatalogStore
+    item_store: ItemStore
+    skill_store: SkillStore
     documents: DocumentStore
     knowledge: KnowledgeReader
     knowledge_store: KnowledgeStore | None
@@ -171,8 +174,7 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
     if model.embedder:
         stack.push_async_callback(model.embedder.close)
     database = await asyncio.to_thread(Database, store_url(settings))
-    catalog, documents = SqlCatalog(database), SqlDocuments(database)
-    stack.push_async_callback(catalog.close)
+    stack.push_async_callback(database.close)
     knowledge = await open_reader(settings, database)
     stack.push_async_callback(knowledge.close)
     knowledge_store = None if serving else open_store(settings, database)
@@ -183,8 +185,9 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
     return _Outside(
         model,
         index,
-        catalog,
-        documents,
+        SqlItems(database),
+        SqlSkills(database),
+        SqlDocuments(database),
         knowledge,
         knowledge_store,
         language_model,
@@ -207,23 +210,18 @@ class _Caches:
             each.changed()
 
 
-def _caches(catalog: CatalogStore, oldest: float | None) -> _Caches:
-    return _Caches(ResultCache(oldest=oldest), KnownSchemas(catalog, oldest=oldest), ResultCache(oldest=oldest))
+def _caches(item_store: ItemStore, oldest: float | None) -> _Caches:
+    return _Caches(ResultCache(oldest=oldest), KnownSchemas(item_store, oldest=oldest), ResultCache(oldest=oldest))
 
 
 def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
-    index, catalog, documents, embedder = outside.index, outside.catalog, outside.documents, outside.model.embedder
+    index, embedder = outside.index, outside.model.embedder
+    item_store, skill_store = outside.item_store, outside.skill_store
     retriever = Retriever(embedder, index)
-    tool_search = ToolSearch(
-        retriever,
-        catalog,
-        alpha=settings.search_alpha,
-        capabilities=load_capabilities(settings.search_capabilities),
-        is_incomplete=lambda: gateway.is_incomplete,
-    )
+    tool_search = _tool_search(settings, outside, retriever, lambda: gateway.is_incomplete)
     oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
     finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
-    caches = _caches(catalog, oldest)
+    caches = _caches(item_store, oldest)
     sync = _sync(settings, outside, tool_search, finder, caches)
     gateway = Gateway(Servers(), sync, Timeouts(connect=settings.connect_timeout, call=settings.call_timeout))
     local_key = secrets.token_urlsafe(32)
@@ -235,31 +233,44 @@ def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
         settings=settings,
         model=outside.model,
         index=index,
-        catalog=catalog,
-        documents=documents,
+        item_store=item_store,
+        skill_store=skill_store,
+        documents=outside.documents,
         knowledge=outside.knowledge,
         tool_search=tool_search,
         document_search=_document_search(settings, outside, retriever, plans),
         knowledge_search=_knowledge_search(outside, retriever),
         knowledge_rates=Rates(settings.knowledge_rate),
         sync=sync,
-        ingest_documents=IngestDocuments(documents, index, embedder),
+        ingest_documents=IngestDocuments(outside.documents, index, embedder),
         ingest_knowledge=_ingest_knowledge(outside),
         import_knowledge=_import_knowledge(outside),
         gateway=gateway,
-        call_tool=CallTool(catalog, gateway, tool_search),
-        list_tools=ListTools(catalog),
+        call_tool=CallTool(item_store, gateway, tool_search),
+        list_tools=ListTools(item_store),
         hierarchical_search=_hierarchical_search(retriever, finder, caches, gateway),
-        skills=Skills(catalog, sync),
-        propose_skills=ProposeSkills(catalog, index, embedder, outside.language_model),
-        resync=Resync(gateway, sync, catalog),
-        token_costs=TokenCosts(catalog, caches.sizes),
+        skills=Skills(item_store, skill_store, sync),
+        propose_skills=ProposeSkills(item_store, skill_store, index, embedder, outside.language_model),
+        resync=Resync(gateway, sync, item_store, skill_store),
+        token_costs=TokenCosts(item_store, caches.sizes),
         verifier=verifier,
         plans=plans,
         events=outside.watching.events,
         metrics=outside.watching.metrics,
         telemetry=outside.watching.telemetry,
         local_key=local_key,
+    )
+
+
+def _tool_search(
+    settings: Settings, outside: _Outside, retriever: Retriever, is_incomplete: Callable[[], bool]
+) -> ToolSearch:
+    return ToolSearch(
+        retriever,
+        outside.item_store,
+        alpha=settings.search_alpha,
+        capabilities=load_capabilities(settings.search_capabilities),
+        is_incomplete=is_incomplete,
     )
 
 
@@ -274,7 +285,8 @@ def _hierarchical_search(
 def _sync(settings: Settings, outside: _Outside, tool_search: ToolSearch, finder: SkillFinder, caches: _Caches) -> Sync:
     embedder, language_model = outside.model.embedder, outside.language_model
     return Sync(
-        outside.catalog,
+        outside.item_store,
+        outside.skill_store,
         outside.index,
         embedder,
         cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),

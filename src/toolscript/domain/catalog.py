@@ -69,7 +69,7 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemFingerprint:
-    """What it takes to see whether an item has changed, without reading the item."""
+    """What a sync compares of a stored item, without its texts and schemas."""
 
     id: str
     server: str

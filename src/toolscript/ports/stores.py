@@ -22,92 +22,106 @@ from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source
 from toolscript.domain.search import TermCounts
 
-# Names or ids; None means all.
-Those = Several[str] | None
+Ids = Several[str] | None
+"""Names or ids; None means all."""
 
 
-class CatalogStore(Protocol):
-    """The truth about items and skills. Every write is one transaction."""
+class ItemStore(Protocol):
+    """The items of the catalogue. Every write is one transaction."""
 
     async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
-        """Adds or replaces items (by id) with the terms they hold, and makes them active."""
+        """Adds or replaces items (by id) with the terms they contain, and makes them active."""
 
     async def deactivate(self, item_ids: Sequence[str]) -> None:
-        """Marks items as vanished: kept, no longer active, out of the term counts."""
+        """Marks items as vanished: they stay stored, but are inactive and no longer in the term counts."""
 
-    async def items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
-        """Items by id order: those named, or all."""
+    async def get_items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
+        """The items with these ids (None: all), ordered by id."""
 
-    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
-        """The schemas of the active ones among those items, and nothing else of them."""
+    async def get_items_of_skill(self, skill_id: str) -> list[StoredItem]:
+        """The active items of a skill, ordered by falling confidence, then id."""
 
-    async def schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
-        """Those of the active items that come next in the order of their ids."""
+    async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+        """The schemas of those of these items that are active, by id."""
 
-    async def marks(self, servers: Those = None, *, item_ids: Those = None) -> list[ItemFingerprint]:
-        """What there is to compare of items, inactive ones too, by id order: of those servers, with those ids."""
+    async def get_schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
+        """The schemas of the first `limit` active items whose ids come after this one."""
 
-    async def term_counts(self, terms: Sequence[int]) -> TermCounts:
-        """Counts over the active items."""
+    async def get_fingerprints(self, servers: Ids = None, *, item_ids: Ids = None) -> list[ItemFingerprint]:
+        """What a sync compares of each item, active or not, ordered by id: of these servers and with these ids."""
 
-    async def size_of_definitions(self) -> int:
-        """How many characters the names, descriptions and schemas of all active items have."""
+    async def count_terms(self, terms: Sequence[int]) -> TermCounts:
+        """How many active items contain each term."""
 
-    async def add_skill(self, skill: Skill) -> None:
-        """Adds a skill. Raises Conflict when there is one of that id."""
-
-    async def save_skills(self, skills: Sequence[Skill]) -> None:
-        """Adds or replaces skills: none is a seed's any more, and items of inactive ones count as not classified."""
-
-    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
-        """Unless that digest was the last to be seeded: adds or replaces these skills, takes back those of earlier
-        seeds that are not among them, and returns that it did. What people have saved stays as it is, and what they
-        have removed stays away. What is taken back goes as with `delete_skill`; where people have put items into it,
-        it becomes inactive instead, until a seed names it again."""
-
-    async def delete_skill(self, skill_id: str) -> None:
-        """Removes the skill by a person's word, and every assignment to it. Items that were in it count as not
-        classified; of the skills that are left to one, the surest is primary if that one was. Raises NotFound."""
-
-    async def skills(self, *, active_only: bool = True) -> list[Skill]: ...
-
-    async def items_in(self, skill_id: str) -> list[StoredItem]:
-        """The active items of a skill, surest first, then by id."""
-
-    async def members(self, skill_ids: Those = None) -> dict[str, list[SkillMember]]:
-        """The active items of those skills (of all), by id order; skills without any are left out."""
-
-    async def tool_counts(self) -> dict[str, int]:
-        """How many active items each skill has; skills without any are left out."""
-
-    async def classify(self, decisions: Sequence[ClassificationRecord], *, over_people: bool = False) -> None:
-        """Replaces the items' assignments, stamps and pending suggestions by what was decided. Items and skills that
-        are gone meanwhile are left out; an item that was to go into such a skill counts as not classified. What a
-        person has assigned stays, unless told otherwise; what a person has rejected for an item is not suggested for
-        it again under the same name; what is pending under the same name stays, with its number."""
-
-    async def stamp(self, stamps: Mapping[str, tuple[str, str]]) -> None:
-        """Replaces the stamps of items (id to the old and the new one) that still have the old one, nothing else."""
-
-    async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
-        """Replaces the item's assignments by a person's and takes back what is suggested for it; with none, the item
-        counts as not classified. Raises NotFound for an unknown item or skill."""
-
-    async def suggest(self, suggestion: Suggestion) -> Suggestion:
-        """Queues a suggested skill for a person and returns it with its number."""
-
-    async def suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]: ...
-
-    async def review(
-        self, number: int, status: SuggestionStatus, reviewed_by: str | None = None, *, into: Skill | str | None = None
-    ) -> Suggestion:
-        """Records a person's decision about a pending suggestion; with `into`, its item goes into that skill, or into
-        a new one, which is added. Raises NotFound for what is unknown, Conflict for one not pending or an id taken."""
+    async def count_definition_characters(self) -> int:
+        """The total length of the names, descriptions and schemas of all active items."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
 
     async def close(self) -> None: ...
+
+
+class SkillStore(Protocol):
+    """The skills of the catalogue, which items they have, and which skills are suggested. Every write is one
+    transaction."""
+
+    async def add_skill(self, skill: Skill) -> None:
+        """Adds a skill. Raises Conflict when the id is taken."""
+
+    async def save_skills(self, skills: Sequence[Skill]) -> None:
+        """Adds or replaces skills for a person: later seeds leave them alone. Items of inactive skills count as not
+        classified."""
+
+    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
+        """Makes these the seeded skills, unless this digest was the last one seeded; returns whether it did.
+
+        Skills that people saved or deleted stay as they are. Skills of earlier seeds that are missing now are deleted
+        as by `delete_skill`; one that people assigned items to becomes inactive instead, until a seed names it again.
+        """
+
+    async def delete_skill(self, skill_id: str) -> None:
+        """Deletes a skill and its assignments for a person: no seed brings it back. Its items count as not classified;
+        an item that loses its primary skill gets the most confident of its others. Raises NotFound."""
+
+    async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
+        """Skills, ordered by id."""
+
+    async def get_members(self, skill_ids: Ids = None) -> dict[str, list[SkillMember]]:
+        """The active items of these skills, ordered by id; skills without items are left out."""
+
+    async def count_items(self) -> dict[str, int]:
+        """The number of active items of each skill; skills without items are left out."""
+
+    async def save_classifications(
+        self, records: Sequence[ClassificationRecord], *, replace_human: bool = False
+    ) -> None:
+        """Replaces the items' assignments, stamps and pending suggestions.
+
+        Items and skills that no longer exist are ignored; an item that loses a skill this way counts as not classified.
+        Assignments made by people stay, unless `replace_human`. A suggestion that a person rejected for an item is not
+        made again; one that is pending under the same name stays, with its number.
+        """
+
+    async def replace_stamps(self, stamps: Mapping[str, tuple[str, str]]) -> None:
+        """Replaces stamps of items (id to old and new stamp) where the old one is still stored."""
+
+    async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
+        """Replaces the item's assignments by a person's and deletes its pending suggestions; without assignments the
+        item counts as not classified. Raises NotFound for an unknown item or skill."""
+
+    async def add_suggestion(self, suggestion: Suggestion) -> Suggestion:
+        """Queues a suggested skill for review and returns it with its number."""
+
+    async def list_suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:
+        """Suggestions, ordered by number."""
+
+    async def review_suggestion(
+        self, number: int, status: SuggestionStatus, reviewed_by: str | None = None, *, into: Skill | str | None = None
+    ) -> Suggestion:
+        """Records a person's decision about a pending suggestion. With `into`, its item goes into that existing skill
+        (an id) or new skill. Raises NotFound for an unknown suggestion or skill, Conflict for a suggestion that is not
+        pending or a skill id that is taken."""
 
 
 class DocumentStore(Protocol):

@@ -37,7 +37,7 @@ def prepare(data: Path) -> None:
         async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
             await app.sync.run(load_demo_items())
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
-                await app.catalog.suggest(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
+                await app.skill_store.add_suggestion(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
 
     asyncio.run(fill())
 

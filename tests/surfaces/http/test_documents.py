@@ -402,7 +402,7 @@ async def test_health_needs_no_token(nobody: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("D-06")
 async def test_health_names_what_does_not_answer(nobody: httpx.AsyncClient, app: App) -> None:
-    await app.catalog.close()
+    await app.item_store.close()
     ill = await nobody.get("/search/health")
     assert ill.status_code == 503
     assert ill.json()["error"]["details"]["adapter"] == "store"

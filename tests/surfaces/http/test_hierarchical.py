@@ -325,7 +325,7 @@ async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: htt
         assert answer.status_code == 200
         return [tool["id"] for tool in answer.json()]
 
-    members = {skill: {m.item_id for m in each} for skill, each in (await filled.catalog.members()).items()}
+    members = {skill: {m.item_id for m in each} for skill, each in (await filled.skill_store.get_members()).items()}
     one, two = sorted(members, key=lambda skill: len(members[skill]))[-2:]
     for named, wanted in (
         (one, members[one]),
@@ -415,7 +415,7 @@ async def test_a_schema_is_told_as_it_is_also_one_that_few_writers_of_json_can_w
 @pytest.mark.req("H-01", "H-14")
 @pytest.mark.parametrize("body", [None, "null", "{}", '{"reclassify": false}'])
 async def test_a_sync_on_request_says_what_it_did(changing: httpx.AsyncClient, app: App, body: str | None) -> None:
-    await app.catalog.save_skills([Skill("new_one", "New one")])
+    await app.skill_store.save_skills([Skill("new_one", "New one")])
     sent = {"content": body, "headers": {"Content-Type": "application/json"}} if body else {}
     answer = await changing.post("/api/v1/sync", **sent)  # type: ignore[arg-type]
     assert answer.status_code == 200

@@ -43,7 +43,7 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "skills": ("index", "scroll", SKILLS),
     "vectors of skills": ("index", "vectors", SKILLS),
     "tools": ("index", "nearest", TOOLS),
-    "store": ("catalog", "schemas", None),
+    "store": ("item_store", "get_schemas", None),
 }
 
 # What is named in `degraded`, and what is returned.
@@ -123,7 +123,7 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 @asynccontextmanager
 async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClient]:
     """The application with these of its parts in trouble, over HTTP."""
-    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "catalog": app.catalog}
+    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
     for trouble in troubles:
         (name,) = [name for name, part in parts.items() if part is trouble.real]
         parts[name] = trouble
@@ -131,7 +131,7 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         Retriever(parts["embedder"], parts["index"]),
         SkillFinder(parts["index"], SimilarityRange(0.0, 1.0), within=SHORT.skills / 2),
         ResultCache(),
-        KnownSchemas(parts["catalog"]),
+        KnownSchemas(parts["item_store"]),
         SHORT,
     )
     serving = ServedApp(app.settings, replace(app, hierarchical_search=search))
@@ -212,7 +212,7 @@ async def test_a_query_vector_of_another_size_finds_nothing_and_says_so(filled: 
 
 
 async def test_schemas_that_nobody_asked_for_change_nothing(filled: App) -> None:
-    others = await filled.catalog.schemas([stored.item.id for stored in await filled.catalog.items()])
+    others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
     async with asking(filled) as healthy, asking(filled, trouble_at(filled, "store", saying(lambda _: others))) as http:
         assert without_times(await found(http)) == without_times(await found(healthy))
 
@@ -229,7 +229,7 @@ async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled:
 async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
     troubles = [
         Troubled(filled.index, "scroll", hang, (SKILLS,)),
-        Troubled(filled.catalog, "schemas", hang),
+        Troubled(filled.item_store, "get_schemas", hang),
     ]
     async with asking(filled, *troubles) as http:
         told = await found(http)

@@ -31,7 +31,7 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def suggested(app: App, name: str, tool: str | None = None) -> int:
-    number = (await app.catalog.suggest(Suggestion(name, "Why not", tool, keywords=("why",)))).number
+    number = (await app.skill_store.add_suggestion(Suggestion(name, "Why not", tool, keywords=("why",)))).number
     assert number is not None
     return number
 

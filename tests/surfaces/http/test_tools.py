@@ -68,7 +68,7 @@ async def test_health_and_readiness_answer(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("D-11")
 async def test_a_store_that_is_gone_is_a_clear_503(http: httpx.AsyncClient, app: App) -> None:
-    await app.catalog.close()
+    await app.item_store.close()
     answer = await http.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "UNAVAILABLE"

@@ -146,7 +146,7 @@ async def test_postgres_carries_the_same_application(small: Settings, postgres: 
     settings = replace(small, store=postgres)
     async with open_app(settings) as app:
         assert await first_hit(app, "read_file") == "filesystem__read_file"
-        await app.catalog.ping()
+        await app.item_store.ping()
     async with open_app(settings) as app:
         assert (await app.sync.run(load_demo_items())).indexed == 0
 

@@ -139,7 +139,7 @@ async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) 
         assert await app.index.count(SKILLS) == 0
         await app.sync.index_catalogue()
         assert await held(app) == before
-        (stored,) = await app.catalog.items(["git__git_commit"])
+        (stored,) = await app.item_store.get_items(["git__git_commit"])
         assert [(a.skill_id, a.origin) for a in stored.assignments] == [("memory_and_notes", Origin.HUMAN)]
 
 

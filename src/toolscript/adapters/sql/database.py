@@ -56,6 +56,10 @@ class Database:
             raise Forbidden("the store is open for reading only", details={"store": "sql"})
         return await self._in_thread(work, writing=True)
 
+    async def ping(self) -> None:
+        """Raises Unavailable when the database does not answer."""
+        await self.read(lambda session: session.rows("SELECT 1 AS one"))
+
     async def close(self) -> None:
         await asyncio.to_thread(self._shut)
 
@@ -117,7 +121,7 @@ class Database:
 
 def migrate(session: Session) -> None:
     """Brings the tables to the newest version, in order, inside one transaction."""
-    session.take_turns("migration")
+    session.lock("migration")
     for statement in session.schemas:
         session.run(statement)
     session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session
-from toolscript.adapters.sql.terms import change_counts, count_terms, packed, take_turns, unpacked
+from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.search import TermCounts
 
@@ -28,7 +28,6 @@ class SqlDocuments:
 
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
         def work(session: Session) -> None:
-            take_turns(session, _scope(tenant))
             old = _terms(session, tenant, [d.document.id for d in documents])
             rows = [
                 {
@@ -38,7 +37,7 @@ class SqlDocuments:
                     "text": d.document.text,
                     "metadata": dict(d.document.metadata),
                     "digest": d.document.digest,
-                    "terms": packed(d.terms),
+                    "terms": pack_terms(d.terms),
                 }
                 for d in documents
             ]
@@ -46,27 +45,25 @@ class SqlDocuments:
             self._wait(session, tenant, [d.document.id for d in documents])
             change_counts(session, _scope(tenant), removed=old, added=(d.terms for d in documents))
 
-        await self._database.write(work)
+        await write_scope(self._database, _scope(tenant), work)
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         def work(session: Session) -> int:
-            take_turns(session, _scope(tenant))
             statement = f"SELECT id, terms FROM documents WHERE {_named(session)}"
             old = session.rows(statement, tenant=tenant, ids=list(ids))
             session.run(f"DELETE FROM documents WHERE {_named(session)}", tenant=tenant, ids=list(ids))
             self._wait(session, tenant, [row["id"] for row in old])
-            change_counts(session, _scope(tenant), removed=[unpacked(row["terms"]) for row in old])
+            change_counts(session, _scope(tenant), removed=[unpack_terms(row["terms"]) for row in old])
             return len(old)
 
-        return await self._database.write(work)
+        return await write_scope(self._database, _scope(tenant), work)
 
     async def mark(self, tenant: str, ids: Sequence[str]) -> None:
         await self._database.write(lambda session: self._wait(session, tenant, ids))
 
     async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         def work(session: Session) -> None:
-            # A writer of these documents that has not ended yet would be taken for one that has not begun.
-            take_turns(session, _scope(tenant))
+            # In turn with other writers of the tenant: the documents of an unfinished one would look absent.
             mark = {"tenant": tenant, "writer": self._writer, "before": self._clock() - ABANDONED_AFTER_SECONDS}
             kept = "EXISTS (SELECT 1 FROM documents WHERE tenant = :tenant AND id = :id"
             own = "(writer = :writer OR since < :before)"
@@ -79,7 +76,7 @@ class SqlDocuments:
                 f"{settled} AND NOT {kept})", [{**mark, "id": i} for i, digest in digests.items() if digest is None]
             )
 
-        await self._database.write(work)
+        await write_scope(self._database, _scope(tenant), work)
 
     async def waiting(self) -> dict[str, list[str]]:
         statement = "SELECT DISTINCT tenant, id FROM documents_waiting"
@@ -139,7 +136,7 @@ class SqlDocuments:
         return await self._database.read(lambda session: count_terms(session, _scope(tenant), terms))
 
     async def ping(self) -> None:
-        await self._database.read(lambda session: session.rows("SELECT 1 AS one"))
+        await self._database.ping()
 
     def _wait(self, session: Session, tenant: str, ids: Sequence[str]) -> None:
         session.run_many(
@@ -163,4 +160,4 @@ def _named(session: Session) -> str:
 
 def _terms(session: Session, tenant: str, ids: Sequence[str]) -> list[frozenset[int]]:
     statement = f"SELECT terms FROM documents WHERE {_named(session)}"
-    return [unpacked(row["terms"]) for row in session.rows(statement, tenant=tenant, ids=list(ids))]
+    return [unpack_terms(row["terms"]) for row in session.rows(statement, tenant=tenant, ids=list(ids))]

@@ -53,7 +53,7 @@ class SqlKnowledgeReader:
         return {row["id"]: (row["chunks"], row["extractions"]) for row in found}
 
     async def ping(self) -> None:
-        await self._database.read(lambda session: session.rows("SELECT 1 AS one"))
+        await self._database.ping()
 
     async def close(self) -> None:
         await self._database.close()
@@ -106,7 +106,7 @@ class SqlKnowledge(SqlKnowledgeReader):
 
 
 def _take_turns(session: Session, source_id: str) -> None:
-    session.take_turns(f"knowledge {source_id}")
+    session.lock(f"knowledge {source_id}")
 
 
 def _named(session: Session, table: str, ids: Collection[str]) -> list[dict[str, Any]]:

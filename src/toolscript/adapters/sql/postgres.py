@@ -80,7 +80,7 @@ class PostgresSession:
     def begin(self, *, writing: bool) -> None:
         self._connection.execute("BEGIN" if writing else "BEGIN READ ONLY")
 
-    def take_turns(self, subject: str) -> None:
+    def lock(self, subject: str) -> None:
         self._connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"toolscript {subject}"])
 
     def commit(self) -> None:

@@ -45,7 +45,7 @@ class Session(Protocol):
     def begin(self, *, writing: bool) -> None:
         """Starts a transaction. Raises one of `faults` when the connection is gone."""
 
-    def take_turns(self, subject: str) -> None:
+    def lock(self, subject: str) -> None:
         """Waits until no other transaction is at the same subject; holds it until the transaction ends."""
 
     def commit(self) -> None: ...

@@ -1,16 +1,17 @@
-"""Skills, who is in them and what is suggested: the half of the SQL catalogue that sorts items.
+"""Skills in SQL: their items (assignments) and what is suggested.
 
-Functions of a session, so that the catalogue can put several of them into one transaction.
+The work is in functions of a session, so that one transaction can use several of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from toolscript.adapters.sql.database import upsert
+from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.terms import write_scope
 from toolscript.domain.catalog import (
     Assignment,
     ClassificationRecord,
@@ -22,22 +23,104 @@ from toolscript.domain.catalog import (
 )
 from toolscript.domain.errors import Conflict, NotFound
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def read_skills(session: Session, *, active_only: bool) -> list[Skill]:
-    """Skills in order of their ids."""
-    activity = "is_active" if active_only else "TRUE"
-    found = session.rows(f"SELECT * FROM skill_categories WHERE {activity}")
-    return sorted((_skill(row) for row in found), key=lambda s: s.id)
+SCOPE = "catalogue"
 
 
-def save_skills(session: Session, skills: Sequence[Skill]) -> None:
+class SqlSkills:
+    """The skills of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_skill(self, skill: Skill) -> None:
+        await self._write(_add_skill, skill)
+
+    async def save_skills(self, skills: Sequence[Skill]) -> None:
+        await self._write(_save_skills, skills)
+
+    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
+        return await self._write(_seed_skills, digest, skills)
+
+    async def delete_skill(self, skill_id: str) -> None:
+        await self._write(_delete_skill, skill_id)
+
+    async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
+        statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"
+        rows = await self._database.read(lambda session: session.rows(statement))
+        return sorted((_skill(row) for row in rows), key=lambda s: s.id)
+
+    async def count_items(self) -> dict[str, int]:
+        statement = (
+            "SELECT a.skill_id, count(*) AS items FROM tool_skill_assignments a JOIN tools t ON t.id = a.tool_id "
+            "WHERE t.is_active GROUP BY a.skill_id"
+        )
+        rows = await self._database.read(lambda session: session.rows(statement))
+        return {row["skill_id"]: row["items"] for row in rows}
+
+    async def get_members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[SkillMember]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            condition = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
+            parameters = {} if skill_ids is None else {"ids": sorted(skill_ids)}
+            return session.rows(
+                "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
+                f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {condition}",
+                **parameters,
+            )
+
+        members: dict[str, list[SkillMember]] = defaultdict(list)
+        for row in await self._database.read(work):
+            members[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
+        return {skill: sorted(items, key=lambda m: m.item_id) for skill, items in members.items()}
+
+    async def save_classifications(
+        self, records: Sequence[ClassificationRecord], *, replace_human: bool = False
+    ) -> None:
+        await self._write(_save_classifications, records, replace_human=replace_human)
+
+    async def replace_stamps(self, stamps: Mapping[str, tuple[str, str]]) -> None:
+        rows = [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()]
+        statement = "UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old"
+        await self._write(lambda session: session.run_many(statement, rows))
+
+    async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
+        await self._write(_assign, item_id, assignments)
+
+    async def add_suggestion(self, suggestion: Suggestion) -> Suggestion:
+        return await self._write(_add_suggestion, suggestion)
+
+    async def list_suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:
+        def work(session: Session) -> list[Suggestion]:
+            if status is None:
+                return _read_suggestions(session, "TRUE")
+            return _read_suggestions(session, "s.status = :status", status=status.value)
+
+        return await self._database.read(work)
+
+    async def review_suggestion(
+        self,
+        number: int,
+        status: SuggestionStatus,
+        reviewed_by: str | None = None,
+        *,
+        into: Skill | str | None = None,
+    ) -> Suggestion:
+        return await self._write(_review, number, status, reviewed_by, into)
+
+    async def _write(self, work: Callable[Concatenate[Session, P], T], *arguments: P.args, **options: P.kwargs) -> T:
+        return await write_scope(self._database, SCOPE, lambda session: work(session, *arguments, **options))
+
+
+def _save_skills(session: Session, skills: Sequence[Skill]) -> None:
     """Adds or replaces skills by a person's word, which no seed takes back. Items of those that are not active count as
     not classified."""
     upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": False} for s in skills], keys=["id"])
-    _forget_sorting(session, [s.id for s in skills if not s.is_active])
+    _reset_classification(session, [s.id for s in skills if not s.is_active])
 
 
-def seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
+def _seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
     """Makes the seeded skills these, unless that digest was the last; returns whether it did. What people have changed
     or removed stays so, and a skill that goes stays, inactive, as long as people have put items into it."""
     if session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest):
@@ -45,7 +128,7 @@ def seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
     of_people = "SELECT id FROM skill_categories WHERE NOT is_seeded"
     removed = "SELECT id FROM seeded_skills WHERE is_removed"
     kept = {row["id"] for row in session.rows(f"{of_people} UNION {removed}")}
-    _take_back(session, {s.id for s in skills})
+    _remove_seeds(session, {s.id for s in skills})
     planted = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in kept]
     upsert(session, "skill_categories", planted, keys=["id"])
     named = [{"id": s.id} for s in skills]
@@ -55,20 +138,20 @@ def seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
     return True
 
 
-def remove_skill(session: Session, skill_id: str) -> None:
+def _delete_skill(session: Session, skill_id: str) -> None:
     """Removes a skill by a person's word, which no seed takes back. Raises NotFound."""
     if not _delete_skills(session, [skill_id]):
-        raise _no_skill([skill_id])
+        raise _unknown_skill([skill_id])
     session.run("UPDATE seeded_skills SET is_removed = TRUE WHERE id = :id", id=skill_id)
 
 
-def _take_back(session: Session, but: Collection[str]) -> None:
+def _remove_seeds(session: Session, but: Collection[str]) -> None:
     """Takes back the skills of earlier seeds but these: those that people use become inactive, the others go."""
     by_people = "id IN (SELECT skill_id FROM tool_skill_assignments WHERE origin = 'human')"
     seeded = session.rows(f"SELECT id, {by_people} AS is_used FROM skill_categories WHERE is_seeded")
     gone = [row for row in seeded if row["id"] not in but]
     used = [row["id"] for row in gone if row["is_used"]]
-    _forget_sorting(session, used)
+    _reset_classification(session, used)
     session.run(f"UPDATE skill_categories SET is_active = FALSE WHERE {session.among('id', 'ids')}", ids=used)
     _delete_skills(session, [row["id"] for row in gone if not row["is_used"]])
 
@@ -77,8 +160,8 @@ def _delete_skills(session: Session, skill_ids: Collection[str]) -> int:
     """Removes skills and what is assigned to them, whose items then count as not classified; returns how many. An item
     that loses its primary skill has the surest of its others instead."""
     ids = sorted(skill_ids)
-    _forget_sorting(session, ids)
-    held = session.rows(
+    _reset_classification(session, ids)
+    primaries = session.rows(
         f"SELECT tool_id FROM tool_skill_assignments WHERE is_primary AND {session.among('skill_id', 'ids')}", ids=ids
     )
     done = session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
@@ -86,12 +169,12 @@ def _delete_skills(session: Session, skill_ids: Collection[str]) -> int:
         "UPDATE tool_skill_assignments SET is_primary = TRUE WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
         "OVER (PARTITION BY tool_id ORDER BY confidence DESC, skill_id) AS place FROM tool_skill_assignments "
         f"WHERE {session.among('tool_id', 'numbers')}) AS placed WHERE place = 1)",
-        numbers=[row["tool_id"] for row in held],
+        numbers=[row["tool_id"] for row in primaries],
     )
     return done
 
 
-def _forget_sorting(session: Session, skill_ids: Sequence[str]) -> None:
+def _reset_classification(session: Session, skill_ids: Sequence[str]) -> None:
     """Has the items of these skills count as not classified."""
     session.run(
         "UPDATE tools SET classified = '' WHERE id IN "
@@ -114,44 +197,20 @@ def read_assignments(session: Session, numbers: Sequence[int] | None) -> dict[in
     return found
 
 
-def count_tools(session: Session) -> dict[str, int]:
-    """How many active items each skill has."""
-    found = session.rows(
-        "SELECT a.skill_id, count(*) AS items FROM tool_skill_assignments a JOIN tools t ON t.id = a.tool_id "
-        "WHERE t.is_active GROUP BY a.skill_id"
-    )
-    return {row["skill_id"]: row["items"] for row in found}
-
-
-def read_members(session: Session, skill_ids: Collection[str] | None) -> dict[str, list[SkillMember]]:
-    """The active items of those skills (of all)."""
-    named = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
-    given = {} if skill_ids is None else {"ids": sorted(skill_ids)}
-    found: dict[str, list[SkillMember]] = defaultdict(list)
-    for row in session.rows(
-        "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
-        f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {named}",
-        **given,
-    ):
-        found[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
-    return {skill: sorted(members, key=lambda m: m.item_id) for skill, members in found.items()}
-
-
-def assign(session: Session, item_id: str, assignments: Sequence[Assignment]) -> None:
+def _assign(session: Session, item_id: str, assignments: Sequence[Assignment]) -> None:
     """Replaces an item's assignments by a person's; with none it counts as not classified."""
-    number = _number(session, item_id)
+    number = _item_number(session, item_id)
     _require_skills(session, {a.skill_id for a in assignments})
     _replace_assignments(session, {number: assignments})
-    withdraw(session, [number])
+    withdraw_suggestions(session, [number])
     if not assignments:
         session.run("UPDATE tools SET classified = '' WHERE id = :number", number=number)
 
 
-def classify(session: Session, decisions: Sequence[ClassificationRecord], *, over_people: bool) -> None:
-    """Records decisions about items, whatever their number, in a handful of statements."""
-    decided = {d.item_id: d for d in decisions}
+def _save_classifications(session: Session, records: Sequence[ClassificationRecord], *, replace_human: bool) -> None:
+    decided = {d.item_id: d for d in records}
     by_people = "SELECT tool_id FROM tool_skill_assignments WHERE origin = 'human'"
-    free = "TRUE" if over_people else f"id NOT IN ({by_people})"
+    free = "TRUE" if replace_human else f"id NOT IN ({by_people})"
     found = session.rows(
         f"SELECT id, item_id FROM tools WHERE is_active AND {free} AND {session.among('item_id', 'ids')}",
         ids=sorted(decided),
@@ -168,23 +227,15 @@ def classify(session: Session, decisions: Sequence[ClassificationRecord], *, ove
     _replace_suggestions(session, {n: d.suggestion for n, d in by_number.items()})
 
 
-def stamp(session: Session, stamps: Mapping[str, tuple[str, str]]) -> None:
-    """Replaces the stamps of items (id to the old and the new one) that still have the old one."""
-    session.run_many(
-        "UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old",
-        [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()],
-    )
-
-
-def suggest(session: Session, suggestion: Suggestion) -> Suggestion:
+def _add_suggestion(session: Session, suggestion: Suggestion) -> Suggestion:
     """Queues a suggestion and returns it with its number."""
     source = suggestion.source_item_id
-    row = _suggestion_row(_number(session, source) if source else None, suggestion)
+    row = _suggestion_row(_item_number(session, source) if source else None, suggestion)
     made = session.rows(f"{INSERT_SUGGESTION} RETURNING id", **row)
-    return read_suggestions(session, "s.id = :number", number=made[0]["id"])[0]
+    return _read_suggestions(session, "s.id = :number", number=made[0]["id"])[0]
 
 
-def withdraw(session: Session, numbers: Sequence[int]) -> None:
+def withdraw_suggestions(session: Session, numbers: Sequence[int]) -> None:
     """Takes back what is pending for the items with these numbers."""
     session.run(
         f"DELETE FROM skill_suggestions WHERE status = 'pending' AND {session.among('source_tool_id', 'numbers')}",
@@ -192,7 +243,7 @@ def withdraw(session: Session, numbers: Sequence[int]) -> None:
     )
 
 
-def review(
+def _review(
     session: Session, number: int, status: SuggestionStatus, reviewed_by: str | None, into: Skill | str | None
 ) -> Suggestion:
     """Decides a pending suggestion, and puts its item into a skill."""
@@ -202,7 +253,7 @@ def review(
         who=reviewed_by,
         number=number,
     )
-    found = read_suggestions(session, "s.id = :number", number=number)
+    found = _read_suggestions(session, "s.id = :number", number=number)
     if not found:
         raise NotFound(f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number})
     if not touched:
@@ -211,16 +262,16 @@ def review(
             details={"suggestion": number, "status": found[0].status.value},
         )
     if isinstance(into, Skill):
-        add_skill(session, into)
+        _add_skill(session, into)
         into = into.id
     if into is not None:
         _require_skills(session, {into})
         if found[0].source_item_id:
-            assign(session, found[0].source_item_id, [Assignment(into, 1.0, True, Origin.HUMAN)])
+            _assign(session, found[0].source_item_id, [Assignment(into, 1.0, True, Origin.HUMAN)])
     return found[0]
 
 
-def read_suggestions(session: Session, wanted: str, **parameters: Any) -> list[Suggestion]:
+def _read_suggestions(session: Session, wanted: str, **parameters: Any) -> list[Suggestion]:
     """The suggestions that fulfil a condition, oldest first."""
     found = session.rows(
         "SELECT s.*, t.item_id FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id "
@@ -254,9 +305,9 @@ def _replace_suggestions(session: Session, wanted: Mapping[int, Suggestion | Non
     under that name already stays as it is: somebody may be about to name it by its number."""
     numbers = list(wanted)
     named = {(n, s.name.casefold()): s for n, s in wanted.items() if s}
-    for refused in _suggested(session, numbers, SuggestionStatus.REJECTED):
+    for refused in _find_suggestions(session, numbers, SuggestionStatus.REJECTED):
         named.pop(refused, None)
-    pending = _suggested(session, numbers, SuggestionStatus.PENDING)
+    pending = _find_suggestions(session, numbers, SuggestionStatus.PENDING)
     gone = [row for key, rows in pending.items() for row in rows[key in named :]]
     session.run(f"DELETE FROM skill_suggestions WHERE {session.among('id', 'gone')}", gone=gone)
     new = [_suggestion_row(key[0], s) for key, s in named.items() if key not in pending]
@@ -274,7 +325,9 @@ def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any
     }
 
 
-def _suggested(session: Session, numbers: Sequence[int], status: SuggestionStatus) -> dict[tuple[int, str], list[int]]:
+def _find_suggestions(
+    session: Session, numbers: Sequence[int], status: SuggestionStatus
+) -> dict[tuple[int, str], list[int]]:
     """The suggestions of that status, oldest first, by the number of the item and the name."""
     found: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row in session.rows(
@@ -306,7 +359,7 @@ def _assignment_row(number: int, assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def _number(session: Session, item_id: str) -> int:
+def _item_number(session: Session, item_id: str) -> int:
     found = session.rows("SELECT id FROM tools WHERE item_id = :item_id", item_id=item_id)
     if not found:
         raise NotFound(
@@ -319,23 +372,23 @@ def _require_skills(session: Session, wanted: set[str]) -> None:
     known = session.rows(f"SELECT id FROM skill_categories WHERE {session.among('id', 'ids')}", ids=sorted(wanted))
     unknown = wanted - {row["id"] for row in known}
     if unknown:
-        raise _no_skill(unknown)
+        raise _unknown_skill(unknown)
 
 
-def _no_skill(unknown: Collection[str]) -> NotFound:
+def _unknown_skill(unknown: Collection[str]) -> NotFound:
     return NotFound(
         f"there is no skill {min(unknown)!r}: see the list of skills", details={"skill_ids": sorted(unknown)}
     )
 
 
-def add_skill(session: Session, skill: Skill) -> None:
+def _add_skill(session: Session, skill: Skill) -> None:
     """Adds a skill of an id that no other has."""
     if session.rows("SELECT id FROM skill_categories WHERE id = :id", id=skill.id):
         raise Conflict(
             f"there is a skill {skill.id!r} already: give another id, or use that skill",
             details={"skill_id": skill.id},
         )
-    save_skills(session, [skill])
+    _save_skills(session, [skill])
 
 
 def _skill_row(skill: Skill) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class SqliteSession:
         # A writer takes its lock at once: one that upgrades half-way can find itself locked out for good.
         self._connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
 
-    def take_turns(self, subject: str) -> None:
+    def lock(self, subject: str) -> None:
         """Nothing to do: a writer already waits for all others."""
 
     def commit(self) -> None:

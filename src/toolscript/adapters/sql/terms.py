@@ -1,20 +1,30 @@
-"""Term counts per scope (the catalogue, or one tenant), kept by the transaction that changes a text."""
+"""Term counts per scope (the catalogue, or one tenant), updated by the transaction that changes a text."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Session
 from toolscript.domain.search import TermCounts
 
-EVERY_TEXT = -1
+T = TypeVar("T")
+
+ALL_TEXTS = -1  # the "term" that counts the texts of a scope
 
 
-def take_turns(session: Session, scope: str) -> None:
-    """To be called before a scope's texts are read or changed: what two writers read must not be the same past."""
-    session.take_turns(f"terms {scope}")
+async def write_scope(database: Database, scope: str, work: Callable[[Session], T]) -> T:
+    """Runs a transaction that changes texts of a scope. Transactions of one scope run one after the other: none counts
+    texts that another one is about to change, and none waits in a circle."""
+
+    def work_alone(session: Session) -> T:
+        session.lock(f"terms {scope}")
+        return work(session)
+
+    return await database.write(work_alone)
 
 
 def change_counts(
@@ -24,13 +34,13 @@ def change_counts(
     removed: Iterable[frozenset[int]] = (),
     added: Iterable[frozenset[int]] = (),
 ) -> None:
-    """Counts some texts out of a scope and others in; terms that nothing holds any more are forgotten."""
+    """Subtracts the terms of removed texts and adds those of new ones; deletes the counts that drop to 0."""
     change: Counter[int] = Counter()
     for terms in added:
-        change.update([EVERY_TEXT, *terms])
+        change.update([ALL_TEXTS, *terms])
     for terms in removed:
-        change.subtract([EVERY_TEXT, *terms])
-    # In order of their numbers, so that two writers never wait for each other in a circle.
+        change.subtract([ALL_TEXTS, *terms])
+    # Sorted, so that two writers never wait for each other in a circle.
     rows = [{"scope": scope, "term": number, "texts": by} for number, by in sorted(change.items()) if by]
     if not rows:
         return
@@ -44,21 +54,21 @@ def change_counts(
 
 
 def count_terms(session: Session, scope: str, terms: Sequence[int]) -> TermCounts:
-    """How many texts a scope has, and how many hold each term."""
-    found = session.rows(
+    """The number of texts in a scope, and of those that contain each term."""
+    rows = session.rows(
         f"SELECT term, texts FROM term_counts WHERE scope = :scope AND {session.among('term', 'terms')}",
         scope=scope,
-        terms=[EVERY_TEXT, *terms],
+        terms=[ALL_TEXTS, *terms],
     )
-    counts = {row["term"]: row["texts"] for row in found}
-    return TermCounts(counts.pop(EVERY_TEXT, 0), counts)
+    counts = {row["term"]: row["texts"] for row in rows}
+    return TermCounts(counts.pop(ALL_TEXTS, 0), counts)
 
 
-def packed(terms: frozenset[int]) -> bytes:
-    """A set of terms as a column holds it."""
+def pack_terms(terms: frozenset[int]) -> bytes:
+    """Encodes a set of terms for a column."""
     return array("I", sorted(terms)).tobytes()
 
 
-def unpacked(column: bytes) -> frozenset[int]:
-    """The set that `packed` wrote."""
+def unpack_terms(column: bytes) -> frozenset[int]:
+    """Decodes what `pack_terms` wrote."""
     return frozenset(array("I", column))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolscript.domain.catalog import SuggestionStatus
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import RefreshResult
 from toolscript.services.catalogue.sync import Progress, Sync
@@ -25,10 +25,11 @@ class ResyncReport:
 class Resync:
     """Asks every connected server anew, and leaves nothing behind."""
 
-    def __init__(self, gateway: Gateway, sync: Sync, catalog: CatalogStore) -> None:
+    def __init__(self, gateway: Gateway, sync: Sync, item_store: ItemStore, skill_store: SkillStore) -> None:
         self._gateway = gateway
         self._sync = sync
-        self._catalog = catalog
+        self._item_store = item_store
+        self._skill_store = skill_store
 
     async def run(
         self,
@@ -46,9 +47,9 @@ class Resync:
         done = await self._sync.reclassify(
             None if everything else (), force=force, over_model=everything, progress=progress
         )
-        items = [m.id for m in await self._catalog.marks() if m.is_active]
+        items = [m.id for m in await self._item_store.get_fingerprints() if m.is_active]
         await self._sync.refine(items if everything else None, progress=progress)
-        waiting = await self._catalog.suggestions(SuggestionStatus.PENDING)
+        waiting = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
         refined = self._sync.refined - refined_before  # some of it while the servers were asked
         return ResyncReport(servers, len(items), classified, refined, len(waiting))

@@ -24,7 +24,7 @@ from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import SkillStore
 from toolscript.retrieval.clusters import find_clusters
 from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.services.catalogue.tool_points import TOOLS, vector_of
@@ -49,8 +49,8 @@ def skills_collection(model: str, dimensions: int) -> search.Collection:
 class SkillPoints:
     """Keeps the index at what the store says of skills and their items."""
 
-    def __init__(self, catalog: CatalogStore, index: VectorIndex, embedder: Embedder) -> None:
-        self._catalog = catalog
+    def __init__(self, skill_store: SkillStore, index: VectorIndex, embedder: Embedder) -> None:
+        self._skill_store = skill_store
         self._index = index
         self._embedder = embedder
 
@@ -72,8 +72,8 @@ class SkillPoints:
 
     async def _told(self, skill_ids: Collection[str] | None) -> Told:
         """What the store says of those skills (of all) and their items."""
-        skills = [s for s in await self._catalog.skills() if skill_ids is None or s.id in skill_ids]
-        return skills, await self._catalog.members(None if skill_ids is None else list(skill_ids))
+        skills = [s for s in await self._skill_store.list_skills() if skill_ids is None or s.id in skill_ids]
+        return skills, await self._skill_store.get_members(None if skill_ids is None else list(skill_ids))
 
     async def _bring_to(self, told: Told, skill_ids: Collection[str] | None) -> int:
         skills, members = told

@@ -17,7 +17,7 @@ from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.retrieval.calibration import calibrate
 from toolscript.retrieval.clusters import Cluster, find_clusters
 from toolscript.retrieval.text.topics import Theme, find_themes
@@ -108,12 +108,14 @@ class ProposeSkills:
 
     def __init__(
         self,
-        catalog: CatalogStore,
+        item_store: ItemStore,
+        skill_store: SkillStore,
         index: VectorIndex,
         embedder: Embedder | None,
         language_model: LanguageModel | None = None,
     ) -> None:
-        self._catalog = catalog
+        self._item_store = item_store
+        self._skill_store = skill_store
         self._index = index
         self._embedder = embedder
         self._language_model = language_model
@@ -134,11 +136,13 @@ class ProposeSkills:
                 f"count {count} is out of range: 1 to {MAX_PROPOSALS}, or none to have it chosen",
                 details={"field": "count", "least": 1, "most": MAX_PROPOSALS},
             )
-        marks = [m for m in await self._catalog.marks() if m.is_active and not (only_waiting and m.assignments)]
+        marks = [
+            m for m in await self._item_store.get_fingerprints() if m.is_active and not (only_waiting and m.assignments)
+        ]
         if not marks:
             return []
         vectors = await self._vectors([m.id for m in marks])
-        items = [s.item for s in await self._catalog.items(list(vectors))]
+        items = [s.item for s in await self._item_store.get_items(list(vectors))]
         groups = await asyncio.to_thread(_groups, items, vectors, count)
         proposals = await self._proposals(groups)
         if queue:
@@ -157,7 +161,7 @@ class ProposeSkills:
         return found
 
     async def _proposals(self, groups: Sequence[_Group]) -> list[Proposal]:
-        skills = await self._catalog.skills(active_only=False)
+        skills = await self._skill_store.list_skills(active_only=False)
         told = await self._told(groups)
         nearest = await self._nearest([g.cluster.centroid for g in groups], [s for s in skills if s.is_active])
         ids = {skill.id for skill in skills}
@@ -215,11 +219,11 @@ class ProposeSkills:
 
     async def _queue(self, proposals: Sequence[Proposal]) -> None:
         async with self._turn:
-            known = {skill.name.casefold() for skill in await self._catalog.skills(active_only=False)}
-            suggested = await self._catalog.suggestions()
+            known = {skill.name.casefold() for skill in await self._skill_store.list_skills(active_only=False)}
+            suggested = await self._skill_store.list_suggestions()
             known |= {s.name.casefold() for s in suggested if s.status is not SuggestionStatus.APPROVED}
             for skill in (p.skill for p in proposals if p.skill.name.casefold() not in known):
-                await self._catalog.suggest(
+                await self._skill_store.add_suggestion(
                     Suggestion(skill.name, skill.description, keywords=skill.keywords, examples=skill.examples)
                 )
 

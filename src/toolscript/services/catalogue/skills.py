@@ -25,7 +25,7 @@ from toolscript.domain.catalog import (
     SuggestionStatus,
 )
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
 
 ID = re.compile(r"[a-z][a-z0-9_]*")
@@ -53,16 +53,17 @@ class CountedSkill:
 class Skills:
     """The skills and who is in them, as people see and change them."""
 
-    def __init__(self, catalog: CatalogStore, sync: Sync) -> None:
-        self._catalog = catalog
+    def __init__(self, item_store: ItemStore, skill_store: SkillStore, sync: Sync) -> None:
+        self._item_store = item_store
+        self._skill_store = skill_store
         self._sync = sync
         # What is looked at and then written must not change in between.
         self._turn = asyncio.Lock()
 
     async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
         """Every skill in order of its id."""
-        counts = await self._catalog.tool_counts()
-        skills = await self._catalog.skills(active_only=active_only)
+        counts = await self._skill_store.count_items()
+        skills = await self._skill_store.list_skills(active_only=active_only)
         return [CountedSkill(skill, counts.get(skill.id, 0)) for skill in skills]
 
     async def get(self, skill_id: str) -> CountedSkill:
@@ -76,7 +77,7 @@ class Skills:
         """Adds a skill and sorts the waiting items anew. Raises Invalid, naming the field, or Conflict when there is
         a skill of that id."""
         skill = check_skill(skill)
-        await self._catalog.add_skill(skill)
+        await self._skill_store.add_skill(skill)
         await self._follow(await self._waiting())
         return await self.get(skill.id)
 
@@ -91,9 +92,9 @@ class Skills:
             )
         async with self._turn:
             before = (await self.get(skill_id)).skill
-            await self._catalog.save_skills([skill])
+            await self._skill_store.save_skills([skill])
         retired = before.is_active and not skill.is_active
-        left = [s.item.id for s in await self._catalog.items_in(skill_id)] if retired else []
+        left = [s.item.id for s in await self._item_store.get_items_of_skill(skill_id)] if retired else []
         await self._follow([*await self._waiting(), *left])
         return await self.get(skill_id)
 
@@ -101,13 +102,13 @@ class Skills:
         """Removes a skill; the items that were in it are sorted anew. Raises NotFound."""
         async with self._turn:
             left = [s.item.id for s in await self.tools(skill_id)]
-            await self._catalog.delete_skill(skill_id)
+            await self._skill_store.delete_skill(skill_id)
         await self._follow(left)
 
     async def tools(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, surest first. Raises NotFound."""
         await self.get(skill_id)
-        return await self._catalog.items_in(skill_id)
+        return await self._item_store.get_items_of_skill(skill_id)
 
     async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:
         """Puts an item into one to three skills, the first of them its primary one, by a person's word, which no
@@ -121,21 +122,23 @@ class Skills:
         await self._item(item_id)
         for skill_id in skill_ids:
             await self.get(skill_id)
-        await self._catalog.assign(item_id, [Assignment(s, 1.0, n == 0, Origin.HUMAN) for n, s in enumerate(skill_ids)])
+        await self._skill_store.assign(
+            item_id, [Assignment(s, 1.0, n == 0, Origin.HUMAN) for n, s in enumerate(skill_ids)]
+        )
         await self._follow_items([item_id])
         return await self._item(item_id)
 
     async def release(self, item_id: str) -> StoredItem:
         """Gives an item back to the classifier, which sorts it at once. Raises NotFound."""
         await self._item(item_id)
-        await self._catalog.assign(item_id, [])
+        await self._skill_store.assign(item_id, [])
         await self._follow_items([item_id])
         self._sync.refine_soon()
         return await self._item(item_id)
 
     async def suggestions(self, status: SuggestionStatus | None = SuggestionStatus.PENDING) -> list[Suggestion]:
         """The suggested skills of that status (of all), oldest first."""
-        return await self._catalog.suggestions(status)
+        return await self._skill_store.list_suggestions(status)
 
     async def approve(
         self,
@@ -156,7 +159,7 @@ class Skills:
         async with self._turn:
             suggested = await self._pending(number)
             named = _tidy(suggested.name, MAX_NAME_LENGTH) if name is None else name
-            taken = {skill.id for skill in await self._catalog.skills(active_only=False)}
+            taken = {skill.id for skill in await self._skill_store.list_skills(active_only=False)}
             skill = check_skill(
                 Skill(
                     id=find_free_id(named, taken) if skill_id is None else skill_id,
@@ -168,7 +171,7 @@ class Skills:
                     examples=_tidy_words(suggested.examples),
                 )
             )
-            await self._catalog.review(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
+            await self._skill_store.review_suggestion(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
         await self._follow(await self._waiting() if suggested.source_item_id else None)
         return await self.get(skill.id)
 
@@ -177,19 +180,19 @@ class Skills:
         NotFound or Conflict."""
         reviewed_by = _reviewer(reviewed_by)
         await self._pending(number)
-        return await self._catalog.review(number, SuggestionStatus.REJECTED, reviewed_by)
+        return await self._skill_store.review_suggestion(number, SuggestionStatus.REJECTED, reviewed_by)
 
     async def merge(self, number: int, into: str, *, reviewed_by: str | None = None) -> Suggestion:
         """Puts the item of a suggestion into a skill that there is. Raises NotFound or Conflict."""
         reviewed_by = _reviewer(reviewed_by)
         await self._pending(number)
         await self.get(into)
-        decided = await self._catalog.review(number, SuggestionStatus.MERGED, reviewed_by, into=into)
+        decided = await self._skill_store.review_suggestion(number, SuggestionStatus.MERGED, reviewed_by, into=into)
         await self._follow_items([decided.source_item_id] if decided.source_item_id else [])
         return decided
 
     async def _item(self, item_id: str) -> StoredItem:
-        found = await self._catalog.items([item_id], active_only=False) if _can_be_stored(item_id) else []
+        found = await self._item_store.get_items([item_id], active_only=False) if _can_be_stored(item_id) else []
         if not found:
             raise NotFound(
                 f"there is no item {item_id!r}: an id is the server's name, two underscores and the tool's name, as "
@@ -199,7 +202,7 @@ class Skills:
         return found[0]
 
     async def _pending(self, number: int) -> Suggestion:
-        found = next((s for s in await self._catalog.suggestions() if s.number == number), None)
+        found = next((s for s in await self._skill_store.list_suggestions() if s.number == number), None)
         if found is None:
             raise NotFound(
                 f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number}
@@ -214,7 +217,7 @@ class Skills:
     async def _waiting(self) -> list[str]:
         """The active items that are in no skill. Those whose suggestion was rejected are among them, because whoever
         rejects one may well define a better skill next."""
-        return [mark.id for mark in await self._catalog.marks() if _waits(mark)]
+        return [mark.id for mark in await self._item_store.get_fingerprints() if _waits(mark)]
 
     async def _follow(self, item_ids: Collection[str] | None) -> None:
         """Has those items (all, for None) sorted anew and the index brought to what the store says now; then whoever

@@ -25,7 +25,7 @@ from toolscript.domain.catalog import (
 from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet, by_people
@@ -72,7 +72,7 @@ class _SyncPass:
     held: Mapping[str, IndexedTool]
     skills: SkillSet
     again: Collection[str] = ()
-    over_people: bool = False
+    replace_human: bool = False
     over_model: bool = False
     pending: Sequence[Suggestion] | None = None
     kept: dict[str, Vector] = field(default_factory=dict)
@@ -86,7 +86,8 @@ class Sync:
 
     def __init__(
         self,
-        catalog: CatalogStore,
+        item_store: ItemStore,
+        skill_store: SkillStore,
         index: VectorIndex,
         embedder: Embedder | None,
         *,
@@ -101,9 +102,10 @@ class Sync:
         """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
         anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called whenever the
         catalogue has changed, `on_written` when tools' points have, `on_indexed` when skills', too."""
-        self._catalog = catalog
+        self._item_store = item_store
+        self._skill_store = skill_store
         self._points = ToolPoints(index, embedder, cache)
-        self._skill_points = SkillPoints(catalog, index, embedder) if embedder and classifier else None
+        self._skill_points = SkillPoints(skill_store, index, embedder) if embedder and classifier else None
         self._classifier = classifier if embedder else None
         self._refiner = refiner if self._classifier else None
         self._refine_every = refine_every
@@ -133,10 +135,10 @@ class Sync:
         skills is, and an index that has lost its points gets them back."""
         async with self._turn:
             configured = self._points.configured = frozenset(servers)
-            marks = await self._catalog.marks()
+            marks = await self._item_store.get_fingerprints()
             gone = [m for m in marks if m.is_active and m.server not in configured]
             if gone:
-                await self._catalog.deactivate([m.id for m in gone])
+                await self._item_store.deactivate([m.id for m in gone])
                 self._on_change()
             await self._points.remove([m.id for m in gone])
             kept = [m for m in marks if m.is_active and m.server in configured]
@@ -163,17 +165,17 @@ class Sync:
             if servers is None:
                 self._points.configured = frozenset(item.server for item in items)
             offered = {item.id: item for item in items}
-            stored = {m.id: m for m in await self._catalog.marks(servers)}
+            stored = {m.id: m for m in await self._item_store.get_fingerprints(servers)}
             added = [i for i in offered.values() if i.id not in stored]
             changed = [i for i in offered.values() if i.id in stored and _differs(stored[i.id], i)]
             vanished = [m.id for m in stored.values() if m.is_active and m.id not in offered]
             if added or changed:
-                await self._catalog.save_items([(i, frozenset(item_frequencies(i))) for i in [*added, *changed]])
+                await self._item_store.save_items([(i, frozenset(item_frequencies(i))) for i in [*added, *changed]])
             if vanished:
-                await self._catalog.deactivate(vanished)
+                await self._item_store.deactivate(vanished)
             if added or changed or vanished:
                 self._on_change()
-                stored = {m.id: m for m in await self._catalog.marks(servers)}
+                stored = {m.id: m for m in await self._item_store.get_fingerprints(servers)}
             work = _SyncPass(await self._points.held(servers), await self._skills())
             done = await self._index_marks(list(stored.values()), work, progress)
         report = SyncReport(
@@ -199,17 +201,17 @@ class Sync:
         unless forced."""
         async with self._turn:
             self._followed = None
-            marks = await self._catalog.marks()
+            marks = await self._item_store.get_fingerprints()
             self._points.configured = self._points.configured or frozenset(m.server for m in marks)
             again = {m.id for m in marks} if item_ids is None else set(item_ids)
             held = await self._points.held(None)
-            work = _SyncPass(held, await self._skills(), again, over_people=force, over_model=over_model or force)
+            work = _SyncPass(held, await self._skills(), again, replace_human=force, over_model=over_model or force)
             return await self._index_marks(marks, work, progress)
 
     async def follow(self, item_ids: Collection[str]) -> IndexReport:
         """Makes the index follow what the store says of these items, and sorts those of them that are not sorted."""
         async with self._turn:
-            marks = await self._catalog.marks(item_ids=item_ids)
+            marks = await self._item_store.get_fingerprints(item_ids=item_ids)
             work = _SyncPass(await self._points.held_of(item_ids), await self._skills())
             # How surely they belong may be all that is new, which their own points do not tell.
             work.touched.update(a.skill_id for m in marks for a in m.assignments)
@@ -223,7 +225,7 @@ class Sync:
             return 0
         async with self._refining:
             skills, again = await self._skills(), frozenset(item_ids or ())
-            marks = [m for m in await self._catalog.marks() if m.is_active and not by_people(m)]
+            marks = [m for m in await self._item_store.get_fingerprints() if m.is_active and not by_people(m)]
             waiting = [m for m in marks if m.id in again or not stamps.is_refined(m, skills)]
             done = 0
             for start in range(0, len(waiting), REFINED_TOGETHER):
@@ -264,7 +266,7 @@ class Sync:
     async def _refine_some(self, marks: Sequence[ItemFingerprint], skills: SkillSet) -> int | None:
         """For how many of the items the refiner knew better or agreed; None when it could not be asked."""
         async with self._turn:
-            stored = await self._catalog.items([m.id for m in marks])
+            stored = await self._item_store.get_items([m.id for m in marks])
             vectors = await self._points.vectors(stored, await self._points.held_of([m.id for m in marks]), {})
         asked = {s.item.id: s.item for s in stored}
         answers = await self._second_opinion([(item, vectors[item.id]) for item in asked.values()], skills)
@@ -275,12 +277,12 @@ class Sync:
         decisions = stamps.decisions(asked, said, Origin.LLM, skills)
         async with self._turn:
             if unclear:
-                await self._catalog.stamp({m.id: stamps.asked_in_vain(m) for m in unclear})
+                await self._skill_store.replace_stamps({m.id: stamps.asked_in_vain(m) for m in unclear})
             before = await self._unchanged(decisions, asked)
             if before:
                 is_followed, self._followed = self._followed == skills.digest, None
-                await self._catalog.classify([d for d in decisions if d.item_id in before])
-                after = await self._catalog.items(list(before))
+                await self._skill_store.save_classifications([d for d in decisions if d.item_id in before])
+                after = await self._item_store.get_items(list(before))
                 await self._points.write(after, vectors)
                 touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
                 await self._follow(touched if is_followed else None, skills)
@@ -291,9 +293,9 @@ class Sync:
     ) -> dict[str, StoredItem]:
         """The items for which the decision still holds: neither they nor the skills that they are to go into have
         changed or gone while it was made, and no person has decided meanwhile."""
-        there = {skill.id for skill in await self._catalog.skills()}
+        there = {skill.id for skill in await self._skill_store.list_skills()}
         fitting = [d.item_id for d in decisions if all(a.skill_id in there for a in d.assignments)]
-        now = await self._catalog.items(fitting)
+        now = await self._item_store.get_items(fitting)
         return {s.item.id: s for s in now if s.item.digest == asked[s.item.id].digest and not by_people(s)}
 
     async def _second_opinion(
@@ -338,7 +340,7 @@ class Sync:
         await self._points.keep(work.made)
 
     async def _write_some(self, marks: Sequence[ItemFingerprint], work: _SyncPass) -> None:
-        items = await self._catalog.items([m.id for m in marks])
+        items = await self._item_store.get_items([m.id for m in marks])
         vectors = await self._points.vectors(items, work.held, work.kept)
         for stored in items:
             item = stored.item
@@ -362,16 +364,16 @@ class Sync:
         said = dict(zip(unsorted, answers, strict=True))
         named = await self._named([asked[i] for i in unsorted], work)
         decisions = stamps.decisions(unsorted, said, Origin.EMBEDDING, work.skills, named)
-        await self._catalog.classify(decisions, over_people=work.over_people)
+        await self._skill_store.save_classifications(decisions, replace_human=work.replace_human)
         work.classified += len(decisions)
-        return await self._catalog.items([s.item.id for s in items])
+        return await self._item_store.get_items([s.item.id for s in items])
 
     async def _named(self, marks: Sequence[ItemFingerprint], work: _SyncPass) -> dict[str, Suggestion]:
         """What is suggested for those of these items that are as they were then: the refiner has better names than the
         classifier, and people may be about to decide on them."""
         named = {m.id for m in marks if stamps.fits_nowhere(m)}
         if named and work.pending is None:
-            work.pending = await self._catalog.suggestions(SuggestionStatus.PENDING)
+            work.pending = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
         return {s.source_item_id: s for s in work.pending or () if s.source_item_id in named}
 
     def _is_behind(self, mark: ItemFingerprint, work: _SyncPass) -> bool:
@@ -383,14 +385,14 @@ class Sync:
         if self._classifier is None:
             return False
         if by_people(mark):
-            return work.over_people and mark.id in work.again
+            return work.replace_human and mark.id in work.again
         if not stamps.is_sorted(mark, work.skills):
             return True
         return mark.id in work.again and (work.over_model or not stamps.by_model(mark))
 
     async def _skills(self) -> SkillSet:
         if self._classifier is not None:
-            self._skill_set = self._skill_set.now(await self._catalog.skills())
+            self._skill_set = self._skill_set.now(await self._skill_store.list_skills())
         return self._skill_set
 
     async def _follow(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from toolscript.domain.catalog import Item, Schema
 from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, UpstreamFailed
 from toolscript.domain.servers import CallResult
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.tools.hybrid_search import ToolSearch
 
@@ -23,15 +23,15 @@ log = logging.getLogger(__name__)
 class CallTool:
     """One tool at a time: what it takes, and what it answers."""
 
-    def __init__(self, catalog: CatalogStore, gateway: Gateway, search: ToolSearch) -> None:
-        self._catalog = catalog
+    def __init__(self, item_store: ItemStore, gateway: Gateway, search: ToolSearch) -> None:
+        self._item_store = item_store
         self._gateway = gateway
         self._search = search
         self._checks: dict[str, tuple[Schema, Any]] = {}
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas. Raises NotFound, naming the nearest ids."""
-        found = await self._catalog.items([item_id])
+        found = await self._item_store.get_items([item_id])
         if found:
             return found[0].item
         near = await self._near(item_id)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import Catalogue, Facts, build_facts
 from toolscript.retrieval.confidence import Confidences, QueryTopics
@@ -77,7 +77,7 @@ class ToolSearch:
     def __init__(
         self,
         retriever: Retriever,
-        catalog: CatalogStore,
+        item_store: ItemStore,
         *,
         alpha: float = 0.7,
         capabilities: Capabilities | None = None,
@@ -86,7 +86,7 @@ class ToolSearch:
         """Without `capabilities`, those that come with the package. While `is_incomplete` says so, more tools are on
         their way, and answers tell that."""
         self._retriever = retriever
-        self._store = catalog
+        self._item_store = item_store
         self._alpha = alpha
         self._capabilities = capabilities or load_capabilities()
         self._is_incomplete = is_incomplete
@@ -159,7 +159,7 @@ class ToolSearch:
         unknown = [i for i, digest in digests.items() if i not in known or known[i].digest != digest]
         for start in range(0, len(unknown), PAGE):
             began = time.monotonic()
-            read = await self._store.items(unknown[start : start + PAGE])
+            read = await self._item_store.get_items(unknown[start : start + PAGE])
             self._drafted |= await asyncio.to_thread(self._facts, read, digests)
             if began - self._retriever.last_query_at < LATELY_SECONDS:
                 await asyncio.sleep(REST * (time.monotonic() - began))
@@ -179,7 +179,7 @@ class ToolSearch:
             digests = await self._digests()
             known = {**(self._picture.facts if self._picture else {}), **self._drafted}
             same = {i: known[i] for i, digest in digests.items() if i in known and known[i].digest == digest}
-            read = await self._store.items([i for i in digests if i not in same])
+            read = await self._item_store.get_items([i for i in digests if i not in same])
             self._picture = await asyncio.to_thread(self._taken, same, read, digests)
             self._seen = changes
             return self._picture
@@ -188,7 +188,7 @@ class ToolSearch:
         return self._picture if self._seen == self._changes else None
 
     async def _digests(self) -> dict[str, str]:
-        return {m.id: m.digest for m in await self._store.marks() if m.is_active}
+        return {m.id: m.digest for m in await self._item_store.get_fingerprints() if m.is_active}
 
     def _taken(self, same: Mapping[str, Facts], read: Sequence[StoredItem], digests: Mapping[str, str]) -> Catalogue:
         return Catalogue({**same, **self._facts(read, digests)}, self._capabilities)

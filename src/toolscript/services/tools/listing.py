@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from toolscript.domain.catalog import Item
 from toolscript.domain.selection import select_items
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore
 
 
 class ListTools:
     """Tools, prompts and resources by server or id."""
 
-    def __init__(self, catalog: CatalogStore) -> None:
-        self._catalog = catalog
+    def __init__(self, item_store: ItemStore) -> None:
+        self._item_store = item_store
 
     async def matching(self, filter: str | None) -> list[Item]:  # noqa: A002  (the name it has on every surface)
         """The items that a filter names, by id; all without one. Unknown names are nothing."""
-        return select_items([stored.item for stored in await self._catalog.items()], filter)
+        return select_items([stored.item for stored in await self._item_store.get_items()], filter)
 
     async def by_id(self, item_ids: list[str]) -> dict[str, Item]:
         """The named items that there are."""
-        return {stored.item.id: stored.item for stored in await self._catalog.items(item_ids)}
+        return {stored.item.id: stored.item for stored in await self._item_store.get_items(item_ids)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from toolscript.domain.catalog import Schemas
 from toolscript.domain.errors import ToolscriptError
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore
 from toolscript.services.support.result_cache import ResultCache
 
 # As many as there are of a large catalogue: a few kilobytes each.
@@ -28,7 +28,7 @@ class KnownSchemas:
 
     def __init__(
         self,
-        catalog: CatalogStore,
+        item_store: ItemStore,
         *,
         oldest: float | None = None,
         asked_before: int | None = ASKED_BEFORE,
@@ -36,7 +36,7 @@ class KnownSchemas:
     ) -> None:
         """`oldest` is how many seconds they are good for where others may write; then none are read ahead, nor with
         `asked_before` None."""
-        self._catalog = catalog
+        self._item_store = item_store
         self._kept: ResultCache[str, Schemas] = ResultCache(oldest=oldest, room=room)
         self._room = room
         self._asked_before = asked_before if oldest is None else None
@@ -54,7 +54,7 @@ class KnownSchemas:
         unknown = [i for i, schemas in known.items() if schemas is None]
         if unknown:
             at = self._kept.now()
-            for item_id, (arguments, answer, annotations) in (await self._catalog.schemas(unknown)).items():
+            for item_id, (arguments, answer, annotations) in (await self._item_store.get_schemas(unknown)).items():
                 known[item_id] = schemas = arguments, answer, annotations
                 self._kept.keep(item_id, schemas, at)
             self._note_asked()
@@ -83,7 +83,7 @@ class KnownSchemas:
         try:
             for _ in range(0, self._room, PAGE):
                 began = time.monotonic()
-                page = await self._catalog.schemas_after(last, PAGE)
+                page = await self._item_store.get_schemas_after(last, PAGE)
                 for last, schemas in page.items():
                     self._kept.keep(last, schemas, at)
                 if len(page) < PAGE or self._kept.now()[0] != at[0]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolscript.ports.stores import CatalogStore
+from toolscript.ports.stores import ItemStore
 from toolscript.services.support.result_cache import ResultCache
 
 # What the tokenizers of large language models make of English and JSON, on average: near enough to compare two texts.
@@ -12,8 +12,8 @@ CHARACTERS_PER_TOKEN = 4
 class TokenCosts:
     """Estimates, by the number of characters."""
 
-    def __init__(self, catalog: CatalogStore, known: ResultCache[None, int]) -> None:
-        self._catalog = catalog
+    def __init__(self, item_store: ItemStore, known: ResultCache[None, int]) -> None:
+        self._item_store = item_store
         self._known = known
 
     def of(self, text: str) -> int:
@@ -25,6 +25,6 @@ class TokenCosts:
         known = self._known.find(None)
         if known is None:
             at = self._known.now()
-            known = -(-await self._catalog.size_of_definitions() // CHARACTERS_PER_TOKEN)
+            known = -(-await self._item_store.count_definition_characters() // CHARACTERS_PER_TOKEN)
             self._known.keep(None, known, at)
         return known

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from toolscript.adapters.sql import database as sql_database
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database, migrations
+from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.session import Session
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
@@ -79,13 +80,13 @@ async def test_a_catalogue_of_an_earlier_version_is_brought_along(url: str, monk
         await earlier.write(lambda session: (session.run(INSERT, id="a", w=["x"]), session.run(item, b=b"")))
         await earlier.close()
     database = Database(url)
-    catalog = SqlCatalog(database)
-    (mark,) = await catalog.marks()
-    assert (mark.id, mark.classified) == ("a", "")
-    assert await catalog.skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
-    assert await catalog.seed_skills("later", [])
-    assert len(await catalog.skills()) == 1
-    assert (await catalog.suggest(Suggestion("New", source_item_id="a"))).number == 1
+    item_store, skill_store = SqlItems(database), SqlSkills(database)
+    (fingerprint,) = await item_store.get_fingerprints()
+    assert (fingerprint.id, fingerprint.classified) == ("a", "")
+    assert await skill_store.list_skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
+    assert await skill_store.seed_skills("later", [])
+    assert len(await skill_store.list_skills()) == 1
+    assert (await skill_store.add_suggestion(Suggestion("New", source_item_id="a"))).number == 1
     await database.close()
 
 

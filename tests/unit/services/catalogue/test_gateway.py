@@ -34,7 +34,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 
 @pytest.fixture
 def calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(app.catalog, gateway, app.tool_search)
+    return CallTool(app.item_store, gateway, app.tool_search)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -48,7 +48,7 @@ def states(gateway: Gateway) -> dict[str, str]:
 
 
 async def ids(app: App) -> set[str]:
-    return {m.id for m in await app.catalog.marks() if m.is_active}
+    return {m.id for m in await app.item_store.get_fingerprints() if m.is_active}
 
 
 @pytest.mark.req("G-02")
@@ -96,11 +96,11 @@ async def test_a_change_that_a_server_announces_is_indexed_and_nothing_else(
     lists.write_text(json.dumps({"tools": [{"name": "first"}], "prompts": [{"name": "p"}]}))
     await gateway.apply([spec("moving", watch=str(lists)), spec("still", tools=["echo"])])
     await gateway.settle(TIMEOUT_SECONDS)
-    numbers = {m.id: (m.number, m.digest) for m in await app.catalog.marks()}
+    numbers = {m.id: (m.number, m.digest) for m in await app.item_store.get_fingerprints()}
     lists.write_text(json.dumps({"tools": [{"name": "second"}, {"name": "third"}], "prompts": [{"name": "p"}]}))
     await until(lambda: gateway.statuses[0].items == {"tool": 2, "prompt": 1})
     assert await ids(app) == {"moving__second", "moving__third", "moving__prompt:p", "still__echo"}
-    after = {m.id: (m.number, m.digest) for m in await app.catalog.marks()}
+    after = {m.id: (m.number, m.digest) for m in await app.item_store.get_fingerprints()}
     assert after["still__echo"] == numbers["still__echo"]
     assert (await app.tool_search.search("second")).hits[0].id == "moving__second"
     assert "moving__first" not in {h.id for h in (await app.tool_search.search("first", threshold=0.0)).hits}
@@ -114,7 +114,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
     stamp = [0]
     await gateway.apply(wanted)
     await gateway.settle(TIMEOUT_SECONDS)
-    calls = CallTool(app.catalog, gateway, app.tool_search)
+    calls = CallTool(app.item_store, gateway, app.tool_search)
     before = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: wanted))
     await asyncio.sleep(0)
@@ -177,7 +177,7 @@ async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> No
     await gateway.settle(TIMEOUT_SECONDS)
     await gateway.apply([ServerSpec("good", Transport.STDIO, "nope")])
     with pytest.raises(Unavailable, match="server good is not available: command not found: nope"):
-        await CallTool(app.catalog, gateway, app.tool_search).call("good__echo", {"text": "x"})
+        await CallTool(app.item_store, gateway, app.tool_search).call("good__echo", {"text": "x"})
     await gateway.close()
 
 
@@ -272,7 +272,7 @@ async def test_the_error_message_of_a_tool_is_passed_on(calls: CallTool, app: Ap
     brief = Gateway(McpServers(), app.sync, Timeouts(call=0.2))
     await brief.apply([spec("good")])
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
-        await CallTool(app.catalog, brief, app.tool_search).call("good__slow", {"seconds": 5})
+        await CallTool(app.item_store, brief, app.tool_search).call("good__slow", {"seconds": 5})
     await brief.close()
 
 
@@ -299,7 +299,7 @@ async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
     await until(lambda: states(gateway) == {"web": "failed"})
     with serving_http(port=web.port):
         await until(lambda: states(gateway) == {"web": "ready"})
-        result = await CallTool(app.catalog, gateway, app.tool_search).call("web__echo", {"text": "again"})
+        result = await CallTool(app.item_store, gateway, app.tool_search).call("web__echo", {"text": "again"})
         assert result.structured == {"text": "again"}
     await gateway.close()
 
@@ -327,7 +327,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     for attempts in (2, 3):
         async with asyncio.timeout(5):
             with pytest.raises(Unavailable, match="exited with code 1"):
-                await CallTool(app.catalog, gateway, app.tool_search).call("s__echo", {"text": "x"})
+                await CallTool(app.item_store, gateway, app.tool_search).call("s__echo", {"text": "x"})
         assert starts.read_text().count("x") == attempts
     await gateway.close()
 
@@ -363,7 +363,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App)
     gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
-    answer = await CallTool(app.catalog, gateway, app.tool_search).call("s__slow", {"seconds": 3})
+    answer = await CallTool(app.item_store, gateway, app.tool_search).call("s__slow", {"seconds": 3})
     assert answer.text == "It took 3 s."
     assert gateway.statuses[0].attempts == 1
     await gateway.close()
@@ -375,7 +375,7 @@ async def test_a_server_that_announces_changes_all_the_time_is_listed_now_and_th
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)
     await asyncio.sleep(1)
-    seen = await CallTool(app.catalog, gateway, app.tool_search).call("s__seen", {})
+    seen = await CallTool(app.item_store, gateway, app.tool_search).call("s__seen", {})
     assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
     assert '"tools/list": 1' not in seen.text
     await gateway.close()

@@ -14,8 +14,9 @@ import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
@@ -57,22 +58,25 @@ class House:
     """A catalogue and an index that hold the same items."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self.catalog = SqlCatalog(Database("sqlite://"))
+        database = Database("sqlite://")
+        self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = MemoryIndex()
         self.embedder = embedder
 
     async def fill(self, items: list[Item]) -> None:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
-        await self.catalog.save_items([(item, frozenset()) for item in items])
+        await self.item_store.save_items([(item, frozenset()) for item in items])
         vectors = await self.embedder.embed_documents([build_item_text(item) for item in items])
         points = [Point(i.id, v, Terms(), {}) for i, v in zip(items, vectors, strict=True)]
         await self.index.upsert(TOOLS, points)
 
     def propose(self, answer: Answer | None = None) -> ProposeSkills:
-        return ProposeSkills(self.catalog, self.index, self.embedder, ScriptedModel(answer) if answer else None)
+        return ProposeSkills(
+            self.item_store, self.skill_store, self.index, self.embedder, ScriptedModel(answer) if answer else None
+        )
 
     async def queued(self) -> list[str]:
-        return [s.name for s in await self.catalog.suggestions(SuggestionStatus.PENDING)]
+        return [s.name for s in await self.skill_store.list_suggestions(SuggestionStatus.PENDING)]
 
 
 @pytest.fixture
@@ -81,7 +85,7 @@ async def house() -> AsyncIterator[House]:
     made = House(HashedEmbedder(64))
     await made.fill([*MAIL, *CLOCK])
     yield made
-    await made.catalog.close()
+    await made.item_store.close()
 
 
 @pytest.fixture
@@ -90,7 +94,7 @@ async def demo(minilm: OnnxEmbedder) -> AsyncIterator[House]:
     made = House(minilm)
     await made.fill(load_demo_items())
     yield made
-    await made.catalog.close()
+    await made.item_store.close()
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ async def clear(minilm: OnnxEmbedder) -> AsyncIterator[House]:
     made = House(minilm)
     await made.fill([item for item in load_demo_items() if item.server in CLEAR])
     yield made
-    await made.catalog.close()
+    await made.item_store.close()
 
 
 def holding(proposals: list[Proposal], item_id: str) -> Proposal:
@@ -151,7 +155,7 @@ async def test_a_group_without_a_word_of_its_own_gets_the_words_of_its_names_as_
 
 
 async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear: House) -> None:
-    await clear.catalog.save_skills(
+    await clear.skill_store.save_skills(
         [
             Skill("weather", "Weather", "Current weather and forecasts for a place."),
             Skill("bees", "Bee Keeping", "Hives, honey and swarms."),
@@ -180,7 +184,7 @@ async def test_every_item_is_in_one_proposal_at_most_and_the_largest_comes_first
 
 async def test_an_id_that_is_taken_gets_a_number(house: House) -> None:
     first = holding(await house.propose().propose(count=2), "mail__send_mail").skill
-    await house.catalog.save_skills([replace(first, is_active=False)])
+    await house.skill_store.save_skills([replace(first, is_active=False)])
     assert holding(await house.propose().propose(count=2), "mail__send_mail").skill.id == f"{first.id}_2"
 
 
@@ -197,18 +201,18 @@ async def test_single_tools_are_proposed_where_there_is_nothing_else(house: Hous
 
 
 async def test_only_the_tools_without_a_skill_are_looked_at_when_asked_so(house: House) -> None:
-    await house.catalog.save_skills([Skill("clocks", "Clocks")])
+    await house.skill_store.save_skills([Skill("clocks", "Clocks")])
     for item in CLOCK:
-        await house.catalog.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
+        await house.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
     (only,) = await house.propose().propose(only_waiting=True)
     assert set(only.items) == {i.id for i in MAIL}
     for item in MAIL:
-        await house.catalog.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
+        await house.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
     assert await house.propose().propose(only_waiting=True) == []
 
 
 async def test_vanished_tools_are_not_looked_at(house: House) -> None:
-    await house.catalog.deactivate([i.id for i in CLOCK])
+    await house.item_store.deactivate([i.id for i in CLOCK])
     assert {i for p in await house.propose().propose() for i in p.items} == {i.id for i in MAIL}
 
 
@@ -221,7 +225,7 @@ async def test_proposals_are_queued_once_however_often_they_are_made(house: Hous
     proposals = await house.propose().propose(count=2, queue=True)
     await house.propose().propose(count=2, queue=True)
     assert sorted(await house.queued()) == sorted(p.skill.name for p in proposals)
-    queued = {s.name: s for s in await house.catalog.suggestions()}
+    queued = {s.name: s for s in await house.skill_store.list_suggestions()}
     for skill in (p.skill for p in proposals):
         told = queued[skill.name]
         assert (told.description, told.keywords, told.examples) == (skill.description, skill.keywords, skill.examples)
@@ -229,31 +233,31 @@ async def test_proposals_are_queued_once_however_often_they_are_made(house: Hous
 
 async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_again(house: House) -> None:
     first, second = await house.propose().propose(count=2, queue=True)
-    for told in await house.catalog.suggestions():
+    for told in await house.skill_store.list_suggestions():
         assert told.number is not None
-        await house.catalog.review(told.number, SuggestionStatus.REJECTED)
+        await house.skill_store.review_suggestion(told.number, SuggestionStatus.REJECTED)
     await house.propose().propose(count=2, queue=True)
     assert await house.queued() == []
 
     fresh = House(house.embedder)
     await fresh.fill([*MAIL, *CLOCK])
-    await fresh.catalog.save_skills([Skill("other", first.skill.name.upper())])
+    await fresh.skill_store.save_skills([Skill("other", first.skill.name.upper())])
     await fresh.propose().propose(count=2, queue=True)
     assert await fresh.queued() == [second.skill.name]
-    await fresh.catalog.close()
+    await fresh.item_store.close()
 
 
 async def test_an_empty_catalogue_calls_for_nothing() -> None:
     house = House(HashedEmbedder(8))
     await house.fill([])
     assert await house.propose().propose() == []
-    assert await ProposeSkills(house.catalog, house.index, None).propose() == []
-    await house.catalog.close()
+    assert await ProposeSkills(house.item_store, house.skill_store, house.index, None).propose() == []
+    await house.item_store.close()
 
 
 async def test_without_a_model_it_says_what_to_do(house: House) -> None:
     with pytest.raises(Unavailable, match=r"no embedding model.*TOOLSCRIPT_SEARCH_MODEL.*index rebuild"):
-        await ProposeSkills(house.catalog, house.index, None).propose()
+        await ProposeSkills(house.item_store, house.skill_store, house.index, None).propose()
 
 
 async def test_without_vectors_it_says_what_to_do(house: House) -> None:
@@ -276,7 +280,9 @@ async def test_a_language_model_names_what_it_is_shown(house: House) -> None:
             "keywords": ["Post", "post", "stamp"],
         }
     )
-    proposals = await ProposeSkills(house.catalog, house.index, house.embedder, model).propose(count=2)
+    proposals = await ProposeSkills(house.item_store, house.skill_store, house.index, house.embedder, model).propose(
+        count=2
+    )
     letters = holding(proposals, "mail__send_mail").skill
     assert (letters.id, letters.name, letters.description) == ("letters", "Letters", "Writes letters.")
     assert letters.keywords == ("post", "stamp")
@@ -358,7 +364,9 @@ async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group
 
     model = Fading(lambda _: {"name": "Things", "description": "", "keywords": []})
     async with asyncio.timeout(10):
-        proposals = await ProposeSkills(house.catalog, house.index, house.embedder, model).propose(count=MAX_PROPOSALS)
+        proposals = await ProposeSkills(
+            house.item_store, house.skill_store, house.index, house.embedder, model
+        ).propose(count=MAX_PROPOSALS)
     assert len(proposals) == 5
     assert [p.skill.name for p in proposals].count("Things") == 1
     (record,) = [r for r in caplog.records if r.message == "proposals_named_by_words"]
@@ -375,4 +383,4 @@ async def test_tools_that_write_control_characters_or_nothing_at_all_still_get_n
             assert skill.name
             assert re.fullmatch("[a-z][a-z0-9_]*", skill.id)
             assert all(map(is_one_clean_line, [skill.name, skill.description, *skill.keywords, *skill.examples]))
-    await house.catalog.close()
+    await house.item_store.close()

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.search import Point, Vector
@@ -63,16 +64,17 @@ class House:
     """A catalogue and an index with the skills between them."""
 
     def __init__(self) -> None:
-        self.catalog = SqlCatalog(Database("sqlite://"))
+        database = Database("sqlite://")
+        self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = FailingIndex()
         embedder = HashedEmbedder(16)
-        self.sync = Sync(self.catalog, self.index, embedder, classifier=KeywordClassifier())
-        self.skills = Skills(self.catalog, self.sync)
+        self.sync = Sync(self.item_store, self.skill_store, self.index, embedder, classifier=KeywordClassifier())
+        self.skills = Skills(self.item_store, self.skill_store, self.sync)
 
     async def opened(self, *items: Item) -> House:
         await self.index.open(tools_collection("hashed-16", 16))
         await self.index.open(skills_collection("hashed-16", 16))
-        await self.catalog.save_skills([FILES])
+        await self.skill_store.save_skills([FILES])
         await self.sync.run(items)
         return self
 
@@ -81,7 +83,7 @@ class House:
         return {c.id: c.payload["skill_ids"] for c in await self.index.scroll(TOOLS)}
 
     async def assigned(self, item: Item) -> tuple[Assignment, ...]:
-        return (await self.catalog.items([item.id]))[0].assignments
+        return (await self.item_store.get_items([item.id]))[0].assignments
 
     async def numbers(self) -> dict[str | None, int]:
         """The numbers of the pending suggestions, by the item that they are for."""
@@ -92,11 +94,11 @@ class House:
 async def house() -> AsyncIterator[House]:
     opened = await House().opened(READ, WRITE, SEND, WATER, PRUNE)
     yield opened
-    await opened.catalog.close()
+    await opened.item_store.close()
 
 
 async def test_skills_are_listed_with_their_tools_counted(house: House) -> None:
-    await house.catalog.save_skills([Skill("old", "Old", is_active=False)])
+    await house.skill_store.save_skills([Skill("old", "Old", is_active=False)])
     assert await house.skills.all() == [CountedSkill(FILES, 2), CountedSkill(Skill("old", "Old", is_active=False), 0)]
     assert await house.skills.all(active_only=True) == [CountedSkill(FILES, 2)]
     assert [s.item for s in await house.skills.tools("files")] == [READ, WRITE]
@@ -188,7 +190,7 @@ async def test_items_of_a_skill_that_is_made_inactive_are_sorted_anew(house: Hou
 
 
 async def test_items_of_a_removed_skill_are_sorted_anew(house: House) -> None:
-    await house.catalog.save_skills([Skill("papers", "Papers", keywords=("file",))])
+    await house.skill_store.save_skills([Skill("papers", "Papers", keywords=("file",))])
     await house.skills.remove("files")
     assert [s.skill.id for s in await house.skills.all()] == ["papers"]
     assert (await house.indexed())[READ.id] == ["papers"]
@@ -199,7 +201,7 @@ async def test_items_of_a_removed_skill_are_sorted_anew(house: House) -> None:
 
 @pytest.mark.req("H-10")
 async def test_a_persons_word_stands_until_it_is_taken_back(house: House) -> None:
-    await house.catalog.save_skills([Skill("alpha", "Alpha"), Skill("beta", "Beta")])
+    await house.skill_store.save_skills([Skill("alpha", "Alpha"), Skill("beta", "Beta")])
     stored = await house.skills.assign(READ.id, ["beta", "alpha"])
     human = (Assignment("beta", 1.0, True, Origin.HUMAN), Assignment("alpha", 1.0, False, Origin.HUMAN))
     assert stored.assignments == human
@@ -261,7 +263,7 @@ async def test_whoever_approves_may_choose_other_words(house: House) -> None:
 @pytest.mark.req("H-11")
 async def test_of_two_approvals_at_once_one_wins(house: House) -> None:
     number = (await house.numbers())[WATER.id]
-    other = Skills(house.catalog, house.sync)
+    other = Skills(house.item_store, house.skill_store, house.sync)
     answers = await asyncio.gather(
         *(s.approve(number, skill_id=f"s{n}") for n, s in enumerate((house.skills, house.skills, other, other))),
         return_exceptions=True,

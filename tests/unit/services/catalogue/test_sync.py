@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.services.catalogue.sync import Sync
@@ -48,10 +49,11 @@ class House:
     """A catalogue and an index with a sync between them."""
 
     def __init__(self, index: MemoryIndex | None = None) -> None:
-        self.catalog = SqlCatalog(Database("sqlite://"))
+        database = Database("sqlite://")
+        self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = index or MemoryIndex()
         self.embedder = CountingEmbedder()
-        self.sync = Sync(self.catalog, self.index, self.embedder)
+        self.sync = Sync(self.item_store, self.skill_store, self.index, self.embedder)
 
     async def opened(self) -> House:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
@@ -61,7 +63,7 @@ class House:
         return {c.id: c.payload["description"] for c in await self.index.scroll(TOOLS)}
 
     async def close(self) -> None:
-        await self.catalog.close()
+        await self.item_store.close()
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ async def test_what_vanished_is_inactive_and_out_of_the_index_until_it_returns(h
     await house.sync.run([A, B])
     assert (await house.sync.run([A])).vanished == 1
     assert await house.indexed() == {"one__a": "Read a file"}
-    assert [s.is_active for s in await house.catalog.items(active_only=False)] == [True, False]
+    assert [s.is_active for s in await house.item_store.get_items(active_only=False)] == [True, False]
     assert (await house.sync.run([A, B])).changed == 1
     assert set(await house.indexed()) == {"one__a", "one__b"}
 
@@ -140,8 +142,8 @@ async def test_an_index_that_lost_or_kept_too_much_is_repaired(house: House) -> 
 
 async def test_a_new_skill_assignment_reaches_the_index(house: House) -> None:
     await house.sync.run([A])
-    await house.catalog.save_skills([Skill("files", "Files")])
-    await house.catalog.assign(A.id, [Assignment("files", 0.9, is_primary=True)])
+    await house.skill_store.save_skills([Skill("files", "Files")])
+    await house.skill_store.assign(A.id, [Assignment("files", 0.9, is_primary=True)])
     await house.sync.run([A])
     (point,) = await house.index.scroll(TOOLS)
     assert (point.payload["skill_ids"], point.payload["primary_skill_id"]) == (["files"], "files")
@@ -154,5 +156,5 @@ async def test_progress_ends_where_all_is_done(house: House) -> None:
 
 
 async def test_without_a_model_words_are_indexed_all_the_same(house: House) -> None:
-    report = await Sync(house.catalog, house.index, None).run([A])
+    report = await Sync(house.item_store, house.skill_store, house.index, None).run([A])
     assert report.indexed == 1

@@ -96,9 +96,9 @@ async def test_servers_that_are_no_longer_configured_leave_catalogue_and_index(s
     await embedded(small, [A, B, C])
     async with open_app(small) as app:
         await app.sync.configure(["two"])
-        assert [m.id for m in await app.catalog.marks() if m.is_active] == ["two__c"]
+        assert [m.id for m in await app.item_store.get_fingerprints() if m.is_active] == ["two__c"]
         assert [c.id for c in await app.index.scroll(TOOLS)] == ["two__c"]
-        assert (await app.catalog.term_counts([])).documents == 1
+        assert (await app.item_store.count_terms([])).documents == 1
 
 
 async def test_an_index_that_lost_its_points_gets_them_back_when_the_servers_are_known(small: Settings) -> None:

@@ -98,7 +98,7 @@ async def furnished() -> AsyncIterator[Making]:
 
 async def stamps(house: House) -> dict[str, str]:
     """By whom each item was sorted last."""
-    return {m.id: m.classified.partition(":")[0] for m in await house.catalog.marks()}
+    return {m.id: m.classified.partition(":")[0] for m in await house.item_store.get_fingerprints()}
 
 
 async def test_it_wins_where_it_says_something_and_the_index_follows(furnished: Making) -> None:
@@ -171,13 +171,13 @@ async def test_what_it_finds_no_skill_for_waits_under_its_name_until_skills_chan
     refiner = Namer({})
     house = await furnished(refiner)
     await house.sync.refine()
-    waiting = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    waiting = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert {s.name for s in waiting} == {f"Kind of {item.name}" for item in ITEMS}
     await house.assert_index_is_current()
     refiner.asked.clear()
     await house.sync.run(ITEMS)
     assert await house.sync.refine() == 0
-    await house.catalog.save_skills([Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay"))])
+    await house.skill_store.save_skills([Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay"))])
     await house.sync.run(ITEMS)
     assert await house.assigned(STRANGE) == [("zoo", EMBEDDING)]
     await house.sync.refine()
@@ -268,15 +268,18 @@ async def test_one_that_says_nothing_usable_of_some_is_asked_about_the_others() 
 async def test_what_it_says_nothing_usable_of_stays_and_is_asked_again_only_when_it_changes(furnished: Making) -> None:
     refiner = VagueRefiner({READ.id: [("mail", 0.8)]})
     house = await furnished(refiner)
-    before = (await house.catalog.items([STRANGE.id, WRITE.id]), await house.catalog.suggestions())
+    before = (await house.item_store.get_items([STRANGE.id, WRITE.id]), await house.skill_store.list_suggestions())
     assert await house.sync.refine() == 1
-    assert (await house.catalog.items([STRANGE.id, WRITE.id]), await house.catalog.suggestions()) == before
+    assert (
+        await house.item_store.get_items([STRANGE.id, WRITE.id]),
+        await house.skill_store.list_suggestions(),
+    ) == before
     refiner.asked.clear()
     assert (await house.sync.run(ITEMS)).classified == 0
     assert await house.sync.refine() == 0
     assert refiner.asked == []
     await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
-    await house.catalog.save_skills([Skill("zoo", "Zoo", "Animals")])  # for what fits nowhere
+    await house.skill_store.save_skills([Skill("zoo", "Zoo", "Animals")])  # for what fits nowhere
     await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
     await house.sync.refine()
     assert sorted(refiner.asked) == sorted([WRITE.id, STRANGE.id])
@@ -293,7 +296,7 @@ async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_an
     await house.sync.reclassify([READ.id])
     await house.sync.reclassify(None)
     await house.skills.create(Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay")))
-    made = await house.catalog.suggest(Suggestion("Zebras", "Hay for zebras", keywords=("zebra", "hay")))
+    made = await house.skill_store.add_suggestion(Suggestion("Zebras", "Hay for zebras", keywords=("zebra", "hay")))
     await house.skills.approve(made.number or 0)
     assert await house.assigned(READ) == [("money", LLM)]
     assert await house.assigned(STRANGE) == [("mail", LLM)]
@@ -306,7 +309,7 @@ async def test_a_person_who_changes_skills_has_it_look_again(furnished: Making) 
     refiner = Namer({item.id: [("files", 0.8)] for item in ITEMS if item != STRANGE})
     house = await furnished(refiner)
     await house.sync.refine()
-    (waiting,) = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    (waiting,) = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     zoo = Skill("zoo", "Zoo", "Nothing that fits")
     for change, asked in [
         (house.skills.create(zoo), {STRANGE.id}),
@@ -329,14 +332,14 @@ async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers
     await house.sync.run([Item("zoo", f"feed_{animal}", f"Hay for {animal} number seven") for animal in animals])
     house.sync.refine_soon()
     await asyncio.gather(*background())
-    waiting = [(s.number or 0, s.name) for s in await house.catalog.suggestions(SuggestionStatus.PENDING)]
+    waiting = [(s.number or 0, s.name) for s in await house.skill_store.list_suggestions(SuggestionStatus.PENDING)]
     assert [name for _, name in waiting] == [f"Kind of feed_{animal}" for animal in sorted(animals)]
     for decided in range(2):  # the refiner has not been asked again yet
         await house.skills.approve(waiting[decided][0], name=f"Unlike {decided}", description="Anything else")
-        left = await house.catalog.suggestions(SuggestionStatus.PENDING)
+        left = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
         assert [(s.number, s.name) for s in left] == waiting[decided + 1 :]
     assert await house.sync.refine() == 2
-    left = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    left = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert [(s.number, s.name) for s in left] == waiting[2:]
     await house.close()
 

@@ -58,14 +58,14 @@ async def sync_each_server(house: House) -> None:
 
 
 async def a_skill_is_made(house: House) -> None:
-    if GREEN not in await house.catalog.skills():
-        await house.catalog.save_skills([GREEN])
+    if GREEN not in await house.skill_store.list_skills():
+        await house.skill_store.save_skills([GREEN])
     await house.sync.run(LATER)
 
 
 async def a_skill_is_deleted(house: House) -> None:
-    if any(s.id == "files" for s in await house.catalog.skills()):
-        await house.catalog.delete_skill("files")
+    if any(s.id == "files" for s in await house.skill_store.list_skills()):
+        await house.skill_store.delete_skill("files")
     await house.sync.run(ITEMS)
 
 
@@ -75,7 +75,7 @@ async def a_person_decides(house: House) -> None:
 
 
 async def all_is_sorted_anew(house: House) -> None:
-    await house.catalog.save_skills([replace(MAIL, description="Mail", keywords=("email", "file"))])
+    await house.skill_store.save_skills([replace(MAIL, description="Mail", keywords=("email", "file"))])
     await house.sync.reclassify(None, force=True)
 
 
@@ -318,8 +318,10 @@ async def lives(actions: list[tuple[Any, ...]]) -> None:
 
 def unstamped(dump: dict[str, Any]) -> dict[str, Any]:
     """Without the stamps of what people have decided: they tell what a classifier last looked at."""
-    marks = {i: (digest, None if _by_people(a) else stamp, a) for i, (digest, stamp, a) in dump["marks"].items()}
-    return {**dump, "marks": marks}
+    fingerprints = {
+        i: (digest, None if _by_people(a) else stamp, a) for i, (digest, stamp, a) in dump["fingerprints"].items()
+    }
+    return {**dump, "fingerprints": fingerprints}
 
 
 def _by_people(assignments: Any) -> bool:

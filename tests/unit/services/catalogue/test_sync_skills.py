@@ -28,7 +28,6 @@ from tests.fixtures.catalogue import (
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
 from toolscript.domain.filters import EVERYTHING, Filter
@@ -47,7 +46,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """Three skills, no items yet; every kind of store and index in one of the houses."""
     url = request.getfixturevalue("postgres") if request.param == "postgres" else "sqlite://"
     index = QdrantEdgeIndex(tmp_path / "index") if request.param == "qdrant-edge" else MemoryIndex()
-    made = await House(catalog=SqlCatalog(Database(url)), index=index).opened(FILES, MAIL, MONEY)
+    made = await House(database=Database(url), index=index).opened(FILES, MAIL, MONEY)
     yield made
     await made.close()
 
@@ -71,8 +70,8 @@ async def vector(house: House, text: str) -> Vector:
 
 async def expected(house: House, skill_id: str) -> Vector:
     """The weighted mean by the book: D's update_skill_embedding."""
-    members = (await house.catalog.members([skill_id]))[skill_id]
-    items = {s.item.id: s.item for s in await house.catalog.items()}
+    members = (await house.skill_store.get_members([skill_id]))[skill_id]
+    items = {s.item.id: s.item for s in await house.item_store.get_items()}
     rows = [await vector(house, build_item_text(items[m.item_id])) for m in members]
     mean = np.average(np.array(rows, dtype=np.float64), axis=0, weights=[m.confidence for m in members])
     return np.asarray(mean / np.linalg.norm(mean))
@@ -95,7 +94,7 @@ async def test_new_items_are_sorted_in_the_sync_that_brings_them(house: House) -
     for item, skill in [(READ, "files"), (LIST, "files"), (SAVE, "files"), (SEND, "mail"), (FETCH, "mail")]:
         assert await house.assigned(item) == [(skill, Origin.EMBEDDING)]
     assert await house.assigned(STRANGE) == []
-    (waiting,) = await house.catalog.suggestions(SuggestionStatus.PENDING)
+    (waiting,) = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert waiting.source_item_id == STRANGE.id
     told = await house.index.payloads(TOOLS, [READ.id, STRANGE.id], ["skill_ids", "primary_skill_id"])
     assert told[READ.id] == {"skill_ids": ["files"], "primary_skill_id": "files"}
@@ -107,7 +106,7 @@ async def test_the_vector_of_a_skill_is_the_weighted_mean_of_its_tools(house: Ho
     assert await counts(house) == {"files": 4, "mail": 2, "money": 0}
     await assert_vector(house, "files")
     await assert_vector(house, "mail")
-    confidences = {m.confidence for m in (await house.catalog.members(["files"]))["files"]}
+    confidences = {m.confidence for m in (await house.skill_store.get_members(["files"]))["files"]}
     assert len(confidences) > 1  # else the weights would not show
 
 
@@ -177,7 +176,7 @@ async def test_a_vanished_tool_leaves_its_skill_at_once_and_returns_to_it(house:
     await house.sync.run([i for i in ITEMS if i not in (READ, STRANGE)])
     assert (await counts(house))["files"] == 3
     await assert_vector(house, "files")
-    assert await house.catalog.suggestions(SuggestionStatus.PENDING) == []
+    assert await house.skill_store.list_suggestions(SuggestionStatus.PENDING) == []
     await house.sync.run(ITEMS)
     assert await house.dump() == full
 
@@ -246,11 +245,11 @@ async def test_vectors_are_taken_from_the_index_when_only_skills_change(house: H
 
 
 async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: House) -> None:
-    sync = Sync(quick.catalog, quick.index, None, classifier=None)
+    sync = Sync(quick.item_store, quick.skill_store, quick.index, None, classifier=None)
     report = await sync.run(ITEMS)
     assert (report.indexed, report.classified, report.embedded) == (7, 0, 0)
     assert await quick.assigned(READ) == []
-    assert await quick.catalog.suggestions() == []
+    assert await quick.skill_store.list_suggestions() == []
     assert await quick.index.count(SKILLS) == 0
     await sync.reclassify(None, force=True)
     assert await sync.refine() == 0
@@ -262,14 +261,14 @@ async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: Ho
 @pytest.mark.req("H-11")
 async def test_without_any_skill_every_item_waits_for_one(quick: House) -> None:
     for skill in (FILES, MAIL, MONEY):
-        await quick.catalog.delete_skill(skill.id)
+        await quick.skill_store.delete_skill(skill.id)
     report = await quick.sync.run(ITEMS)
     assert report.classified == 7
-    waiting = await quick.catalog.suggestions(SuggestionStatus.PENDING)
+    waiting = await quick.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert {s.source_item_id for s in waiting} == {item.id for item in ITEMS}
     assert await quick.index.count(SKILLS) == 0
     assert (await quick.sync.run(ITEMS)).classified == 0
-    await quick.catalog.save_skills([FILES])
+    await quick.skill_store.save_skills([FILES])
     assert (await quick.sync.run(ITEMS)).classified == 7
     assert await counts(quick) == {"files": 4}
 
@@ -298,7 +297,7 @@ async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_ther
     quick.fuse.left = 4
     with pytest.raises(ConnectionError):
         await quick.sync.run(post, servers=["post"])
-    assert (await quick.catalog.items([SEND.id]))[0].item == post[0]
+    assert (await quick.item_store.get_items([SEND.id]))[0].item == post[0]
     await quick.sync.run([replace(READ, description="Email message: an email message"), WRITE], servers=["disk"])
     assert (await counts(quick))["mail"] == 3
     await quick.sync.run(post, servers=["post"])
@@ -314,13 +313,13 @@ async def test_with_the_packaged_model_and_skills_the_vectors_are_right_too(mini
     await assert_vector(house, "email")
     await assert_vector(house, "file_operations")
     await house.sync.close()
-    await house.catalog.close()
+    await house.item_store.close()
 
 
 async def test_a_skill_that_a_person_alone_has_filled_is_weighted_alike(quick: House) -> None:
     await quick.sync.run(ITEMS)
     both = [Assignment("money", 1.0, True, Origin.HUMAN), Assignment("mail", 0.25, False, Origin.HUMAN)]
-    await quick.catalog.assign(STRANGE.id, both)
+    await quick.skill_store.assign(STRANGE.id, both)
     await quick.sync.run(ITEMS)
     await assert_vector(quick, "money")
     await assert_vector(quick, "mail")
@@ -358,7 +357,7 @@ async def watched() -> AsyncIterator[House]:
 @pytest.mark.req("H-10")
 async def test_a_persons_word_about_one_item_is_followed_without_reading_all(watched: House) -> None:
     assert isinstance(watched.index, WatchedIndex)
-    (suggested,) = await watched.catalog.suggestions(SuggestionStatus.PENDING)
+    (suggested,) = await watched.skill_store.list_suggestions(SuggestionStatus.PENDING)
     watched.index.scrolled.clear()
     await watched.skills.assign(READ.id, ["money"])
     await watched.skills.release(READ.id)
@@ -371,7 +370,7 @@ async def test_a_persons_word_about_one_item_is_followed_without_reading_all(wat
 async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(watched: House) -> None:
     """Another process decides, and writes the skill, after this one has read who is in it."""
     assert isinstance(watched.index, WatchedIndex)
-    other = House(catalog=watched.catalog, index=watched.index)
+    other = House(database=watched.database, index=watched.index)
     watched.index.meanwhile = lambda: other.skills.assign(WRITE.id, ["money"])
     await watched.skills.assign(READ.id, ["money"])
     assert (await counts(watched))["money"] == 2
@@ -381,14 +380,14 @@ async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(w
 async def test_a_skill_that_was_made_inactive_is_left_by_the_next_sync(quick: House) -> None:
     """Whoever made it so was cut off before the index could follow."""
     await quick.sync.run(ITEMS)
-    await quick.catalog.save_skills([replace(FILES, is_active=False)])
+    await quick.skill_store.save_skills([replace(FILES, is_active=False)])
     await quick.sync.run(ITEMS)
     assert await quick.assigned(READ) == []
     await quick.assert_index_is_current()
 
 
 async def test_a_skill_whose_tools_all_vanish_is_kept(quick: House) -> None:
-    await quick.catalog.save_skills([Skill("zoo", "Zoo", "Zebras", keywords=("zebra", "hay"))])
+    await quick.skill_store.save_skills([Skill("zoo", "Zoo", "Zebras", keywords=("zebra", "hay"))])
     await quick.sync.run([STRANGE])
     assert (await counts(quick))["zoo"] == 1
     await quick.sync.run([])

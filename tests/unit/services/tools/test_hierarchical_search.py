@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
@@ -99,7 +100,7 @@ class Labels:
         ]
 
 
-class WatchedCatalog(SqlCatalog):
+class WatchedItems(SqlItems):
     """Remembers whose schemas were read, and can be forbidden to be read."""
 
     def __init__(self, database: Database) -> None:
@@ -107,11 +108,11 @@ class WatchedCatalog(SqlCatalog):
         self.read: list[list[str]] = []
         self.is_closed_to_readers = False
 
-    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+    async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         if self.is_closed_to_readers:
             raise AssertionError("the store was read")
         self.read.append(list(item_ids))
-        return await super().schemas(item_ids)
+        return await super().get_schemas(item_ids)
 
 
 class WatchedIndex(MemoryIndex):
@@ -140,11 +141,17 @@ class Library:
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
-        self.catalog = WatchedCatalog(Database("sqlite://"))
+        database = Database("sqlite://")
+        self.item_store, self.skill_store = WatchedItems(database), SqlSkills(database)
         self.index = WatchedIndex()
         self.finder = SkillFinder(self.index, embedder.similarity or SimilarityRange(0.0, 1.0))
-        self.answers, self.schemas = ResultCache[HierarchicalQuery, HierarchicalResults](), KnownSchemas(self.catalog)
-        self.sync = Sync(self.catalog, self.index, embedder, classifier=Labels(), on_indexed=self.changed)
+        self.answers, self.schemas = (
+            ResultCache[HierarchicalQuery, HierarchicalResults](),
+            KnownSchemas(self.item_store),
+        )
+        self.sync = Sync(
+            self.item_store, self.skill_store, self.index, embedder, classifier=Labels(), on_indexed=self.changed
+        )
         self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
 
     def changed(self) -> None:
@@ -157,10 +164,10 @@ class Library:
     async def hold(self, items: Sequence[Item], skills: Sequence[Skill]) -> None:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
         await self.index.open(skills_collection(self.embedder.model, self.embedder.dimensions))
-        await self.catalog.save_skills(skills)
+        await self.skill_store.save_skills(skills)
         await self.sync.run(items)
         await self.sync.index_catalogue()
-        self.catalog.read.clear()
+        self.item_store.read.clear()
 
 
 @asynccontextmanager
@@ -170,7 +177,7 @@ async def library(
     opened = Library(embedder or AngledEmbedder())
     await opened.hold(items, skills)
     yield opened
-    await opened.catalog.close()
+    await opened.item_store.close()
 
 
 @pytest.fixture
@@ -238,7 +245,7 @@ async def test_skills_are_ranked_by_likeness_alone(every: Library) -> None:
 
 async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
     """BR-002: only active skills, whether the store says so or the index is behind."""
-    await every.catalog.save_skills([replace(MAIL, is_active=False)])
+    await every.skill_store.save_skills([replace(MAIL, is_active=False)])
     await every.sync.index_catalogue()
     assert [h.skill.id for h in (await every.search()).skills] == ["files"]
     (point,) = [p for p in await every.index.scroll(SKILLS) if p.id == "files"]
@@ -333,7 +340,7 @@ async def test_equal_scores_are_ordered_by_id() -> None:
 async def test_schemas_are_read_for_what_is_returned_alone_and_all_at_once(every: Library) -> None:
     """BR-004."""
     await every.search(limit=2)
-    assert every.catalog.read == [[SEND.id, ASK_NICELY.id]]
+    assert every.item_store.read == [[SEND.id, ASK_NICELY.id]]
 
 
 @pytest.mark.req("H-05")
@@ -341,16 +348,16 @@ async def test_a_schema_that_is_at_hand_is_not_read_again(every: Library) -> Non
     """BR-004: kept while the tool stays as it is."""
     await every.search(limit=2)
     found = await every.search("something else", limit=3)
-    assert every.catalog.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
+    assert every.item_store.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
     assert found.tools[0].input_schema == SCHEMA
     await every.search("a third thing", limit=3)
-    assert len(every.catalog.read) == 2
+    assert len(every.item_store.read) == 2
 
 
 @pytest.mark.req("H-05")
 async def test_without_schemas_the_store_is_not_read(every: Library) -> None:
     """BR-004."""
-    every.catalog.is_closed_to_readers = True
+    every.item_store.is_closed_to_readers = True
     for strategy in Strategy:
         found = await every.search(include_schemas=False, strategy=strategy)
         assert found.tools
@@ -539,7 +546,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
         Retriever(embedder, index),
         SkillFinder(index, embedder.similarity),
         ResultCache(),
-        KnownSchemas(SqlCatalog(database)),
+        KnownSchemas(SqlItems(database)),
     )
     found = await service.search(
         HierarchicalQuery(
@@ -639,7 +646,7 @@ async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> 
         found = await opened.search(query, tool_threshold=0.0)
         assert len(found.tools) == 3
         assert found.query == query.encode("utf-8", "replace").decode()
-        assert len(await opened.catalog.items()) == 3
+        assert len(await opened.item_store.get_items()) == 3
 
 
 async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Library) -> None:
@@ -757,7 +764,7 @@ async def test_no_answer_outlives_what_it_was_made_from(every: Library) -> None:
     assert (first.input_schema, first.payload["description"]) == ({"type": "object"}, changed.description)
     await every.sync.run(EVERY[1:])
     assert "send" not in names(await every.search())
-    await every.catalog.assign(LOOSE.id, [Assignment("mail", 1.0, is_primary=True, origin=Origin.HUMAN)])
+    await every.skill_store.assign(LOOSE.id, [Assignment("mail", 1.0, is_primary=True, origin=Origin.HUMAN)])
     await every.sync.index_catalogue()
     found = await every.search()
     assert (names(found)[0], found.skills[0].skill.tool_count) == ("loose", 4)
@@ -821,7 +828,7 @@ async def test_each_stage_can_be_asked_alone(every: Library) -> None:
     assert [t.id for t in within] == [FETCH.id]
     assert (await every.service.find_tools(HierarchicalQuery("anything", limit=1)))[0].id == LOOSE.id
     assert await every.service.find_tools(HierarchicalQuery("anything"), ["no_such_skill"]) == []
-    assert every.catalog.read == []
+    assert every.item_store.read == []
 
 
 async def test_meaning_leads_through_the_right_skill(minilm: OnnxEmbedder) -> None:

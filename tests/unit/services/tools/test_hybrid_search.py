@@ -12,8 +12,9 @@ import pytest
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SearchReport, Vector
@@ -31,10 +32,10 @@ async def changing(
     embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7
 ) -> AsyncIterator[tuple[ToolSearch, Sync]]:
     database, index = Database("sqlite://"), MemoryIndex()
-    catalog = SqlCatalog(database)
+    item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
-    search = ToolSearch(Retriever(embedder, index), catalog, alpha=alpha)
-    sync = Sync(catalog, index, embedder, on_change=search.catalogue_changed)
+    search = ToolSearch(Retriever(embedder, index), item_store, alpha=alpha)
+    sync = Sync(item_store, skill_store, index, embedder, on_change=search.catalogue_changed)
     await sync.run(items)
     yield search, sync
     await database.close()

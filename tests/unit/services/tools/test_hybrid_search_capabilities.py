@@ -10,8 +10,9 @@ import pytest
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.catalog import SqlCatalog
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import Capabilities
@@ -47,11 +48,11 @@ class Catalogues:
 @asynccontextmanager
 async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[Catalogues]:
     database, index = Database("sqlite://"), MemoryIndex()
-    catalog = SqlCatalog(database)
+    item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
-    await Sync(catalog, index, embedder).run(items)
+    await Sync(item_store, skill_store, index, embedder).run(items)
     retriever = Retriever(embedder, index)
-    yield Catalogues(ToolSearch(retriever, catalog), ToolSearch(retriever, catalog, capabilities=NONE))
+    yield Catalogues(ToolSearch(retriever, item_store), ToolSearch(retriever, item_store, capabilities=NONE))
     await database.close()
 
 
@@ -103,12 +104,12 @@ async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(
 async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder) -> None:
     """What 0.8 gives lies where it should between meaning alone and words alone."""
     database, index = Database("sqlite://"), MemoryIndex()
-    catalog = SqlCatalog(database)
+    item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(minilm.model, minilm.dimensions))
-    await Sync(catalog, index, minilm).run(load_demo_items())
+    await Sync(item_store, skill_store, index, minilm).run(load_demo_items())
     found: dict[float, dict[str, float]] = {}
     for alpha in (0.0, 0.8, 1.0):
-        search = ToolSearch(Retriever(minilm, index), catalog, alpha=alpha, capabilities=NONE)
+        search = ToolSearch(Retriever(minilm, index), item_store, alpha=alpha, capabilities=NONE)
         hits = (await search.search("show the commit history of the repository", limit=100, threshold=0)).hits
         found[alpha] = {h.id: h.confidence for h in hits}
     assert len(found[0.8]) > 20

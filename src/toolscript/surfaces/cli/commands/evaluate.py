@@ -132,7 +132,7 @@ async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
         app.ingest_documents,
         app.document_search,
         app.hierarchical_search,
-        app.catalog.members,
+        app.skill_store.get_members,
     )
     return await evaluation.run(data, pipeline)
 

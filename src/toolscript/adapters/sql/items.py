@@ -1,0 +1,176 @@
+"""Items in SQL, with their term counts and the assignments that skills make."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from toolscript.adapters.sql.database import Database, upsert
+from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.skills import SCOPE, read_assignments, withdraw_suggestions
+from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
+from toolscript.domain.catalog import Assignment, Item, ItemFingerprint, ItemType, Schemas, StoredItem
+from toolscript.domain.search import TermCounts
+
+
+class SqlItems:
+    """The items of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
+        def work(session: Session) -> None:
+            old = _active_rows(session, [item.id for item, _ in items])
+            upsert(session, "tools", [_item_row(item, terms) for item, terms in items], keys=["item_id"])
+            change_counts(session, SCOPE, removed=_terms(old), added=(terms for _, terms in items))
+
+        await write_scope(self._database, SCOPE, work)
+
+    async def deactivate(self, item_ids: Sequence[str]) -> None:
+        def work(session: Session) -> None:
+            old = _active_rows(session, item_ids)
+            numbers = [row["id"] for row in old]
+            session.run(
+                # An item that returns without a skill must be classified again: its suggestion is withdrawn below.
+                "UPDATE tools SET is_active = FALSE, updated_at = CURRENT_TIMESTAMP, classified = CASE "
+                "WHEN id IN (SELECT tool_id FROM tool_skill_assignments) THEN classified ELSE '' END "
+                f"WHERE {session.among('id', 'numbers')}",
+                numbers=numbers,
+            )
+            withdraw_suggestions(session, numbers)
+            change_counts(session, SCOPE, removed=_terms(old))
+
+        await write_scope(self._database, SCOPE, work)
+
+    async def get_items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
+        def work(session: Session) -> list[StoredItem]:
+            condition = "TRUE" if item_ids is None else session.among("item_id", "ids")
+            activity = "is_active" if active_only else "TRUE"
+            ids = {} if item_ids is None else {"ids": list(item_ids)}
+            rows = session.rows(f"SELECT * FROM tools WHERE {condition} AND {activity}", **ids)
+            return sorted(_load_items(session, rows, all_items=item_ids is None), key=lambda s: s.item.id)
+
+        return await self._database.read(work)
+
+    async def get_items_of_skill(self, skill_id: str) -> list[StoredItem]:
+        def work(session: Session) -> list[StoredItem]:
+            rows = session.rows(
+                "SELECT t.*, a.confidence FROM tools t JOIN tool_skill_assignments a ON a.tool_id = t.id "
+                "WHERE a.skill_id = :skill AND t.is_active",
+                skill=skill_id,
+            )
+            return _load_items(session, sorted(rows, key=lambda row: (-row["confidence"], row["item_id"])))
+
+        return await self._database.read(work)
+
+    async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
+        def work(session: Session) -> dict[str, Schemas]:
+            return _read_schemas(session, session.among("item_id", "ids"), ids=list(item_ids))
+
+        return await self._database.read(work)
+
+    async def get_schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
+        def work(session: Session) -> dict[str, Schemas]:
+            return _read_schemas(session, "item_id > :last", "ORDER BY item_id LIMIT :size", last=item_id, size=limit)
+
+        return await self._database.read(work)
+
+    async def get_fingerprints(
+        self, servers: Collection[str] | None = None, *, item_ids: Collection[str] | None = None
+    ) -> list[ItemFingerprint]:
+        def work(session: Session) -> list[ItemFingerprint]:
+            given = {"server": servers, "item_id": item_ids}
+            parameters = {column: sorted(values) for column, values in given.items() if values is not None}
+            condition = " AND ".join(session.among(column, column) for column in parameters) or "TRUE"
+            columns = "id, item_id, server, digest, is_active, classified"
+            rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition}", **parameters)
+            assigned = read_assignments(session, [row["id"] for row in rows] if parameters else None)
+            return sorted((_fingerprint(row, assigned.get(row["id"], ())) for row in rows), key=lambda f: f.id)
+
+        return await self._database.read(work)
+
+    async def count_terms(self, terms: Sequence[int]) -> TermCounts:
+        return await self._database.read(lambda session: count_terms(session, SCOPE, terms))
+
+    async def count_definition_characters(self) -> int:
+        texts = ["name", "description", "CAST(input_schema AS TEXT)", "CAST(output_schema AS TEXT)"]
+        size = " + ".join(f"COALESCE(LENGTH({text}), 0)" for text in texts)
+        statement = f"SELECT COALESCE(SUM({size}), 0) AS size FROM tools WHERE is_active"
+        return await self._database.read(lambda session: int(session.rows(statement)[0]["size"]))
+
+    async def ping(self) -> None:
+        await self._database.ping()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+def _read_schemas(session: Session, condition: str, order: str = "", **parameters: Any) -> dict[str, Schemas]:
+    columns = "item_id, input_schema, output_schema, annotations"
+    rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition} AND is_active {order}", **parameters)
+    return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
+
+
+def _active_rows(session: Session, item_ids: Sequence[str]) -> list[dict[str, Any]]:
+    return session.rows(
+        f"SELECT id, item_id, terms FROM tools WHERE is_active AND {session.among('item_id', 'ids')}",
+        ids=list(item_ids),
+    )
+
+
+def _terms(rows: Sequence[Row]) -> list[frozenset[int]]:
+    return [unpack_terms(row["terms"]) for row in rows]
+
+
+def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
+    return {
+        "item_id": item.id,
+        "server": item.server,
+        "type": item.type.value,
+        "name": item.name,
+        "title": item.title,
+        "description": item.description,
+        "input_schema": item.input_schema,
+        "output_schema": item.output_schema,
+        "annotations": item.annotations,
+        "digest": item.digest,
+        "terms": pack_terms(terms),
+        "is_active": True,
+    }
+
+
+def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = False) -> list[StoredItem]:
+    """The items in those rows, in order, each with its assignments."""
+    assigned = read_assignments(session, None if all_items else [row["id"] for row in rows])
+    return [
+        StoredItem(
+            row["id"], _item(row), unpack_terms(row["terms"]), row["is_active"], tuple(assigned.get(row["id"], ()))
+        )
+        for row in rows
+    ]
+
+
+def _item(row: Row) -> Item:
+    return Item(
+        server=row["server"],
+        name=row["name"],
+        description=row["description"],
+        type=ItemType(row["type"]),
+        title=row["title"],
+        input_schema=row["input_schema"],
+        output_schema=row["output_schema"],
+        annotations=row["annotations"],
+    )
+
+
+def _fingerprint(row: Row, assignments: Sequence[Assignment]) -> ItemFingerprint:
+    return ItemFingerprint(
+        id=row["item_id"],
+        server=row["server"],
+        number=row["id"],
+        digest=row["digest"],
+        is_active=row["is_active"],
+        assignments=tuple(assignments),
+        classified=row["classified"],
+    )
