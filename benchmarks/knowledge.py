@@ -190,7 +190,7 @@ async def _ingest(place: Path, count: int) -> tuple[str, ...]:
         began = time.perf_counter()
         done = await ingest.ingest(book)
         ours.append(done.chunks / (time.perf_counter() - began))
-        chunks, _ = await store.contents(done.source.id)
+        chunks, _ = await store.get_contents(done.source.id)
         began = time.perf_counter()
         await embedder.embed_documents([chunk.content for chunk in chunks])
         theirs.append(len(chunks) / (time.perf_counter() - began))

@@ -38,35 +38,35 @@ def store(database: Database) -> DocumentStore:
 
 async def test_a_document_comes_back_as_it_was_saved(store: DocumentStore) -> None:
     await store.save_documents("acme", [stored(TWO), stored(ONE)])
-    assert await store.documents("acme") == [ONE, TWO]
-    assert await store.documents("acme", ["two", "unknown"]) == [TWO]
-    assert await store.digests("acme", ["one", "unknown"]) == {"one": ONE.digest}
+    assert await store.get_documents("acme") == [ONE, TWO]
+    assert await store.get_documents("acme", ["two", "unknown"]) == [TWO]
+    assert await store.get_digests("acme", ["one", "unknown"]) == {"one": ONE.digest}
 
 
 async def test_saving_again_replaces(store: DocumentStore) -> None:
     await store.save_documents("acme", [stored(ONE, 1)])
     changed = Document("one", "New text")
     await store.save_documents("acme", [stored(changed, 2)])
-    assert await store.documents("acme") == [changed]
-    assert (await store.term_counts("acme", [1, 2])).documents_with_term == {2: 1}
+    assert await store.get_documents("acme") == [changed]
+    assert (await store.count_terms("acme", [1, 2])).documents_with_term == {2: 1}
 
 
 @pytest.mark.req("D-04")
 async def test_tenants_share_neither_documents_nor_counts(store: DocumentStore) -> None:
     await store.save_documents("acme", [stored(ONE, 1, 2)])
     await store.save_documents("other", [stored(Document("one", "Theirs"), 1), stored(TWO, 1)])
-    counts = await store.term_counts("acme", [1, 2])
+    counts = await store.count_terms("acme", [1, 2])
     assert (counts.documents, counts.documents_with_term) == (1, {1: 1, 2: 1})
-    assert await store.documents("acme") == [ONE]
+    assert await store.get_documents("acme") == [ONE]
     assert await store.delete_documents("acme", ["two"]) == 0
-    assert len(await store.documents("other")) == 2
-    assert await store.tenants() == ["acme", "other"]
+    assert len(await store.get_documents("other")) == 2
+    assert await store.list_tenants() == ["acme", "other"]
 
 
 async def test_deleting_tells_how_many_there_were_and_takes_their_terms(store: DocumentStore) -> None:
     await store.save_documents("acme", [stored(ONE, 1), stored(TWO, 1, 2)])
     assert await store.delete_documents("acme", ["two", "unknown"]) == 1
-    counts = await store.term_counts("acme", [1, 2])
+    counts = await store.count_terms("acme", [1, 2])
     assert (counts.documents, counts.documents_with_term) == (1, {1: 1})
 
 
@@ -81,7 +81,7 @@ async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -
             terms = frozenset({step % 5, step % 3 + 10})
             await store.save_documents("acme", [StoredDocument(Document(own_id, str(step)), terms)])
             now[own_id] = terms
-    counts = await store.term_counts("acme", list(range(20)))
+    counts = await store.count_terms("acme", list(range(20)))
     assert counts.documents == len(now)
     assert counts.documents_with_term == Counter(t for terms in now.values() for t in terms)
 
@@ -91,14 +91,14 @@ async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: Docu
     ids = ["B", "a", "b", "a b", "ab", "Ä", "ä", "z", "é", "\U0001f600", "\uffee", "10", "9", "_"]
     await store.save_documents("acme", [stored(Document(i, "text")) for i in ids])
     await store.save_documents("other", [stored(Document("aa", "text"))])
-    assert [d.id for d in await store.listing("acme", limit=100)] == sorted(ids)
+    assert [d.id for d in await store.list_documents("acme", limit=100)] == sorted(ids)
     found: list[str] = []
-    while page := await store.listing("acme", after=found[-1] if found else None, limit=3):
+    while page := await store.list_documents("acme", after=found[-1] if found else None, limit=3):
         found += [d.id for d in page]
     assert found == sorted(ids)
-    assert await store.ids("acme", limit=100) == sorted(ids)
-    assert await store.ids("acme", after="a", limit=2) == ["a b", "ab"]
-    assert await store.listing("acme", after="a", limit=1) == [Document("a b", "text")]
+    assert await store.list_ids("acme", limit=100) == sorted(ids)
+    assert await store.list_ids("acme", after="a", limit=2) == ["a b", "ab"]
+    assert await store.list_documents("acme", after="a", limit=1) == [Document("a b", "text")]
     assert (await store.count("acme"), await store.count("other"), await store.count("none")) == (len(ids), 1, 0)
 
 
@@ -106,17 +106,17 @@ async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: Docu
 async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: DocumentStore) -> None:
     await store.save_documents("acme", [stored(ONE), stored(TWO)])
     await store.save_documents("other", [stored(TWO)])
-    assert await store.waiting() == {"acme": ["one", "two"], "other": ["two"]}
-    await store.settle("acme", {"one": ONE.digest, "two": TWO.digest, "unknown": None})
-    assert await store.waiting() == {"other": ["two"]}
+    assert await store.list_pending() == {"acme": ["one", "two"], "other": ["two"]}
+    await store.mark_indexed("acme", {"one": ONE.digest, "two": TWO.digest, "unknown": None})
+    assert await store.list_pending() == {"other": ["two"]}
     await store.delete_documents("acme", ["two", "unknown"])
-    assert await store.waiting() == {"acme": ["two"], "other": ["two"]}
-    assert await store.documents("acme") == [ONE]
-    assert await store.digests("acme", ["two"]) == {}
-    assert (await store.listing("acme", limit=9), await store.count("acme")) == ([ONE], 1)
-    await store.settle("acme", {"two": None})
-    await store.settle("other", {"two": TWO.digest})
-    assert await store.waiting() == {}
+    assert await store.list_pending() == {"acme": ["two"], "other": ["two"]}
+    assert await store.get_documents("acme") == [ONE]
+    assert await store.get_digests("acme", ["two"]) == {}
+    assert (await store.list_documents("acme", limit=9), await store.count("acme")) == ([ONE], 1)
+    await store.mark_indexed("acme", {"two": None})
+    await store.mark_indexed("other", {"two": TWO.digest})
+    assert await store.list_pending() == {}
 
 
 @pytest.mark.req("D-09")
@@ -124,12 +124,12 @@ async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: Docu
     await store.save_documents("acme", [stored(ONE), stored(TWO)])
     await store.save_documents("acme", [stored(NEW_TWO)])
     await store.delete_documents("acme", ["one"])
-    await store.settle("acme", {"one": ONE.digest, "two": TWO.digest})
-    await store.settle("acme", {"two": None})
-    assert await store.waiting() == {"acme": ["one", "two"]}
+    await store.mark_indexed("acme", {"one": ONE.digest, "two": TWO.digest})
+    await store.mark_indexed("acme", {"two": None})
+    assert await store.list_pending() == {"acme": ["one", "two"]}
     await store.save_documents("acme", [stored(ONE)])
-    await store.settle("acme", {"one": None, "two": NEW_TWO.digest})
-    assert await store.waiting() == {"acme": ["one"]}
+    await store.mark_indexed("acme", {"one": None, "two": NEW_TWO.digest})
+    assert await store.list_pending() == {"acme": ["one"]}
 
 
 @pytest.mark.req("D-09")
@@ -137,15 +137,15 @@ async def test_what_another_process_is_at_goes_on_waiting_until_that_one_is_long
     now = [1_000_000.0]
     mine, theirs = (SqlDocuments(database, clock=lambda: now[0]) for _ in range(2))
     await theirs.save_documents("acme", [stored(ONE), stored(TWO)])
-    await mine.mark("acme", ["one", "two"])
+    await mine.mark_pending("acme", ["one", "two"])
     await mine.delete_documents("acme", ["two"])
-    await mine.settle("acme", {"one": ONE.digest, "two": None})
-    assert await mine.waiting() == {"acme": ["one", "two"]}
-    await theirs.settle("acme", {"one": ONE.digest})
-    assert await mine.waiting() == {"acme": ["two"]}
+    await mine.mark_indexed("acme", {"one": ONE.digest, "two": None})
+    assert await mine.list_pending() == {"acme": ["one", "two"]}
+    await theirs.mark_indexed("acme", {"one": ONE.digest})
+    assert await mine.list_pending() == {"acme": ["two"]}
     now[0] += ABANDONED_AFTER_SECONDS + 1
-    await mine.settle("acme", {"two": None})
-    assert await mine.waiting() == {}
+    await mine.mark_indexed("acme", {"two": None})
+    assert await mine.list_pending() == {}
 
 
 @pytest.mark.req("D-09")
@@ -164,9 +164,11 @@ async def test_settling_never_forgets_what_is_saved_at_the_same_time(store: Docu
     for step in range(20):
         await store.save_documents("acme", [stored(TWO)])
         newer = Document("two", f"text {step}")
-        await asyncio.gather(store.settle("acme", {"two": TWO.digest}), store.save_documents("acme", [stored(newer)]))
-        assert await store.documents("acme") == [newer]
-        assert await store.waiting() == {"acme": ["two"]}
+        await asyncio.gather(
+            store.mark_indexed("acme", {"two": TWO.digest}), store.save_documents("acme", [stored(newer)])
+        )
+        assert await store.get_documents("acme") == [newer]
+        assert await store.list_pending() == {"acme": ["two"]}
 
 
 @pytest.mark.req("D-09")
@@ -183,8 +185,8 @@ async def test_documents_of_an_earlier_version_wait_to_be_indexed_anew(
         await earlier.close()
     database = Database(url)
     store = SqlDocuments(database)
-    assert await store.waiting() == {"acme": ["old"]}
-    assert await store.documents("acme") == [Document("old", "text")]
+    assert await store.list_pending() == {"acme": ["old"]}
+    assert await store.get_documents("acme") == [Document("old", "text")]
     await database.close()
 
 

@@ -131,11 +131,11 @@ async def _outcome(change: Change, store: KnowledgeStore) -> str:
 async def _told(store: KnowledgeStore) -> list[Any]:
     """Everything that can be asked of a store, as text, which tells 1 from 1.0 and one order of names from another."""
     inside = [derive_id(source_id, each) for source_id in SOURCES for each in (*CHUNKS, *EXTRACTIONS)]
-    shelf = await store.shelf(SOURCES, inside, inside)
+    shelf = await store.get_records(SOURCES, inside, inside)
     return [
-        repr(await store.sources()),
-        [repr(await store.contents(source_id)) for source_id in SOURCES],
-        sorted((await store.counts()).items()),
+        repr(await store.list_sources()),
+        [repr(await store.get_contents(source_id)) for source_id in SOURCES],
+        sorted((await store.count_contents()).items()),
         [repr(sorted(each.items())) for each in (shelf.sources, shelf.chunks, shelf.extractions)],
     ]
 

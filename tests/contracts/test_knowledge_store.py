@@ -61,20 +61,20 @@ async def test_every_field_comes_back_as_it_was_stored(store: KnowledgeStore) ->
     odd = replace(chunks[0], id=derive_id("odd"), position=Position())
     drawn = extraction(BOOK, odd.id, why="ü", parts=[{"b": 1, "a": [None, -1.5, 2**40]}], empty={}, last=False)
     await store.replace(BOOK, [*chunks, odd], [drawn])
-    assert await store.sources() == [BOOK]
-    assert await store.contents(BOOK.id) == ([*chunks, odd], [drawn])
-    (kept,) = (await store.contents(BOOK.id))[1]
+    assert await store.list_sources() == [BOOK]
+    assert await store.get_contents(BOOK.id) == ([*chunks, odd], [drawn])
+    (kept,) = (await store.get_contents(BOOK.id))[1]
     assert list(kept.content) == ["why", "parts", "empty", "last"]
-    assert await store.shelf([BOOK.id], [odd.id], [drawn.id]) == KnowledgeRecords(
+    assert await store.get_records([BOOK.id], [odd.id], [drawn.id]) == KnowledgeRecords(
         {BOOK.id: BOOK}, {odd.id: odd}, {drawn.id: drawn}
     )
 
 
 async def test_what_was_never_stored_is_nowhere(store: KnowledgeStore) -> None:
-    assert await store.sources() == []
-    assert await store.counts() == {}
-    assert await store.contents(BOOK.id) == ([], [])
-    assert await store.shelf([], [], []) == KnowledgeRecords({}, {}, {})
+    assert await store.list_sources() == []
+    assert await store.count_contents() == {}
+    assert await store.get_contents(BOOK.id) == ([], [])
+    assert await store.get_records([], [], []) == KnowledgeRecords({}, {}, {})
     assert await store.remove(BOOK.id) is False
 
 
@@ -83,12 +83,12 @@ async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) ->
     (chunk,) = chunks_of(BOOK, "text")
     drawn = extraction(BOOK, chunk.id)
     await store.replace(BOOK, [chunk], [drawn])
-    found = await store.shelf([BOOK.id, PAPER.id, *EVERYWHERE], [*EVERYWHERE, chunk.id], [*EVERYWHERE, drawn.id])
+    found = await store.get_records([BOOK.id, PAPER.id, *EVERYWHERE], [*EVERYWHERE, chunk.id], [*EVERYWHERE, drawn.id])
     assert found == KnowledgeRecords({BOOK.id: BOOK}, {chunk.id: chunk}, {drawn.id: drawn})
-    assert await store.shelf(EVERYWHERE, EVERYWHERE, EVERYWHERE) == KnowledgeRecords({}, {}, {})
-    assert await store.shelf([chunk.id], [drawn.id], [BOOK.id]) == KnowledgeRecords({}, {}, {})
+    assert await store.get_records(EVERYWHERE, EVERYWHERE, EVERYWHERE) == KnowledgeRecords({}, {}, {})
+    assert await store.get_records([chunk.id], [drawn.id], [BOOK.id]) == KnowledgeRecords({}, {}, {})
     for unknown in EVERYWHERE:
-        assert await store.contents(unknown) == ([], [])
+        assert await store.get_contents(unknown) == ([], [])
         assert await store.remove(unknown) is False
 
 
@@ -96,7 +96,7 @@ async def test_a_shelf_of_ten_thousand_ids_is_one_read(store: KnowledgeStore) ->
     chunks = chunks_of(BOOK, "one", "two", "three")
     await store.replace(BOOK, chunks, [])
     ids = [derive_id(n) for n in range(10_000)]
-    found = await store.shelf(ids, [chunks[0].id, *ids, chunks[2].id], ids)
+    found = await store.get_records(ids, [chunks[0].id, *ids, chunks[2].id], ids)
     assert found == KnowledgeRecords({}, {chunks[0].id: chunks[0], chunks[2].id: chunks[2]}, {})
 
 
@@ -109,12 +109,12 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
     kept = extraction(BOOK, two.id, better="yes")
     changed = replace(BOOK, title="Second edition", metadata={"digest": "e"})
     await store.replace(changed, [four, two, one], [kept])
-    assert await store.contents(BOOK.id) == ([four, two, one], [kept])
-    assert (await store.shelf([BOOK.id], [before[2].id], [])).chunks == {}
-    assert await store.sources() == [PAPER, changed]
-    assert await store.contents(PAPER.id) == (chunks_of(PAPER, "theirs"), [extraction(PAPER, "", "warning", a=1)])
+    assert await store.get_contents(BOOK.id) == ([four, two, one], [kept])
+    assert (await store.get_records([BOOK.id], [before[2].id], [])).chunks == {}
+    assert await store.list_sources() == [PAPER, changed]
+    assert await store.get_contents(PAPER.id) == (chunks_of(PAPER, "theirs"), [extraction(PAPER, "", "warning", a=1)])
     await store.replace(changed, [], [])
-    assert await store.contents(BOOK.id) == ([], [])
+    assert await store.get_contents(BOOK.id) == ([], [])
 
 
 async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore) -> None:
@@ -122,10 +122,10 @@ async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore)
         return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
 
     await store.replace(BOOK, numbered(*range(1_300)), [])
-    assert (await store.contents(BOOK.id))[0] == numbered(*range(1_300))
+    assert (await store.get_contents(BOOK.id))[0] == numbered(*range(1_300))
     await store.replace(BOOK, numbered(*range(1_299, 1_290, -1)), [])
-    assert (await store.contents(BOOK.id))[0] == numbered(*range(1_299, 1_290, -1))
-    assert await store.counts() == {BOOK.id: (9, 0)}
+    assert (await store.get_contents(BOOK.id))[0] == numbered(*range(1_299, 1_290, -1))
+    assert await store.count_contents() == {BOOK.id: (9, 0)}
 
 
 async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> None:
@@ -133,27 +133,27 @@ async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> No
     sources = [replace(PAPER, id=derive_id("n", n), title=title) for n, title in enumerate(titles)]
     for each in sources:
         await store.replace(each, [], [])
-    assert await store.sources() == sorted(sources, key=lambda each: (each.title, each.id))
+    assert await store.list_sources() == sorted(sources, key=lambda each: (each.title, each.id))
 
 
 async def test_counts_tell_what_each_source_has(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "one", "two")
     await store.replace(BOOK, chunks, [extraction(BOOK, chunks[0].id)])
     await store.replace(PAPER, [], [])
-    assert await store.counts() == {BOOK.id: (2, 1), PAPER.id: (0, 0)}
+    assert await store.count_contents() == {BOOK.id: (2, 1), PAPER.id: (0, 0)}
 
 
 async def test_the_status_changes_and_nothing_else(store: KnowledgeStore) -> None:
     (chunk,) = chunks_of(BOOK, "one")
     waiting = BOOK.with_status(SourceStatus.INDEXING)
     await store.replace(waiting, [chunk], [])
-    assert await store.sources() == [waiting]
+    assert await store.list_sources() == [waiting]
     await store.set_status(BOOK.id, SourceStatus.READY)
-    assert await store.sources() == [BOOK]
-    assert type((await store.sources())[0].status) is str
+    assert await store.list_sources() == [BOOK]
+    assert type((await store.list_sources())[0].status) is str
     await store.set_status(PAPER.id, SourceStatus.READY)
-    assert await store.contents(BOOK.id) == ([chunk], [])
-    assert await store.sources() == [BOOK]
+    assert await store.get_contents(BOOK.id) == ([chunk], [])
+    assert await store.list_sources() == [BOOK]
 
 
 async def test_the_status_may_change_with_the_metadata_and_nothing_else_does(store: KnowledgeStore) -> None:
@@ -163,13 +163,13 @@ async def test_the_status_may_change_with_the_metadata_and_nothing_else_does(sto
     notes = {"unasked": ["a", "ü"], "none": None, "nested": {"z": 1, "a": 1.5}}
     await store.set_status(BOOK.id, SourceStatus.INDEXING, notes)
     changed = replace(BOOK, status="indexing", metadata=notes)
-    assert await store.sources() == [PAPER, changed]
+    assert await store.list_sources() == [PAPER, changed]
     await store.set_status(BOOK.id, SourceStatus.READY)
-    assert await store.sources() == [PAPER, replace(changed, status="ready")]
+    assert await store.list_sources() == [PAPER, replace(changed, status="ready")]
     await store.set_status(BOOK.id, SourceStatus.READY, {})
-    assert await store.sources() == [PAPER, replace(BOOK, metadata={})]
+    assert await store.list_sources() == [PAPER, replace(BOOK, metadata={})]
     await store.set_status("nobody", SourceStatus.READY, notes)
-    assert await store.counts() == {BOOK.id: (1, 1), PAPER.id: (0, 0)}
+    assert await store.count_contents() == {BOOK.id: (1, 1), PAPER.id: (0, 0)}
 
 
 async def test_what_differs_by_kind_or_order_alone_is_replaced(store: KnowledgeStore) -> None:
@@ -181,7 +181,7 @@ async def test_what_differs_by_kind_or_order_alone_is_replaced(store: KnowledgeS
         {"b": 1, "a": False},
     ):
         await store.replace(replace(BOOK, metadata=content), [], [extraction(BOOK, "", **content)])
-        (source,), (_, (drawn,)) = await store.sources(), await store.contents(BOOK.id)
+        (source,), (_, (drawn,)) = await store.list_sources(), await store.get_contents(BOOK.id)
         assert (repr(source.metadata), repr(drawn.content)) == (repr(content), repr(content))
 
 
@@ -191,9 +191,9 @@ async def test_extractions_are_added_and_replaced_by_id(store: KnowledgeStore) -
     await store.replace(BOOK, chunks, [first])
     newer = replace(first, content={"said": "after"}, topics=())
     await store.add_extractions(BOOK.id, [second, newer])
-    assert await store.contents(BOOK.id) == (chunks, in_order([newer, second]))
+    assert await store.get_contents(BOOK.id) == (chunks, in_order([newer, second]))
     await store.add_extractions(BOOK.id, [])
-    assert await store.counts() == {BOOK.id: (2, 2)}
+    assert await store.count_contents() == {BOOK.id: (2, 2)}
 
 
 @pytest.mark.parametrize("unknown", [PAPER.id, "no-id", "\0", ""])
@@ -204,7 +204,7 @@ async def test_extractions_of_a_source_that_is_not_there_are_refused(store: Know
         await store.add_extractions(unknown, [extraction(nobody, "")])
     with pytest.raises(NotFound, match="there is no source"):
         await store.add_extractions(unknown, [])
-    assert await store.counts() == {BOOK.id: (0, 0)}
+    assert await store.count_contents() == {BOOK.id: (0, 0)}
 
 
 async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store: KnowledgeStore) -> None:
@@ -213,13 +213,13 @@ async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store
         await store.replace(source, chunks, [extraction(source, chunks[1].id)])
     assert await store.remove(BOOK.id) is True
     assert await store.remove(BOOK.id) is False
-    assert await store.sources() == [PAPER]
-    assert await store.contents(BOOK.id) == ([], [])
+    assert await store.list_sources() == [PAPER]
+    assert await store.get_contents(BOOK.id) == ([], [])
     gone = extraction(BOOK, chunks_of(BOOK, "two")[0].id)
-    assert await store.shelf([BOOK.id], [c.id for c in chunks_of(BOOK, "one", "two")], [gone.id]) == KnowledgeRecords(
-        {}, {}, {}
-    )
-    assert await store.counts() == {PAPER.id: (2, 1)}
+    assert await store.get_records(
+        [BOOK.id], [c.id for c in chunks_of(BOOK, "one", "two")], [gone.id]
+    ) == KnowledgeRecords({}, {}, {})
+    assert await store.count_contents() == {PAPER.id: (2, 1)}
 
 
 async def test_ids_that_are_no_object_ids_are_kept_as_they_are(store: KnowledgeStore) -> None:
@@ -227,14 +227,14 @@ async def test_ids_that_are_no_object_ids_are_kept_as_they_are(store: KnowledgeS
     chunk = Chunk("chunk/1", source.id, "text", Position(), 1)
     drawn = replace(extraction(source, chunk.id), id="Extraction 1")
     await store.replace(source, [chunk], [drawn])
-    assert await store.shelf(["paper-1"], ["chunk/1"], ["Extraction 1"]) == KnowledgeRecords(
+    assert await store.get_records(["paper-1"], ["chunk/1"], ["Extraction 1"]) == KnowledgeRecords(
         {source.id: source}, {chunk.id: chunk}, {drawn.id: drawn}
     )
-    assert await store.contents("paper-1") == ([chunk], [drawn])
+    assert await store.get_contents("paper-1") == ([chunk], [drawn])
     await store.set_status("paper-1", SourceStatus.INDEXING)
-    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert [each.status for each in await store.list_sources()] == ["indexing"]
     assert await store.remove("paper-1") is True
-    assert await store.counts() == {}
+    assert await store.count_contents() == {}
 
 
 def _deep(levels: int) -> dict[str, Any]:
@@ -269,8 +269,8 @@ async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeSto
         await store.add_extractions(BOOK.id, [extraction(BOOK, chunk.id, a=value)])
     with pytest.raises(Invalid, match=f"source '{BOOK.id}' cannot be stored"):
         await store.set_status(BOOK.id, SourceStatus.INDEXING, {"a": value})
-    assert await store.contents(BOOK.id) == ([chunk], [])
-    assert await store.sources() == [BOOK]
+    assert await store.get_contents(BOOK.id) == ([chunk], [])
+    assert await store.list_sources() == [BOOK]
 
 
 async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> None:
@@ -279,7 +279,7 @@ async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> No
         await store.replace(PAPER, chunks_of(BOOK, "text"), [])
     with pytest.raises(Invalid, match="is of the source"):
         await store.add_extractions(PAPER.id, [extraction(BOOK, "")])
-    assert await store.counts() == {PAPER.id: (0, 0)}
+    assert await store.count_contents() == {PAPER.id: (0, 0)}
 
 
 async def test_sources_replaced_at_the_same_time_do_not_disturb_each_other(store: KnowledgeStore) -> None:
@@ -291,11 +291,11 @@ async def test_sources_replaced_at_the_same_time_do_not_disturb_each_other(store
             await store.replace(source, chunks, [extraction(source, each.id) for each in chunks])
 
     await asyncio.gather(*map(write, sources))
-    assert await store.sources() == sources
+    assert await store.list_sources() == sources
     for source in sources:
         chunks = chunks_of(source, "five", source.title)
         expected = in_order([extraction(source, each.id) for each in chunks])
-        assert await store.contents(source.id) == (chunks, expected)
+        assert await store.get_contents(source.id) == (chunks, expected)
 
 
 async def test_a_source_replaced_twice_at_the_same_time_can_be_made_whole_by_doing_it_again(
@@ -304,18 +304,18 @@ async def test_a_source_replaced_twice_at_the_same_time_can_be_made_whole_by_doi
     old, new = chunks_of(BOOK, "one", "two"), chunks_of(BOOK, "two", "three")
     await asyncio.gather(store.replace(BOOK, old, []), store.replace(BOOK, new, []))
     await store.replace(BOOK, new, [])
-    assert await store.contents(BOOK.id) == (new, [])
-    assert await store.sources() == [BOOK]
+    assert await store.get_contents(BOOK.id) == (new, [])
+    assert await store.list_sources() == [BOOK]
 
 
 async def test_a_store_that_is_closed_does_not_answer(store: KnowledgeStore) -> None:
     await store.ping()
     await store.close()
-    for ask in (store.ping, store.sources, store.counts):
+    for ask in (store.ping, store.list_sources, store.count_contents):
         with pytest.raises(Unavailable):
             await ask()
     with pytest.raises(Unavailable):
-        await store.shelf([BOOK.id], [], [])
+        await store.get_records([BOOK.id], [], [])
 
 
 WRITING = ("replace", "add_extractions", "set_status", "remove")
@@ -330,13 +330,13 @@ async def test_the_side_that_searches_reads_the_same_and_has_no_verb_to_write(
     await store.replace(BOOK, chunks, [extraction(BOOK, chunks[0].id)])
     reader: KnowledgeReader = open_reader(kind, tmp_path, request)
     await reader.ping()
-    assert await reader.sources() == [BOOK]
-    assert await reader.contents(BOOK.id) == await store.contents(BOOK.id)
-    assert await reader.counts() == {BOOK.id: (2, 1)}
-    assert (await reader.shelf([BOOK.id], [chunks[1].id], [])).chunks == {chunks[1].id: chunks[1]}
+    assert await reader.list_sources() == [BOOK]
+    assert await reader.get_contents(BOOK.id) == await store.get_contents(BOOK.id)
+    assert await reader.count_contents() == {BOOK.id: (2, 1)}
+    assert (await reader.get_records([BOOK.id], [chunks[1].id], [])).chunks == {chunks[1].id: chunks[1]}
     assert [verb for verb in WRITING if hasattr(reader, verb)] == []
     assert [verb for verb in WRITING if not hasattr(store, verb)] == []
     await store.remove(BOOK.id)
-    assert await reader.sources() == []
+    assert await reader.list_sources() == []
     await reader.close()
     await store.close()

@@ -126,10 +126,10 @@ async def test_after_a_kill_every_document_is_whole_and_running_it_again_complet
             await ingest.service.repair()
             await ingest.assert_whole()
             for tenant in TENANTS:
-                for document in await ingest.store.documents(tenant):
+                for document in await ingest.store.get_documents(tenant):
                     assert document == version_of(int(document.id[1:]), document.metadata["version"])
     async with opened(tmp_path) as ingest:
         final = [version_of(n, 99) for n in range(COUNT)]
         await ingest.service.put("acme", final)
-        assert await ingest.store.documents("acme") == final
+        assert await ingest.store.get_documents("acme") == final
         await ingest.assert_whole()

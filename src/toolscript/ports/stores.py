@@ -133,35 +133,35 @@ class DocumentStore(Protocol):
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         """Removes documents and their terms from the tenant's counts; returns how many there were."""
 
-    async def mark(self, tenant: str, ids: Sequence[str]) -> None:
+    async def mark_pending(self, tenant: str, ids: Sequence[str]) -> None:
         """Leaves documents waiting that are about to be indexed without having been saved before."""
 
-    async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+    async def mark_indexed(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         """The index holds these documents as they were with these digests (None: no longer). Those that have not
         changed since then no longer wait for what this process has written, nor for one that is long gone; for what
         another process is still at they do."""
 
-    async def waiting(self) -> dict[str, list[str]]:
+    async def list_pending(self) -> dict[str, list[str]]:
         """The ids that wait for the index, saved or deleted, by tenant."""
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         """Every tenant that has documents."""
 
-    async def documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
+    async def get_documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
         """Documents by id order: those named, or all."""
 
-    async def listing(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
+    async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
         """Documents by id order (of code points), from the first one after that id."""
 
-    async def ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
+    async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
         """The ids of what `listing` returns."""
 
     async def count(self, tenant: str) -> int: ...
 
-    async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
+    async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         """The digests of the named documents that exist, by id."""
 
-    async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+    async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
@@ -170,18 +170,18 @@ class DocumentStore(Protocol):
 class KnowledgeReader(Protocol):
     """Sources, chunks and extractions, to be read and nothing else: all that searching needs."""
 
-    async def shelf(
+    async def get_records(
         self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]
     ) -> KnowledgeRecords:
         """Those of the named that exist, in one batched read."""
 
-    async def sources(self) -> list[Source]:
+    async def list_sources(self) -> list[Source]:
         """All sources, by title, then id."""
 
-    async def contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
+    async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
         """All chunks of a source in reading order, and all extractions by id; none of a source that is not there."""
 
-    async def counts(self) -> dict[str, tuple[int, int]]:
+    async def count_contents(self) -> dict[str, tuple[int, int]]:
         """How many chunks and extractions each source has, by its id."""
 
     async def ping(self) -> None:

@@ -166,7 +166,7 @@ def path_of(template: str) -> str:
 
 
 async def everything(app: App) -> dict[str, list[Document]]:
-    return {tenant: await app.documents.documents(tenant) for tenant in await app.documents.tenants()}
+    return {tenant: await app.documents.get_documents(tenant) for tenant in await app.documents.list_tenants()}
 
 
 @pytest.mark.req("D-11")

@@ -46,7 +46,7 @@ FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)
 PLACES: Mapping[str, tuple[str, str, str]] = {
     "embedder": ("embedder", "embed_query", "embedder"),
     "index": ("index", "dense", "index"),
-    "reader": ("reader", "shelf", "store"),
+    "reader": ("reader", "get_records", "store"),
 }
 
 
@@ -199,13 +199,13 @@ async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untol
 
 @pytest.mark.req("K-02")
 async def test_a_store_that_has_nothing_of_it_leaves_nothing(app: App) -> None:
-    async with asking(app, ("reader", "shelf", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
+    async with asking(app, ("reader", "get_records", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
         told = await found(http)
     assert (told["results"], told["metadata"]["sources_cited"]) == ([], [])
 
 
 async def test_many_at_once_wait_no_longer_than_one(app: App) -> None:
-    async with asking(app, ("reader", "shelf", hang, ())) as http:
+    async with asking(app, ("reader", "get_records", hang, ())) as http:
         began = time.monotonic()
         answers = await asyncio.gather(*(asked(http, limit=1 + n) for n in range(20)))
     assert time.monotonic() - began < LONGEST_SECONDS

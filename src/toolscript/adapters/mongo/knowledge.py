@@ -83,7 +83,7 @@ class MongoKnowledgeReader:
                 details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["mongodb://…", "mongodb+srv://…"]},
             ) from None
 
-    async def shelf(
+    async def get_records(
         self, source_ids: Collection[str], chunk_ids: Collection[str], extraction_ids: Collection[str]
     ) -> KnowledgeRecords:
         sources, chunks, extractions = await asyncio.gather(
@@ -97,17 +97,17 @@ class MongoKnowledgeReader:
             {extraction.id: extraction for extraction in map(extraction_of, extractions)},
         )
 
-    async def sources(self) -> list[Source]:
+    async def list_sources(self) -> list[Source]:
         found = await self._found("sources", {})
         return sorted(map(source_of, found), key=lambda source: (source.title, source.id))
 
-    async def contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
+    async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
         own = {"source_id": {"$in": _keys([source_id])}}
         chunks, extractions = await asyncio.gather(self._found("chunks", own), self._found("extractions", own))
         in_order = sorted(chunks, key=reading_order)
         return [*map(chunk_of, in_order)], sorted(map(extraction_of, extractions), key=lambda each: each.id)
 
-    async def counts(self) -> dict[str, tuple[int, int]]:
+    async def count_contents(self) -> dict[str, tuple[int, int]]:
         sources, chunks, extractions = await asyncio.gather(
             self._found("sources", {}, ["_id"]), self._counted("chunks"), self._counted("extractions")
         )

@@ -58,10 +58,10 @@ class SqlDocuments:
 
         return await write_scope(self._database, _scope(tenant), work)
 
-    async def mark(self, tenant: str, ids: Sequence[str]) -> None:
+    async def mark_pending(self, tenant: str, ids: Sequence[str]) -> None:
         await self._database.write(lambda session: self._wait(session, tenant, ids))
 
-    async def settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
+    async def mark_indexed(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         def work(session: Session) -> None:
             # In turn with other writers of the tenant: the documents of an unfinished one would look absent.
             mark = {"tenant": tenant, "writer": self._writer, "before": self._clock() - ABANDONED_AFTER_SECONDS}
@@ -78,19 +78,19 @@ class SqlDocuments:
 
         await write_scope(self._database, _scope(tenant), work)
 
-    async def waiting(self) -> dict[str, list[str]]:
+    async def list_pending(self) -> dict[str, list[str]]:
         statement = "SELECT DISTINCT tenant, id FROM documents_waiting"
         found: dict[str, list[str]] = {}
         for row in await self._database.read(lambda session: session.rows(statement)):
             found.setdefault(row["tenant"], []).append(row["id"])
         return {tenant: sorted(ids) for tenant, ids in sorted(found.items())}
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         statement = "SELECT DISTINCT tenant FROM documents"
         found = await self._database.read(lambda session: session.rows(statement))
         return sorted(row["tenant"] for row in found)
 
-    async def documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
+    async def get_documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
         def work(session: Session) -> list[Document]:
             if ids is None:
                 rows = session.rows("SELECT * FROM documents WHERE tenant = :tenant", tenant=tenant)
@@ -101,7 +101,7 @@ class SqlDocuments:
 
         return await self._database.read(work)
 
-    async def listing(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
+    async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
         def work(session: Session) -> list[Document]:
             own_id = f"id {session.words['by_code_point']}"
             statement = (
@@ -111,7 +111,7 @@ class SqlDocuments:
 
         return await self._database.read(work)
 
-    async def ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
+    async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
         def work(session: Session) -> list[str]:
             own_id = f"id {session.words['by_code_point']}"
             statement = (
@@ -125,14 +125,14 @@ class SqlDocuments:
         statement = "SELECT count(*) AS n FROM documents WHERE tenant = :tenant"
         return int((await self._database.read(lambda session: session.rows(statement, tenant=tenant)))[0]["n"])
 
-    async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
+    async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         def work(session: Session) -> dict[str, str]:
             statement = f"SELECT id, digest FROM documents WHERE {_named(session)}"
             return {r["id"]: r["digest"] for r in session.rows(statement, tenant=tenant, ids=list(ids))}
 
         return await self._database.read(work)
 
-    async def term_counts(self, tenant: str, terms: Sequence[int]) -> TermCounts:
+    async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, _scope(tenant), terms))
 
     async def ping(self) -> None:

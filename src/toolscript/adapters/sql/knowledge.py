@@ -18,7 +18,7 @@ class SqlKnowledgeReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def shelf(
+    async def get_records(
         self, source_ids: Collection[str], chunk_ids: Collection[str], extraction_ids: Collection[str]
     ) -> KnowledgeRecords:
         def work(session: Session) -> KnowledgeRecords:
@@ -30,11 +30,11 @@ class SqlKnowledgeReader:
 
         return await self._database.read(work)
 
-    async def sources(self) -> list[Source]:
+    async def list_sources(self) -> list[Source]:
         found = await self._database.read(lambda session: session.rows("SELECT * FROM knowledge_sources"))
         return sorted(map(_source, found), key=lambda source: (source.title, source.id))
 
-    async def contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
+    async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
         def work(session: Session) -> tuple[list[Chunk], list[Extraction]]:
             own = "WHERE source_id = :source_id"
             chunks = session.rows(f"SELECT * FROM knowledge_chunks {own} ORDER BY number", source_id=source_id)
@@ -43,7 +43,7 @@ class SqlKnowledgeReader:
 
         return await self._database.read(work) if is_text(source_id) else ([], [])
 
-    async def counts(self) -> dict[str, tuple[int, int]]:
+    async def count_contents(self) -> dict[str, tuple[int, int]]:
         own = "WHERE source_id = knowledge_sources.id"
         statement = (
             f"SELECT id, (SELECT count(*) FROM knowledge_chunks {own}) AS chunks, "

@@ -58,11 +58,11 @@ class DocumentReader:
         are, if asked for."""
         if not found:
             return []
-        reading = patience.of("store", self._store.documents(tenant, [r.doc_id for r in found]))
+        reading = patience.of("store", self._store.get_documents(tenant, [r.doc_id for r in found]))
         points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
         if points:
             finding = self._index.payloads(DOCUMENTS, list(points.values()), PLACE)
-            digesting = self._store.digests(tenant, [r.doc_id for r in points])
+            digesting = self._store.get_digests(tenant, [r.doc_id for r in points])
             documents, places, digests = await asyncio.gather(
                 reading, patience.of("index", finding), patience.of("store", digesting)
             )

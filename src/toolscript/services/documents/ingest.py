@@ -109,7 +109,7 @@ class IngestDocuments:
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""
         check_identifiers(tenant=tenant, id=doc_id)
-        found = await self._store.documents(tenant, [doc_id])
+        found = await self._store.get_documents(tenant, [doc_id])
         if not found:
             raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
         return found[0]
@@ -117,12 +117,12 @@ class IngestDocuments:
     async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
         """Documents by id order (of code points), from the first one after that id."""
         check_identifiers(tenant=tenant, after=after)
-        return await self._store.listing(tenant, after=after, limit=limit)
+        return await self._store.list_documents(tenant, after=after, limit=limit)
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly the stored documents; returns how many it lacked or had differently."""
         orphans = await self._held()
-        tenants = await self._store.tenants()
+        tenants = await self._store.list_tenants()
         tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
         await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
         written = tally.written
@@ -137,9 +137,9 @@ class IngestDocuments:
         A document that fails keeps no other from being finished. Raises Unavailable, in the end, when some have
         failed."""
         tally = _Tally(0, None)
-        waiting = await self._store.waiting()
+        waiting = await self._store.list_pending()
         await self._catch_up_all(iterate_async(_pages_by_tenant(waiting)), tally, careful=True)
-        tenants = await self._store.tenants()
+        tenants = await self._store.list_tenants()
         unseen = await self._index.count(DOCUMENTS, Filter(must=(first_parts(),)))
         for tenant in tenants:
             held = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
@@ -177,7 +177,7 @@ class IngestDocuments:
         """The ids of all stored documents; they are no orphans."""
         for tenant in tenants:
             after = None
-            while ids := await self._store.ids(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
+            while ids := await self._store.list_ids(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
                 orphans.get(tenant, set()).difference_update(ids)
                 yield tenant, ids
                 after = ids[-1]
@@ -210,7 +210,7 @@ class IngestDocuments:
                 raise
 
     async def _put_batch(self, tenant: str, batch: Sequence[Document]) -> PutReport:
-        known = await self._store.digests(tenant, [d.id for d in batch])
+        known = await self._store.get_digests(tenant, [d.id for d in batch])
         made, frequencies = await asyncio.to_thread(_prepared, tenant, batch, known)
         fresh = [
             StoredDocument(m.document, frozenset(frequencies[m.document.id]))
@@ -225,7 +225,7 @@ class IngestDocuments:
 
     async def _catch_up(self, tenant: str, ids: list[str]) -> int:
         """Brings the index up to what the store holds of these documents; returns how many it had to write."""
-        documents = await self._store.documents(tenant, ids)
+        documents = await self._store.get_documents(tenant, ids)
         made = await asyncio.to_thread(lambda: [drafted(tenant, d) for d in documents])
         indexed = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
         now: dict[str, str | None] = dict.fromkeys(ids)
@@ -238,9 +238,9 @@ class IngestDocuments:
         vectors goes on waiting, if the index is one of vectors: a repair makes them once there is a model."""
         if indexed.bare and await self._wants_vectors():
             digests = {i: digest for i, digest in digests.items() if i not in indexed.bare}
-        now = await self._store.digests(tenant, [*digests])
+        now = await self._store.get_digests(tenant, [*digests])
         overtaken = [i for i, digest in digests.items() if now.get(i) != digest]
-        await self._store.settle(tenant, digests)
+        await self._store.mark_indexed(tenant, digests)
         if overtaken:
             await self._catch_up(tenant, overtaken)
 
@@ -270,7 +270,7 @@ class IngestDocuments:
         lacking = [m.document for m in stale if m.document.id not in frequencies]
         counted = frequencies | await asyncio.to_thread(_counted, lacking)
         if unsaid := [*(d.id for d in lacking), *sorted(gone & held.keys())]:
-            await self._store.mark(tenant, unsaid)
+            await self._store.mark_pending(tenant, unsaid)
         points = [p for m in stale for p in m.points(tenant, vectors, counted[m.document.id])]
         await self._index.upsert(DOCUMENTS, points)
         kept = {d.id for m in made for d in m.drafts}

@@ -131,7 +131,7 @@ class DocumentRanker:
 
     async def _weighed(self, tenant: str, text: str, patience: Patience) -> QueryTerms:
         work = self._retriever.prepare(
-            text, SearchReport(), count_terms=lambda terms: self._store.term_counts(tenant, terms), dense=False
+            text, SearchReport(), count_terms=lambda terms: self._store.count_terms(tenant, terms), dense=False
         )
         return (await patience.of("store", work)).terms
 

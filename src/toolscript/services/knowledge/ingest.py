@@ -186,7 +186,7 @@ class IngestKnowledge:
 
     async def find(self, reference: str) -> Source:
         """The source of that id, path or title, or whose title alone begins so. Raises NotFound."""
-        return find_source(await self._store.sources(), reference)
+        return find_source(await self._store.list_sources(), reference)
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly what is stored; returns how many points were not as they should be."""
@@ -197,9 +197,9 @@ class IngestKnowledge:
     ) -> IngestResult:
         source_id = derive_id("source", path)
         async with self._turns.of([source_id]):
-            before = (await self._store.shelf([source_id], [], [])).sources.get(source_id)
+            before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
             source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._shelving.embedder)
-            chunks, extractions = await self._store.contents(source_id)
+            chunks, extractions = await self._store.get_contents(source_id)
             extractor = self._extractor if about.extract else None
             volume = _Volume(source, chunks, [*extractions], _asked(before, chunks, extractions), warnings)
             held = (len(chunks), len(extractions))

@@ -213,7 +213,7 @@ class KnowledgeSearch:
         if not places:
             return []
         chunks = {p.id if p.type == CHUNK else p.chunk_id for p in places}
-        shelf = await self._reader.shelf(
+        shelf = await self._reader.get_records(
             {p.source_id for p in places if p.source_id},
             {chunk_id for chunk_id in chunks if chunk_id},
             {p.id for p in places if p.type == EXTRACTION},

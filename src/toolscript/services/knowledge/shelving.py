@@ -136,7 +136,7 @@ class Shelving:
         """Makes the index hold exactly what is stored; returns how many points it lacked, had differently, or had too
         many. How far a source has come is not touched: one that was interrupted still wants to be ingested again.
         Raises Unavailable where there are sources and no model."""
-        sources = await self._store.sources()
+        sources = await self._store.list_sources()
         if not sources and self._embedder is None:
             return 0
         await self.open()
@@ -144,7 +144,7 @@ class Shelving:
         for number, source in enumerate(sources):
             if progress:
                 progress(number, len(sources))
-            plans = await self._plans(source, *await self._store.contents(source.id))
+            plans = await self._plans(source, *await self._store.get_contents(source.id))
             await self._embed(plans, 0, None)
             await self._carry_out(plans)
             written += sum(len(plan.write) + len(plan.remove) for plan in plans.values())

@@ -129,7 +129,7 @@ class _Shelved:
 async def export_lines(reader: KnowledgeReader, sources: Sequence[Source]) -> AsyncIterator[dict[str, Any]]:
     """Each source with its chunks, in reading order, and its extractions; one whose chunk is gone is of none."""
     for source in sources:
-        chunks, extractions = await reader.contents(source.id)
+        chunks, extractions = await reader.get_contents(source.id)
         yield source_line(source, len(chunks), len(extractions))
         for chunk in chunks:
             yield chunk_line(chunk)
@@ -153,7 +153,7 @@ class ImportKnowledge:
         fails: doing it again completes it."""
         await self._shelving.open()
         taken = Imported()
-        for source_id, parcel in self._sorted(lines, await self._store.sources(), taken).items():
+        for source_id, parcel in self._sorted(lines, await self._store.list_sources(), taken).items():
             await self._take(source_id, parcel, taken, progress)
         taken.refused.sort()
         return taken
@@ -182,8 +182,8 @@ class ImportKnowledge:
         return parcels
 
     async def _take(self, source_id: str, parcel: _Parcel, taken: Imported, progress: Progress | None) -> None:
-        before = (await self._store.shelf([source_id], [], [])).sources.get(source_id)
-        held_chunks, held_extractions = await self._store.contents(source_id)
+        before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
+        held_chunks, held_extractions = await self._store.get_contents(source_id)
         source = parcel.source or before
         if source is None or source.status == SourceStatus.INDEXING:
             told = f"the source {source_id} is not complete: ingest it again, then this line can be taken"
@@ -232,7 +232,9 @@ class ImportKnowledge:
 
     async def _strangers(self, source_id: str, parcel: _Parcel) -> dict[str, str]:
         """What has the id of something that another source has, and what to say of it."""
-        shelf = await self._store.shelf([], [c.id for _, c in parcel.chunks], [e.id for _, e in parcel.extractions])
+        shelf = await self._store.get_records(
+            [], [c.id for _, c in parcel.chunks], [e.id for _, e in parcel.extractions]
+        )
         owners = {c.id: c.source_id for c in shelf.chunks.values()}
         owners |= {e.id: e.source_id for e in shelf.extractions.values()}
         return {

@@ -145,16 +145,16 @@ async def test_documents_of_another_pipeline_are_found_whatever_their_ids_are(
             {"_id": "chunk-4", "source_id": "by-name", "content": "four", "number": 0},
         ]
     )
-    found = await reader.shelf([str(SOURCE), "by-name"], [str(CHUNK), "chunk-2"], [])
+    found = await reader.get_records([str(SOURCE), "by-name"], [str(CHUNK), "chunk-2"], [])
     titles = {own: source.title for own, source in found.sources.items()}
     assert titles == {str(SOURCE): "By number", "by-name": "By name"}
     assert {i: (c.source_id, c.content) for i, c in found.chunks.items()} == {
         str(CHUNK): (str(SOURCE), "one"),
         "chunk-2": (str(SOURCE), "two"),
     }
-    assert {chunk.content for chunk in (await reader.contents(str(SOURCE)))[0]} == {"one", "two"}
-    assert [chunk.content for chunk in (await reader.contents("by-name"))[0]] == ["four", "three"]
-    assert await reader.counts() == {str(SOURCE): (2, 0), "by-name": (2, 0)}
+    assert {chunk.content for chunk in (await reader.get_contents(str(SOURCE)))[0]} == {"one", "two"}
+    assert [chunk.content for chunk in (await reader.get_contents("by-name"))[0]] == ["four", "three"]
+    assert await reader.count_contents() == {str(SOURCE): (2, 0), "by-name": (2, 0)}
 
 
 async def test_what_a_document_lacks_is_not_known(
@@ -162,7 +162,7 @@ async def test_what_a_document_lacks_is_not_known(
 ) -> None:
     for name, own in (("sources", SOURCE), ("chunks", CHUNK), ("extractions", EXTRACTION)):
         collections[name].insert_one({"_id": own})
-    assert await reader.shelf([str(SOURCE)], [str(CHUNK)], [str(EXTRACTION)]) == KnowledgeRecords(
+    assert await reader.get_records([str(SOURCE)], [str(CHUNK)], [str(EXTRACTION)]) == KnowledgeRecords(
         {str(SOURCE): Source(str(SOURCE), "", UNKNOWN_SOURCE, (), "", "", "ready", {}, 1)},
         {str(CHUNK): Chunk(str(CHUNK), "", "", Position(), 0, 1)},
         {str(EXTRACTION): Extraction(str(EXTRACTION), "", "", "", {}, (), "", 1)},
@@ -188,7 +188,7 @@ async def test_a_position_is_read_however_it_is_written(
     reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]], position: Any, expected: Position
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "position": position})
-    assert (await reader.shelf([], [str(CHUNK)], [])).chunks[str(CHUNK)].position == expected
+    assert (await reader.get_records([], [str(CHUNK)], [])).chunks[str(CHUNK)].position == expected
 
 
 async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
@@ -199,7 +199,7 @@ async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
     content = {"when": moment, "of": CHUNK, "share": Decimal128("0.10"), "n": Int64(3)}
     collections["extractions"].insert_one({"_id": EXTRACTION, "content": content, "topics": "one", "chunk_id": CHUNK})
     collections["extractions"].insert_one({"_id": "plain", "content": "Use a cache.", "topics": ["a", None, 1]})
-    found = await reader.shelf([str(SOURCE)], [], [str(EXTRACTION), "plain"])
+    found = await reader.get_records([str(SOURCE)], [], [str(EXTRACTION), "plain"])
     source, drawn = found.sources[str(SOURCE)], found.extractions[str(EXTRACTION)]
     assert (source.authors, source.ingested_at) == (("Ada",), "2024-01-02T03:04:05+00:00")
     assert source.metadata == {"text": "a note"}
@@ -224,15 +224,15 @@ async def test_nothing_that_a_document_holds_makes_reading_fail(
         ]
         collections[name].insert_many(odd)
         collections[name].insert_many([{**one, "_id": one["_id"] + " too", "source_id": "book"} for one in odd])
-    found = await reader.shelf(ids, ids, ids)
+    found = await reader.get_records(ids, ids, ids)
     assert [len(each) for each in (found.sources, found.chunks, found.extractions)] == [len(ODD)] * 3
     read: list[Any] = [*found.sources.values(), *found.chunks.values(), *found.extractions.values()]
     json.dumps([asdict(each) for each in read], allow_nan=False)
     assert all(isinstance(format_content(each.content), str) for each in found.extractions.values())
-    chunks, extractions = await reader.contents("book")
+    chunks, extractions = await reader.get_contents("book")
     assert (len(chunks), len(extractions)) == (len(ODD), len(ODD))
-    assert len(await reader.sources()) == 2 * len(ODD)
-    assert len(await reader.counts()) == 2 * len(ODD)
+    assert len(await reader.list_sources()) == 2 * len(ODD)
+    assert len(await reader.count_contents()) == 2 * len(ODD)
 
 
 def test_bytes_that_are_no_text_and_moments_that_no_calendar_has_are_read_as_far_as_they_go() -> None:
@@ -255,8 +255,8 @@ async def test_the_side_that_writes_makes_the_indexes_and_the_other_makes_nothin
             for name, each in collections.items()
         }
 
-    await reader.shelf([str(SOURCE)], [], [])
-    await reader.sources()
+    await reader.get_records([str(SOURCE)], [], [])
+    await reader.list_sources()
     assert collections["sources"].database.list_collection_names() == []
     # Somebody else's, by a name of their own.
     collections["extractions"].create_index("type", name="by_kind")
@@ -289,10 +289,10 @@ async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
     collections["sources"].database.client.admin.command(failing)
     with pytest.raises(Unavailable):
         await store.replace(source, new, [])
-    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert [each.status for each in await store.list_sources()] == ["indexing"]
     await store.replace(source, new, [])
-    assert [each.status for each in await store.sources()] == ["ready"]
-    assert await store.contents(source.id) == (new, [])
+    assert [each.status for each in await store.list_sources()] == ["ready"]
+    assert await store.get_contents(source.id) == (new, [])
 
 
 async def test_what_another_pipeline_keeps_in_its_documents_stays(
@@ -312,8 +312,8 @@ async def test_what_another_pipeline_keeps_in_its_documents_stays(
     }
     for (name, document), own in zip(documents.items(), (SOURCE, CHUNK, EXTRACTION), strict=True):
         collections[name].insert_one({"_id": own, **document})
-    (source,) = await store.sources()
-    chunks, extractions = await store.contents(source.id)
+    (source,) = await store.list_sources()
+    chunks, extractions = await store.get_contents(source.id)
     more = Chunk(derive_id("more"), source.id, "more", Position(), 1)
     changed = replace(source, title="Ours")
     await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
@@ -325,8 +325,8 @@ async def test_what_another_pipeline_keeps_in_its_documents_stays(
         # As the driver reads it here: moments without their zone.
         read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
         assert {field: held[name][field] for field in document} == document | read
-    assert await store.sources() == [changed]
-    assert [chunk.content for chunk in (await store.contents(source.id))[0]] == ["text", "more"]
+    assert await store.list_sources() == [changed]
+    assert [chunk.content for chunk in (await store.get_contents(source.id))[0]] == ["text", "more"]
 
 
 @pytest.mark.req("K-06")
@@ -365,7 +365,7 @@ async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
     line = {"extraction": {"source_id": "The Handbook", "type": "warning", "content": {"a": "b"}}}
     ((_, said),) = (await library.importing.take([line])).refused
     assert "is not complete" in said
-    assert [each.status for each in await store.sources()] == ["indexing"]
+    assert [each.status for each in await store.list_sources()] == ["indexing"]
     assert (await library.ingesting.ingest(HANDBOOK)).chunks == 2
     await library.assert_whole()
 
@@ -392,7 +392,7 @@ async def _silent() -> AsyncIterator[int]:
 
 async def _unavailable_within(seconds: float, reader: MongoKnowledgeReader) -> str:
     said = ""
-    for ask in (reader.ping(), reader.sources(), reader.shelf(["a"], ["b"], ["c"])):
+    for ask in (reader.ping(), reader.list_sources(), reader.get_records(["a"], ["b"], ["c"])):
         start = time.monotonic()
         with pytest.raises(Unavailable) as raised:
             await ask
@@ -420,7 +420,7 @@ async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_to
     store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")
     start = time.monotonic()
     with pytest.raises(Unavailable, match="Connect call failed"):
-        await store.sources()
+        await store.list_sources()
     await store.close()
     assert time.monotonic() - start < 8.0
 
@@ -457,7 +457,7 @@ async def test_a_server_that_falls_silent_in_between_is_unavailable_within_bound
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "content": "text"})
     reader = MongoKnowledgeReader.at(mongo, patience_seconds=1.0)
-    assert (await reader.shelf([], [str(CHUNK)], [])).chunks
+    assert (await reader.get_records([], [str(CHUNK)], [])).chunks
     blocking = {
         "configureFailPoint": "failCommand",
         "mode": {"times": 1},
@@ -466,9 +466,9 @@ async def test_a_server_that_falls_silent_in_between_is_unavailable_within_bound
     collections["chunks"].database.client.admin.command(blocking)
     start = time.monotonic()
     with pytest.raises(Unavailable):
-        await reader.shelf([], [str(CHUNK)], [])
+        await reader.get_records([], [str(CHUNK)], [])
     assert time.monotonic() - start < 3.0
-    assert (await reader.shelf([], [str(CHUNK)], [])).chunks
+    assert (await reader.get_records([], [str(CHUNK)], [])).chunks
     await reader.close()
 
 

@@ -244,7 +244,7 @@ async def test_what_a_model_failed_at_waits_and_is_finished_by_putting_it_again(
     many = [Document(f"d{n:04d}", f"text number {n}") for n in range(500)]
     with pytest.raises(Unavailable, match="away"):
         await ingest.service.put("acme", many)
-    waiting = (await ingest.store.waiting())["acme"]
+    waiting = (await ingest.store.list_pending())["acme"]
     assert 0 < len(waiting) < len(many)
     report = await ingest.service.put("acme", many)
     assert report.unchanged >= len(waiting)
@@ -320,7 +320,7 @@ async def test_puts_of_the_same_documents_at_once_end_in_one_whole_version(inges
         ingest.service.repair(),
         ingest.service.index_all(),
     )
-    assert {d.title for d in await ingest.store.documents("acme")} <= {f"T{of}" for of in range(6)}
+    assert {d.title for d in await ingest.store.get_documents("acme")} <= {f"T{of}" for of in range(6)}
     await ingest.assert_whole()
 
 
@@ -350,7 +350,7 @@ async def test_of_two_processes_that_write_one_document_the_last_to_store_wins_i
     )
     store: Any = InterruptedStore(ingest.store, meanwhile)
     await IngestDocuments(store, ingest.index, ingest.embedder).put("acme", [LONG])
-    assert await ingest.store.documents("acme") == ([other_version] if other_version else [])
+    assert await ingest.store.get_documents("acme") == ([other_version] if other_version else [])
     await ingest.assert_whole()
 
 
@@ -385,11 +385,11 @@ async def test_whatever_call_is_cut_off_a_repair_makes_store_and_index_whole(
             await put_later(cut_short)
         await ingest.service.repair()
         await ingest.assert_whole()
-        stored = {d.id: d for d in await ingest.store.documents("acme")}
+        stored = {d.id: d for d in await ingest.store.get_documents("acme")}
         assert all(stored.get(d.id) in (None, d, *EARLIER) for d in LATER)
         await put_later(ingest.service)
         await ingest.assert_whole()
-        assert await ingest.store.documents("acme") == sorted(LATER, key=lambda d: d.id)
+        assert await ingest.store.get_documents("acme") == sorted(LATER, key=lambda d: d.id)
         await index.close()
         if not fuse.burnt_at:
             break

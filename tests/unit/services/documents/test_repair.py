@@ -45,7 +45,7 @@ async def test_what_was_put_without_a_model_waits_for_one(ingest: Ingest) -> Non
     bare = IngestDocuments(ingest.store, ingest.index, None)
     await bare.put("acme", [SHORT, LONG])
     assert await bare.repair() == 0
-    assert await ingest.store.waiting() == {"acme": ["long", "short"]}
+    assert await ingest.store.list_pending() == {"acme": ["long", "short"]}
     assert await ingest.service.repair() == 2
     await ingest.assert_whole()
 
@@ -54,7 +54,7 @@ async def test_an_index_without_a_model_lets_nothing_wait(ingest: Ingest) -> Non
     await ingest.index.drop(DOCUMENTS)
     await ingest.index.open(documents_collection("none", 1))
     await IngestDocuments(ingest.store, ingest.index, None).put("acme", [SHORT])
-    assert await ingest.store.waiting() == {}
+    assert await ingest.store.list_pending() == {}
 
 
 class PoisonedEmbedder(CountingEmbedder):
@@ -79,7 +79,7 @@ async def test_a_document_that_fails_keeps_no_other_from_being_finished(
     await ingest.store.save_documents("bb", stored(SHORT))
     with pytest.raises(Unavailable, match="1 documents could not be indexed"):
         await ingest.service.repair()
-    assert await ingest.store.waiting() == {"aa": ["bad"]}
+    assert await ingest.store.list_pending() == {"aa": ["bad"]}
     assert [r.__dict__["document_id"] for r in caplog.records if r.message == "document_not_indexed"] == ["bad"] * 2
     await ingest.service.put("aa", [Document("bad", "cured")])
     await ingest.assert_whole()
@@ -117,7 +117,7 @@ async def test_what_the_store_does_not_have_is_removed(ingest: Ingest) -> None:
     await ingest.service.put("gone", [SHORT])
     for tenant, own_id in (("acme", "long"), ("gone", "short")):
         await ingest.store.delete_documents(tenant, [own_id])
-        await ingest.store.settle(tenant, {own_id: None})
+        await ingest.store.mark_indexed(tenant, {own_id: None})
     assert await ingest.service.repair() == 2
     assert await ingest.service.repair() == 0
     await ingest.assert_whole()
@@ -147,17 +147,17 @@ class DyingStore:
         if self._before == "saving":
             await self._overtaken()
 
-    async def mark(self, tenant: str, ids: Sequence[str]) -> None:
+    async def mark_pending(self, tenant: str, ids: Sequence[str]) -> None:
         if self._before == "marking":
             await self._overtaken()
-        await self._store.mark(tenant, ids)
+        await self._store.mark_pending(tenant, ids)
 
-    async def digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
+    async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
         if self._before == "marking" or await self._store.count(tenant) == 0:
-            return await self._store.digests(tenant, ids)
+            return await self._store.get_digests(tenant, ids)
         raise Killed
 
-    async def settle(self, tenant: str, digests: object) -> None:
+    async def mark_indexed(self, tenant: str, digests: object) -> None:
         raise Killed
 
 
@@ -168,12 +168,12 @@ async def test_what_a_process_that_was_killed_has_put_over_a_newer_version_is_fo
     newer = replace(LONG, text="Newer")
     if before == "marking":
         await ingest.store.save_documents("acme", stored(LONG))
-        await ingest.store.settle("acme", {"long": LONG.digest})
+        await ingest.store.mark_indexed("acme", {"long": LONG.digest})
     store: Any = DyingStore(SqlDocuments(database), before=before, other=ingest.service, newer=newer)
     dying = IngestDocuments(store, ingest.index, ingest.embedder)
     with pytest.raises(Killed):
         await dying.put("acme", [LONG])
-    assert await ingest.store.documents("acme") == [newer]
+    assert await ingest.store.get_documents("acme") == [newer]
     assert await ingest.service.repair() == 1
     assert await ingest.service.repair() == 0
     (point,) = await ingest.index.scroll(DOCUMENTS)

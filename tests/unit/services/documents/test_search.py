@@ -412,7 +412,7 @@ async def test_an_index_that_fails_is_named(
 
 @pytest.mark.req("D-06", "D-12")
 @pytest.mark.parametrize("fault", FAULTS, ids=["says-so", "breaks", "hangs"])
-@pytest.mark.parametrize("call", ["term_counts", "documents", "ping"])
+@pytest.mark.parametrize("call", ["count_terms", "get_documents", "ping"])
 async def test_a_store_that_fails_is_named(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
 ) -> None:

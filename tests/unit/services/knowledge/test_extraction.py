@@ -356,7 +356,7 @@ async def test_what_is_read_is_added_and_what_is_there_is_not_written_again(monk
     assert made.extractions == 10
     assert store.written == [("replace", 10), *([("add", 2)] * 5)]
     assert (index.upserted, index.scrolled) == (10 + 10 + 10, 2)
-    assert made.source == (await store.sources())[0]
+    assert made.source == (await store.list_sources())[0]
     await library.assert_whole()
 
 

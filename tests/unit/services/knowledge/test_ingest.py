@@ -38,8 +38,8 @@ def embedded(library: Library) -> list[str]:
 
 
 async def add_note(library: Library, *, topics: tuple[str, ...] = ("rivers",), chunk: int = 0) -> Extraction:
-    (source,) = await library.store.sources()
-    chunks, _ = await library.store.contents(source.id)
+    (source,) = await library.store.list_sources()
+    chunks, _ = await library.store.get_contents(source.id)
     chunk_id = chunks[chunk].id if chunk >= 0 else ""
     content = {"title": "Rivers", "summary": "They flow."}
     note = Extraction(
@@ -54,11 +54,11 @@ async def test_a_book_becomes_a_source_with_chunks_that_know_their_place(library
     library.drawer.books[HANDBOOK] = Book("The Handbook", ("Ada Lovelace",), (chapter(1, page=3), chapter(2, page=9)))
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.chunks, made.embedded, made.extractions, made.warnings) == ("added", 2, 2, 0, ())
-    (source,) = await library.store.sources()
+    (source,) = await library.store.list_sources()
     assert source == made.source
     assert (source.id, source.type, source.path) == (derive_id("source", HANDBOOK), "book", str(HANDBOOK))
     assert (source.title, source.authors, source.status) == ("The Handbook", ("Ada Lovelace",), "ready")
-    chunks, _ = await library.store.contents(source.id)
+    chunks, _ = await library.store.get_contents(source.id)
     assert [c.position for c in chunks] == [Position("1 Rivers", "1.1 Water", 3), Position("2 Rivers", "2.1 Water", 9)]
     assert [c.token_count for c in chunks] == [library.embedder.count_tokens(c.content) for c in chunks]
     await library.assert_whole()
@@ -67,7 +67,7 @@ async def test_a_book_becomes_a_source_with_chunks_that_know_their_place(library
 async def test_points_say_what_a_search_needs_to_know(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)
-    chunks, _ = await library.store.contents(made.source.id)
+    chunks, _ = await library.store.get_contents(made.source.id)
     points = await library.points()
     for chunk, topics in zip(chunks, (["rivers"], []), strict=True):
         _, payload, _ = points[chunk.id]
@@ -190,7 +190,7 @@ async def test_what_has_changed_is_embedded_and_the_rest_keeps_its_ids_vectors_a
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.chunks, made.embedded, made.extractions) == ("changed", 2, 1, 3)
     assert embedded(library) == [f"The Handbook — 3 Rivers — 3.1 Water\n{facts(3)}"]
-    _, extractions = await library.store.contents(made.source.id)
+    _, extractions = await library.store.get_contents(made.source.id)
     assert {each.id: each.chunk_id for each in extractions} == {kept.id: kept.chunk_id, lost.id: "", whole.id: ""}
     assert made.warnings == ("imported extractions whose text is no longer there, kept for the source as a whole: 1",)
     await library.assert_whole()
@@ -204,7 +204,7 @@ async def test_what_was_imported_follows_its_text_to_the_nearest_place_that_has_
     moved = replace(named[2], position=Position("Another name"))
     library.drawer.books[HANDBOOK] = Book("A", (), (named[0], chapter(2), moved, chapter(3), named[4]))
     made = await library.ingesting.ingest(HANDBOOK)
-    chunks, (kept,) = await library.store.contents(made.source.id)
+    chunks, (kept,) = await library.store.get_contents(made.source.id)
     assert (kept.id, kept.chunk_id, made.warnings) == (note.id, chunks[2].id, ())
     assert kept.chunk_id != note.chunk_id
     await library.assert_whole()
@@ -214,13 +214,13 @@ async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Libr
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=1), chapter(2, page=2), chapter(1, page=4)))
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library, chunk=1)
-    before, _ = await library.store.contents(note.source_id)
+    before, _ = await library.store.get_contents(note.source_id)
     embedded(library).clear()
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=2), chapter(2, page=3), chapter(1, page=5)))
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.embedded, made.warnings) == ("changed", 0, ())
     assert not embedded(library)
-    chunks, extractions = await library.store.contents(note.source_id)
+    chunks, extractions = await library.store.get_contents(note.source_id)
     assert ([c.id for c in chunks], extractions) == ([c.id for c in before], [note])
     assert [c.position.page for c in chunks] == [2, 3, 5]
     await library.assert_whole()
@@ -228,7 +228,7 @@ async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Libr
 
 async def test_to_see_that_nothing_has_changed_only_the_source_itself_is_looked_at() -> None:
     class Alone(SqlKnowledge):
-        async def counts(self) -> dict[str, tuple[int, int]]:
+        async def count_contents(self) -> dict[str, tuple[int, int]]:
             raise AssertionError("every source was counted")
 
         async def sources(self) -> list[Source]:
@@ -249,7 +249,7 @@ async def test_another_title_is_embedded_with_every_chunk(library: Library) -> N
 async def test_a_book_that_repeats_itself_has_as_many_chunks(library: Library) -> None:
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1), chapter(2), chapter(1)))
     made = await library.ingesting.ingest(HANDBOOK)
-    chunks, _ = await library.store.contents(made.source.id)
+    chunks, _ = await library.store.get_contents(made.source.id)
     assert len({c.id for c in chunks}) == 3
     assert made.embedded == 2
     await library.assert_whole()
@@ -284,7 +284,7 @@ async def test_a_source_that_is_removed_leaves_nothing(library: Library) -> None
     kept = await library.ingesting.ingest(other)
     assert await library.ingesting.remove(made.source.id)
     assert not await library.ingesting.remove(made.source.id)
-    assert [source.id for source in await library.store.sources()] == [kept.source.id]
+    assert [source.id for source in await library.store.list_sources()] == [kept.source.id]
     assert {payload["source_id"] for _, payload, _ in (await library.points()).values()} == {kept.source.id}
     await library.assert_whole()
 
@@ -328,7 +328,7 @@ async def test_pages_of_a_folder_are_one_book(library: Library) -> None:
     made = await library.ingesting.ingest_together(folder, pages)
     assert (made.source.title, made.source.authors, made.source.path) == ("The Manual", ("Ada", "Bob"), str(folder))
     assert made.warnings == ("broken.html: is not in the drawer",)
-    chunks, _ = await library.store.contents(made.source.id)
+    chunks, _ = await library.store.get_contents(made.source.id)
     assert [c.position.chapter for c in chunks] == ["The Manual", "a", "2 Rivers"]
     again = await library.ingesting.ingest_together(folder, pages)
     assert (again.outcome, again.warnings) == ("unchanged", made.warnings)
@@ -339,7 +339,7 @@ async def test_pages_that_are_numbered_as_sections_are_sections_of_the_chapter_b
     titles = ["6 Maintenance", "6.1 Sources", "6.2.1 Pinning", "7 Help", "6.9 Late", "A. Index", "Afterword"]
     library.drawer.books = {folder / f"{n}.html": Book(t, (), (Block(facts(n)),)) for n, t in enumerate(titles)}
     made = await library.ingesting.ingest_together(folder, [*library.drawer.books])
-    chunks, _ = await library.store.contents(made.source.id)
+    chunks, _ = await library.store.get_contents(made.source.id)
     assert [(c.position.chapter, c.position.section) for c in chunks] == [
         ("6 Maintenance", ""),
         ("6 Maintenance", "6.1 Sources"),
@@ -375,7 +375,7 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
     async with asyncio.timeout(20):
         made = await ingesting.ingest_together(folder, files, progress=lambda *told: seen.append(told))
     assert max(most) == READ_TOGETHER
-    chunks, _ = await library.store.contents(made.source.id)
+    chunks, _ = await library.store.get_contents(made.source.id)
     assert [c.position.chapter for c in chunks] == [f"{n} Rivers" for n in range(9) if n != 4]
     assert made.warnings == ("4.html: is torn",)
     assert seen[:9] == [(n, 9) for n in range(1, 10)]
@@ -399,7 +399,7 @@ async def test_texts_that_no_store_can_hold_are_made_ones_that_every_store_can(l
     odd = Block(f"{facts(1)} nul\0l \ud800half", BlockKind.PROSE, Position("a\0b", "c\udfff"))
     library.drawer.books[HANDBOOK] = Book("T\0itle", ("\ud800", "\0"), (odd,))
     made = await library.ingesting.ingest(HANDBOOK)
-    (chunk,), _ = await library.store.contents(made.source.id)
+    (chunk,), _ = await library.store.get_contents(made.source.id)
     assert (made.source.title, made.source.authors) == ("Title", ("?",))
     assert (chunk.position.chapter, chunk.position.section) == ("ab", "c?")
     assert chunk.content.endswith("null ?half")
@@ -421,7 +421,7 @@ async def test_vectors_of_two_models_do_not_mix(library: Library) -> None:
     await library.index.open(Collection(CHUNKS, "another", 7))
     with pytest.raises(Invalid, match="toolscript index rebuild"):
         await library.ingesting.ingest(HANDBOOK)
-    assert await library.store.sources() == []
+    assert await library.store.list_sources() == []
 
 
 async def test_progress_is_told_from_the_beginning_to_the_end(library: Library) -> None:
@@ -456,14 +456,14 @@ async def test_whatever_is_cut_off_is_completed_by_doing_it_again(halfway: bool)
             await library.ingesting.ingest(HANDBOOK)
         except ConnectionError:
             burnt.append(fuse.burnt_at)
-        chunks, _ = await library.store.contents(source_id)
+        chunks, _ = await library.store.get_contents(source_id)
         assert [chunk.content for chunk in chunks] in ([facts(1), facts(2)], [facts(1), facts(3), facts(4)])
         if not fuse.burnt_at:
             break
         other = Library(store=library.store, index=library.index, books=library.drawer.books)
         assert (await other.ingesting.ingest(HANDBOOK)).chunks == 3
         await library.assert_whole()
-    assert {"replace", "set_status", "upsert", "delete", "embed_documents", "open", "contents"} <= set(burnt)
+    assert {"replace", "set_status", "upsert", "delete", "embed_documents", "open", "get_contents"} <= set(burnt)
     assert len(burnt) < MORE_CALLS_THAN_THERE_ARE - 1
 
 
@@ -482,7 +482,7 @@ async def test_a_removal_that_is_cut_off_is_completed_by_doing_it_again() -> Non
             assert (await library.ingesting.find(source_id)).id == source_id
             assert await library.ingesting.remove(source_id)
         assert await library.points() == {}
-        assert await library.store.sources() == []
+        assert await library.store.list_sources() == []
         if not fuse.burnt_at:
             break
     assert {"set_status", "delete", "remove"} <= set(burnt)
@@ -500,7 +500,7 @@ async def test_a_real_file_goes_through_a_real_model_into_a_real_index(tmp_path:
         ingesting = IngestKnowledge(library.store, index, minilm, FileBooks())
         made = await ingesting.ingest(file)
         assert (made.outcome, made.source.title) == ("added", "Guide")
-        chunks, _ = await library.store.contents(made.source.id)
+        chunks, _ = await library.store.get_contents(made.source.id)
         assert all(c.token_count <= most_tokens(minilm) for c in chunks)
         (best,) = await index.dense(CHUNKS, await minilm.embed_query("how to bake bread"), limit=1)
         assert "dough" in next(c.content for c in chunks if c.id == best.id)

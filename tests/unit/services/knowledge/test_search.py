@@ -364,7 +364,7 @@ async def test_a_search_writes_nothing_and_makes_nothing() -> None:
     assert set(index.names()) == {"describe", "open", "dense"}
     opened = [args[0] for name, args, _ in index.calls if name == "open"]
     assert opened == [await index.real.describe(CHUNKS), await index.real.describe(EXTRACTIONS)]
-    assert set(store.names()) == {"shelf"}
+    assert set(store.names()) == {"get_records"}
 
 
 async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
@@ -376,7 +376,7 @@ async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
     for watched in (index, store, embedder):
         watched.calls.clear()
     await search.search(KnowledgeQuery("harbour at low water"))
-    assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["shelf"])
+    assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["get_records"])
     fields = {args[0]: tuple(named["fields"]) for _, args, named in index.calls}
     assert set(fields.values()) == {("source_id", "chunk_id")}
 
@@ -392,9 +392,9 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    async def shelf(self, *asked: Sequence[str]) -> KnowledgeRecords:
+    async def get_records(self, *asked: Sequence[str]) -> KnowledgeRecords:
         self.reads += 1
-        held = await self._real.shelf(*asked)
+        held = await self._real.get_records(*asked)
         parts = ({i: v for i, v in each.items() if i not in self._gone} for each in _parts(held))
         return KnowledgeRecords(*parts)
 
@@ -500,7 +500,7 @@ async def test_a_second_look_that_finds_less_is_not_answered() -> None:
     library = await with_ghosts()
     turn = count(1)
     emptied = saying(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
-    library.store = Troubled(library.store, "shelf", emptied)
+    library.store = Troubled(library.store, "get_records", emptied)
     assert ids(await found(library, format_content(WARNING.content), limit=5)) == [WARNING.id]
     assert next(turn) == 3
 

@@ -85,7 +85,7 @@ def library() -> Library:
 
 async def exported(library: Library) -> list[dict[str, Any]]:
     """Lines as they come out of a file again."""
-    lines = export_lines(library.store, await library.store.sources())
+    lines = export_lines(library.store, await library.store.list_sources())
     return [json.loads(json.dumps(line)) async for line in lines]
 
 

@@ -188,7 +188,7 @@ async def _finish_documents(app: App) -> None:
         try:
             if finished := await app.ingest_documents.repair():
                 log.info("documents_finished", extra={"documents": finished})
-            if app.model.embedder is None or not await app.documents.waiting():
+            if app.model.embedder is None or not await app.documents.list_pending():
                 return
         except Exception as error:  # noqa: BLE001
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})

@@ -59,7 +59,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
 
 async def _index_knowledge(opened: App, shown: Callable[[int, int], None]) -> int | None:
     """How many points of knowledge were made; None where there is some and no model, without which it is not found."""
-    if opened.model.embedder is None and await opened.knowledge.sources():
+    if opened.model.embedder is None and await opened.knowledge.list_sources():
         return None
     return await opened.ingest_knowledge.index_all(shown) if opened.ingest_knowledge else 0
 

@@ -76,8 +76,8 @@ async def _listed(settings: Settings) -> Answer:
     from toolscript.app.app import open_library
 
     async with open_library(settings) as library:
-        counts = await library.counts()
-        return {"sources": [_told(each, *counts.get(each.id, (0, 0))) for each in await library.sources()]}
+        counts = await library.count_contents()
+        return {"sources": [_told(each, *counts.get(each.id, (0, 0))) for each in await library.list_sources()]}
 
 
 def _told(source: Source, chunks: int, extractions: int) -> dict[str, Any]:

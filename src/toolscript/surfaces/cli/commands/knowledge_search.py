@@ -128,6 +128,6 @@ async def _why_nothing(settings: Settings) -> str:
     from toolscript.app.app import open_library
 
     async with open_library(settings) as library:
-        if await library.sources():
+        if await library.list_sources():
             return "Nothing found. Try other words, or leave out --type and --topic."
     return "There are no sources yet: toolscript knowledge ingest FILE puts some in."

@@ -91,7 +91,7 @@ async def _exported(settings: Settings, references: Sequence[str], file: IO[byte
 
     counts = {f"{kind}s": 0 for kind in KINDS}
     async with open_library(settings) as library:
-        sources = await library.sources()
+        sources = await library.list_sources()
         wanted = {each.id: each for each in (find_source(sources, reference) for reference in references)}
         async for line in export_lines(library, list(wanted.values()) if references else sources):
             file.write(said(line) + b"\n")
