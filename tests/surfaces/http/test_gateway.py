@@ -21,6 +21,7 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.guard import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.mcp.arguments import SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import search_tools
 
 PATIENCE = 30.0
@@ -553,8 +554,8 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
         error = refusal(nothing, 503, "UNAVAILABLE")
         assert "not every tool is indexed yet: try again" in error["message"]
         for strategy in ("standard", "direct"):
-            told = await search_tools(app, {"query": "echo", "strategy": strategy})
-            assert "Not every tool is indexed yet: in a moment there may be more." in told.splitlines()
+            told = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
+            assert "Not every tool is indexed yet: try again in a moment for more." in told.splitlines()
 
         await app.gateway.apply([spec("good")])
         assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()

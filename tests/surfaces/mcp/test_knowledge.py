@@ -23,7 +23,7 @@ from toolscript.services.access.rates import Rates
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.server import answer_call, mcp_server
+from toolscript.surfaces.mcp.server import answer_call, build_server
 
 pytestmark = [pytest.mark.req("K-01"), pytest.mark.usefixtures("_swept")]
 
@@ -43,7 +43,7 @@ async def over_stdio(app: App) -> AsyncIterator[Client]:
     async def caller() -> Principal:
         return Principal(app.settings.tenant)
 
-    async with Client(mcp_server(lambda params, _: answer_call(app, params, caller))) as client:
+    async with Client(build_server(lambda params, _: answer_call(app, params, caller))) as client:
         yield client
 
 
@@ -235,6 +235,6 @@ async def test_the_tool_says_what_it_is_for_and_that_it_only_reads(app: App) -> 
         "minimum": 1,
         "maximum": 100,
         "default": 10,
-        "description": "Most results.",
+        "description": "Maximum number of results.",
     }
     assert "Cite what you use" in (tool.description or "")

@@ -41,7 +41,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import load_settings
-from toolscript.surfaces.mcp.server import answer_call, mcp_server
+from toolscript.surfaces.mcp.server import answer_call, build_server
 
 PATIENCE = 40.0
 MODEL = "all-MiniLM-L6-v2"
@@ -288,7 +288,7 @@ async def _hit_lines(agent: Agent, query: str) -> list[str]:
 @pytest.mark.req("G-08", "H-08")
 async def test_skills_that_hold_nothing_of_the_kind_or_fit_nothing_are_answers_that_say_so(agent: Agent) -> None:
     told = await agent.text("search_skills", query="zzyzx qwrtp")
-    assert told == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids looks everywhere."
+    assert told == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids searches everywhere."
     told = await agent.text("search_tools", query="zzyzx qwrtp", skill_ids=["source_control", "databases"])
     assert told.startswith("Nothing in source_control, databases fits 'zzyzx qwrtp'.")
 
@@ -301,7 +301,7 @@ async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, s
     if strategy == "direct":
         lines = [first, *lines]
     else:
-        assert re.match(r"Looked in skills: source_control [01]\.\d\d", first)
+        assert re.match(r"Searched in skills: source_control [01]\.\d\d", first)
         assert first.endswith("and everywhere.") == (strategy == "hybrid")
     assert re.fullmatch(r"all__git_commit  [01]\.\d\d  source_control", lines[0])
     assert lines[1].startswith("  git_commit(repo_path: string, message: string")
@@ -312,7 +312,7 @@ async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, s
 @pytest.mark.req("G-08", "H-01", "H-04")
 async def test_where_no_skill_fits_everything_was_searched_and_that_is_said(agent: Agent) -> None:
     told = await agent.text("search_tools", query="zzyzx qwrtp", strategy="hierarchical")
-    assert told.splitlines()[0] == "No skill fits: looked everywhere."
+    assert told.splitlines()[0] == "No skill fits: searched everywhere."
     assert told.splitlines()[1].startswith("No tools found for 'zzyzx qwrtp'")
 
 
@@ -333,20 +333,28 @@ async def test_one_type_alone_is_found_by_every_strategy(agent: Agent, strategy:
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [
-        ("search_tools", {"strategy": "best"}, "strategy: give one of standard, hierarchical, direct, hybrid"),
-        ("search_tools", {"strategy": ["direct"]}, "strategy: give one of standard, hierarchical, direct, hybrid"),
-        ("search_tools", {"type": "tools"}, "type: give one of tool, prompt, resource"),
-        ("search_tools", {"skill_ids": "databases"}, "skill_ids: give a list of at most 10 ids from search_skills"),
-        ("search_tools", {"skill_ids": [7]}, "skill_ids: give a list of at most 10 ids from search_skills"),
-        ("search_tools", {"skill_ids": [" "]}, "skill_ids: give a list of at most 10 ids from search_skills"),
-        ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "skill_ids: give a list of at most 10 ids"),
-        ("search_tools", {"skill_ids": ["databases"], "strategy": "direct"}, "strategy: direct looks outside skills"),
-        ("search_tools", {"skill_ids": ["databases", "databses"]}, "no skill 'databses': did you mean databases?"),
-        ("search_tools", {"skill_ids": ["q"]}, "there is no skill 'q': search_skills tells the ids that there are"),
+        ("search_tools", {"strategy": "best"}, "strategy: must be one of standard, hierarchical, direct"),
+        ("search_tools", {"strategy": ["direct"]}, "strategy: must be one of standard, hierarchical, direct"),
+        ("search_tools", {"type": "tools"}, "type: must be one of tool, prompt, resource, or left out"),
+        ("search_tools", {"skill_ids": "databases"}, "skill_ids: must be a list of at most"),
+        ("search_tools", {"skill_ids": [7]}, "skill_ids: must be a list of at most"),
+        ("search_tools", {"skill_ids": [" "]}, "skill_ids: must not contain a blank id"),
+        ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "a list of at most 10 strings, or left out"),
+        (
+            "search_tools",
+            {"skill_ids": ["databases"], "strategy": "direct"},
+            "strategy: direct searches outside skills",
+        ),
+        (
+            "search_tools",
+            {"skill_ids": ["databases", "databses"]},
+            "no such skill: 'databses': did you mean databases?",
+        ),
+        ("search_tools", {"skill_ids": ["q"]}, "no such skill: 'q': search_skills finds the ids"),
         ("search_tools", {"query": "x" * 2000, "strategy": "direct"}, "at most 1000"),
-        ("search_skills", {"query": " "}, "query: give a text"),
+        ("search_skills", {"query": " "}, "query: must not be blank"),
         ("search_skills", {"query": "x" * 2000}, "at most 1000"),
-        ("search_skills", {"limit": 0}, "limit: give a whole number from 1 to 20"),
+        ("search_skills", {"limit": 0}, "limit: must be a whole number from 1 to 20"),
     ],
 )
 async def test_a_wrong_search_of_skills_says_what_is_wrong(
@@ -367,11 +375,11 @@ async def test_what_had_to_be_done_without_is_said_in_one_line(tmp_path: Path) -
         agent = Agent(client)
         await app.index.drop(SKILLS)
         told = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
-        assert told.splitlines()[0] == "Skills could not be searched just now: looked everywhere."
+        assert told.splitlines()[0] == "Skills cannot be searched right now: searched everywhere."
         assert len(told.splitlines()) == 16  # and five hits, three lines each
         await app.index.drop(TOOLS)
         told = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
-        assert told == "Tools could not be searched just now: try again in a moment."
+        assert told == "Tools cannot be searched right now: try again in a moment."
         assert "skills cannot be searched right now" in await agent.refusal("search_skills", query="git")
 
 
@@ -420,16 +428,16 @@ async def test_arguments_that_are_no_object_are_refused_with_the_signature(agent
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [
-        ("search_tools", {}, "query: give a text"),
-        ("search_tools", {"query": " "}, "query: give a text"),
-        ("search_tools", {"query": 7}, "query: give a text"),
+        ("search_tools", {}, "query: must be a string"),
+        ("search_tools", {"query": " "}, "query: must not be blank"),
+        ("search_tools", {"query": 7}, "query: must be a string"),
         ("search_tools", {"query": "?!"}, "blank"),
         ("search_tools", {"query": "x" * 2000}, "at most 1000"),
-        ("search_tools", {"query": "x", "limit": 0}, "limit: give a whole number from 1 to 20"),
-        ("search_tools", {"query": "x", "limit": 21}, "limit: give a whole number from 1 to 20"),
-        ("search_tools", {"query": "x", "limit": "3"}, "limit: give a whole number from 1 to 20"),
-        ("describe_tool", {}, "tool_id: give a text"),
-        ("call_tool", {"arguments": {}}, "tool_id: give a text"),
+        ("search_tools", {"query": "x", "limit": 0}, "limit: must be a whole number from 1 to 20"),
+        ("search_tools", {"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
+        ("search_tools", {"query": "x", "limit": "3"}, "limit: must be a whole number from 1 to 20"),
+        ("describe_tool", {}, "tool_id: must be a string"),
+        ("call_tool", {"arguments": {}}, "tool_id: must be a string"),
         ("good__echo", {"text": "x"}, "call_tool"),
         ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
     ],
@@ -610,7 +618,7 @@ def server_of(app: App) -> Server[Any]:
     async def caller() -> Principal:
         return Principal(app.settings.tenant)
 
-    return mcp_server(lambda params, _: answer_call(app, params, caller))
+    return build_server(lambda params, _: answer_call(app, params, caller))
 
 
 @asynccontextmanager
@@ -846,22 +854,22 @@ async def test_filters_name_fields_with_values_lists_or_operators(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({}, "query: give a text"),
-        ({"query": " "}, "query: give a text"),
+        ({}, "query: must be a string"),
+        ({"query": " "}, "query: must not be blank"),
         ({"query": "x" * 1001}, "the query has 1001 characters"),
-        ({"query": "x", "limit": 21}, "limit: give a whole number from 1 to 20"),
-        ({"query": "x", "search_type": "psychic"}, "search_type: give one of semantic, keyword, hybrid"),
-        ({"query": "x", "filters": "team"}, "filters: give an object like"),
-        ({"query": "x", "filters": ["team"]}, "filters: give an object like"),
-        ({"query": "x", "filters": "[" * 100_000}, "filters: give an object like"),
+        ({"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
+        ({"query": "x", "search_type": "psychic"}, "search_type: must be one of semantic, keyword, hybrid"),
+        ({"query": "x", "filters": "team"}, "filters: must be an object like"),
+        ({"query": "x", "filters": ["team"]}, "filters: must be an object like"),
+        ({"query": "x", "filters": "[" * 100_000}, "filters: must be an object like"),
         ({"query": "x", "filters": {"a": json.loads("[" * 200 + "]" * 200)}}, "must be a string, a number"),
         ({"query": "x", "filters": {"must": "have"}}, "lists of conditions"),
-        ({"query": "x", "filters": {"team": "legal", "must_not": []}}, "with nothing beside them"),
-        ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is none of eq, ne"),
+        ({"query": "x", "filters": {"team": "legal", "must_not": []}}, "without other keys"),
+        ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is not one of eq, ne"),
         ({"query": "x", "filters": {"year": {"lt": "soon"}}}, "the value must be a number or an ISO 8601 date"),
         ({"query": "x", "filters": {"": 1}}, "is not usable"),
         ({"query": "x", "filters": {"a": list(range(1001))}}, "more than 1000 values"),
-        ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: give at most 100"),
+        ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: at most 100 conditions"),
     ],
 )
 async def test_a_wrong_search_of_documents_says_what_is_wrong(

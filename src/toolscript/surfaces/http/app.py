@@ -35,7 +35,7 @@ from toolscript.surfaces.json.tools import (
     build_tool_response,
     build_tools_response,
 )
-from toolscript.surfaces.mcp.server import McpEndpoint, serve_over_http
+from toolscript.surfaces.mcp.server import McpEndpoint, build_endpoint
 
 Filter = Annotated[
     str | None,
@@ -46,7 +46,7 @@ ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.",
 
 def create_http_app(serving: ServedApp) -> FastAPI:
     """The HTTP application. Everything is checked by the guard before a route sees it."""
-    endpoint = serve_over_http(serving.wait_until_ready)
+    endpoint = build_endpoint(serving.wait_until_ready)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -1,10 +1,10 @@
-"""The MCP surface: one server that gives an agent every tool, a few at a time, over stdio and HTTP."""
+"""The MCP server that agents connect to, over stdio and HTTP: six tools that find and call all others."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -25,23 +25,31 @@ from starlette.types import Receive, Scope, Send
 from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
+from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
+from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import admit_client, identify_principal
-from toolscript.surfaces.json.knowledge import public_error_message
+from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
+from toolscript.surfaces.mcp.arguments import (
+    CallToolArguments,
+    DescribeToolArguments,
+    SearchDocumentsArguments,
+    SearchKnowledgeArguments,
+    SearchSkillsArguments,
+    SearchToolsArguments,
+)
 from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
-from toolscript.surfaces.mcp.document_tools import Caller, search_documents
-from toolscript.surfaces.mcp.knowledge_tools import search_knowledge
-from toolscript.surfaces.mcp.search_tools import search_skills, search_tools, wanted
+from toolscript.surfaces.mcp.document_tools import search_documents
+from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
-Opened = Callable[[], Awaitable[App]]
-Answering = Callable[[CallToolRequestParams, Request | None], Awaitable[CallToolResult]]
+AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[CallToolResult]]
 
 
-def mcp_server(answer: Answering) -> Server[Any]:
-    """The MCP server, its calls answered by whoever has the application; they are given the request that a call came
-    with, where it came over HTTP."""
+def build_server(answer: AnswerCall) -> Server[Any]:
+    """Builds the MCP server. `answer` gets each call of a tool, and its HTTP request if it has one. A ToolscriptError
+    becomes a result with `isError`."""
 
     async def list_tools(_: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=TOOLS)
@@ -50,7 +58,7 @@ def mcp_server(answer: Answering) -> Server[Any]:
         try:
             return await answer(params, context.request)
         except ToolscriptError as error:
-            return _text(error.message, is_error=True)
+            return _build_text_result(error.message, is_error=True)
 
     return Server(
         "toolscript",
@@ -61,22 +69,22 @@ def mcp_server(answer: Answering) -> Server[Any]:
     )
 
 
-async def serve_over_stdio(answer: Answering) -> None:
+async def serve_over_stdio(answer: AnswerCall) -> None:
     """Serves on standard input and output until the input ends."""
-    server = mcp_server(answer)
+    server = build_server(answer)
     async with stdio_server() as (inbox, outbox):
         await server.run(inbox, outbox, server.create_initialization_options())
 
 
 class McpEndpoint:
-    """The MCP server as an ASGI application. Stateless: a client notices nothing of a gateway that was restarted."""
+    """The MCP server as an ASGI application. Stateless, so that clients do not notice when a gateway restarts."""
 
     def __init__(self, server: Server[Any]) -> None:
         self._sessions = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serves for as long as the block lasts, once."""
+        """Serves while the block runs; can be entered once."""
         async with self._sessions.run():
             yield
 
@@ -84,11 +92,11 @@ class McpEndpoint:
         await self._sessions.asgi_app(scope, receive, send)
 
 
-def serve_over_http(opened: Opened) -> McpEndpoint:
-    """The endpoint for `/mcp`. Calls wait for the application to be ready."""
+def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> McpEndpoint:
+    """Builds the endpoint for `/mcp`. Calls wait until the application is ready."""
 
     async def answer(params: CallToolRequestParams, request: Request | None) -> CallToolResult:
-        app = await opened()
+        app = await wait_for_app()
         headers, client = (request.headers, request.client) if request else ({}, None)
         if params.name == "search_knowledge":
             admit_client(app, headers, client.host if client else None)
@@ -99,62 +107,64 @@ def serve_over_http(opened: Opened) -> McpEndpoint:
                 raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
-    return McpEndpoint(mcp_server(answer))
+    return McpEndpoint(build_server(answer))
 
 
-async def answer_call(app: App, params: CallToolRequestParams, caller: Caller) -> CallToolResult:
-    """What a call of one of our tools answers; who is calling is asked only where it matters. Raises what the services
-    raise."""
+async def answer_call(
+    app: App, params: CallToolRequestParams, identify_caller: Callable[[], Awaitable[Principal]]
+) -> CallToolResult:
+    """Answers a call of one of the tools; identifies the caller only for documents. Raises InvalidArguments and the
+    errors of the services."""
     arguments = params.arguments or {}
     match params.name:
         case "search_tools":
-            return _text(await search_tools(app, arguments))
+            return _build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments)))
         case "search_skills":
-            return _text(await search_skills(app, arguments))
+            return _build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
-            item = await app.call_tool.describe(wanted(arguments, "tool_id"))
-            told = {k: v for k, v in build_tool_response(item).items() if v is not None}
-            return _text(json.dumps(told, ensure_ascii=False))
+            item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
+            description = {k: v for k, v in build_tool_response(item).items() if v is not None}
+            return _build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
-            return await _pass_on(app, wanted(arguments, "tool_id"), arguments.get("arguments"))
+            return await _call_tool(app, CallToolArguments.parse(arguments))
         case "search_documents":
-            return _text(await search_documents(app, arguments, caller))
+            principal = await identify_caller()
+            return _build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
         case "search_knowledge":
-            return _both(await search_knowledge(app, arguments))
+            return await _search_knowledge(app, SearchKnowledgeArguments.parse(arguments))
         case _:
-            known = ", ".join(tool.name for tool in TOOLS)
-            raise Invalid(
-                f"there is no tool {params.name!r} here: use {known} (other tools are called through call_tool)"
-            )
+            names = ", ".join(tool.name for tool in TOOLS)
+            raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
 
 
-async def _pass_on(app: App, tool_id: str, arguments: Any) -> CallToolResult:
-    if isinstance(arguments, str):  # some models write the object as a text
-        with suppress(ValueError):
-            arguments = json.loads(arguments)
+async def _call_tool(app: App, arguments: CallToolArguments) -> CallToolResult:
     try:
-        result = await app.call_tool.call(tool_id, {} if arguments is None else arguments)
+        result = await app.call_tool.call(arguments.tool_id, {} if arguments.arguments is None else arguments.arguments)
     except InvalidArguments as error:
-        item = await app.call_tool.describe(tool_id)
-        raise InvalidArguments(f"{error.message}\nIt takes: {format_signature(item)}", details=error.details) from error
-    return _shown(result)
+        item = await app.call_tool.describe(arguments.tool_id)
+        raise InvalidArguments(
+            f"{error.message}\nSignature: {format_signature(item)}", details=error.details
+        ) from error
+    return _build_call_result(result)
 
 
-def _shown(result: CallResult) -> CallToolResult:
-    """The tool's answer as it came; blocks that the protocol does not know are told as text."""
+async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> CallToolResult:
+    """Returns the response of `POST /search_knowledge`, as an object and as text for clients that read only text."""
+    query = KnowledgeQuery(arguments.query, arguments.limit, arguments.type, arguments.topics)
+    response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
+    text = TextContent(type="text", text=json.dumps(response, ensure_ascii=False))
+    return CallToolResult(content=[text], structured_content=response)
+
+
+def _build_call_result(result: CallResult) -> CallToolResult:
+    """The tool's result unchanged; as JSON text if it has blocks that the protocol does not know."""
     structured = dict(result.structured) if result.structured is not None else None
     content = list(result.content) or [{"type": "text", "text": json.dumps(structured, ensure_ascii=False)}]
     try:
         return CallToolResult.model_validate({"content": content, "structuredContent": structured}, by_name=False)
     except ValidationError:
-        return _text(json.dumps({"content": content, "structuredContent": structured}, ensure_ascii=False))
+        return _build_text_result(json.dumps({"content": content, "structuredContent": structured}, ensure_ascii=False))
 
 
-def _both(answer: dict[str, Any]) -> CallToolResult:
-    """An answer for programs, and for those who read texts alone."""
-    text = TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
-    return CallToolResult(content=[text], structured_content=answer)
-
-
-def _text(text: str, *, is_error: bool = False) -> CallToolResult:
+def _build_text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
