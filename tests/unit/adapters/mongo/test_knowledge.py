@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book
-from tests.servers.mongo import serving_mongo
+from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import LENIENT, MongoKnowledge, MongoKnowledgeReader
 from toolscript.adapters.mongo.records import chunk_of, source_of
 from toolscript.domain.errors import Invalid, Unavailable
@@ -426,11 +425,11 @@ async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_to
 
 
 @pytest.mark.req("K-06")
-async def test_a_server_that_dies_while_it_is_written_to_is_told_soon(tmp_path: Path) -> None:
+async def test_a_server_that_dies_while_it_is_written_to_is_told_soon() -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
     chunks = [Chunk(derive_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
     with ExitStack() as life:
-        uri = life.enter_context(serving_mongo(tmp_path))
+        uri = life.enter_context(run_mongo())
         store = MongoKnowledge.at(uri)
         with MongoClient[dict[str, Any]](uri) as client:
             written = client["toolscript"]["chunks"]
