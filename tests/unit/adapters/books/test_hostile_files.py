@@ -232,7 +232,7 @@ async def test_files_that_lie_about_their_ending_are_read_as_what_they_are_or_re
     for name in ("run.html", "run.txt", "run.md"):
         assert "not text" in await refusal(folder, name, program)
     assert "not a valid PDF" in await refusal(folder, "run.pdf", program)
-    assert "does not begin as EPUB" in await refusal(folder, "page.epub", b"<p>Text.</p>")
+    assert "not a valid EPUB" in await refusal(folder, "page.epub", b"<p>Text.</p>")
     assert "save it as DOCX" in await refusal(folder, "old.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"x" * 100)
 
 
