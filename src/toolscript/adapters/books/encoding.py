@@ -26,22 +26,10 @@ _ENCODINGS = {
 } | {
     name: name
     for name in (
-        *(
-            "utf-8",
-            "gb18030",
-            "big5hkscs",
-            "cp932",
-            "cp949",
-            "euc_jp",
-            "iso2022_jp",
-            "cp866",
-            "cp874",
-            "koi8-r",
-            "koi8-u",
-        ),
+        *"utf-8 gb18030 big5hkscs cp932 cp949 euc_jp iso2022_jp cp866 cp874 koi8-r koi8-u mac-roman".split(),
+        "mac-cyrillic",
         *(f"cp{number}" for number in range(1250, 1259)),
         *(f"iso8859-{number}" for number in (*range(2, 9), 10, 13, 14, 15, 16)),
-        *("mac-roman", "mac-cyrillic"),
     )
 }
 

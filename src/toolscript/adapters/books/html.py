@@ -24,54 +24,19 @@ from toolscript.adapters.books.parts import (
 from toolscript.domain.knowledge import BlockKind
 
 _DROPPED_TAGS = frozenset(
-    [
-        "script",
-        "style",
-        "template",
-        "noscript",
-        "nav",
-        "iframe",
-        "object",
-        "svg",
-        "canvas",
-        "audio",
-        "video",
-        "button",
-        "select",
-        "textarea",
-        "head",
-        "footer",
-    ]
+    (
+        "script style template noscript nav iframe object svg canvas audio video button select textarea head footer"
+    ).split()
 )
 # Classes that manual generators give to navigation and to the anchors beside headings.
 _FURNITURE_CLASSES = frozenset(
-    [
-        "breadcrumb",
-        "breadcrumbs",
-        "contents",
-        "direntry",
-        "docnav",
-        "footer",
-        "header-panel",
-        "headerlink",
-        "linenos",
-        "lineno",
-        "nav",
-        "navbar",
-        "navfooter",
-        "navheader",
-        "navigation",
-        "related",
-        "shortcontents",
-        "sphinxsidebar",
-        "sphinxsidebarwrapper",
-        "toc",
-        "toctree-wrapper",
-        "element-shortcontents",
-        "element-contents",
-    ]
+    (
+        "breadcrumb breadcrumbs contents direntry docnav footer header-panel headerlink linenos lineno nav navbar "
+        "navfooter navheader navigation related shortcontents sphinxsidebar sphinxsidebarwrapper toc toctree-wrapper "
+        "element-shortcontents element-contents"
+    ).split()
 )
-_ADMONITIONS = frozenset(["note", "tip", "warning", "caution", "important", "hint", "danger", "attention"])
+_ADMONITIONS = frozenset("note tip warning caution important hint danger attention".split())
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _NAVIGATION_TEXT = re.compile(
     r"\s*(?:(?:next|previous|prev|up)(?::\s.{0,300}|\s*)|\[\s*(?:<+|>+|up|top|contents|index|\?)\s*\](?:\s*\[.*\])*)\Z",

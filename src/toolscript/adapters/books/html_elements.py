@@ -7,48 +7,21 @@ from collections import defaultdict
 from collections.abc import Collection
 
 LEVELS = {f"h{level}": level for level in range(1, 7)}
-VOID = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
-)
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 # Elements that begin a block of text.
 _FLOW = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "center",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "summary",
-        "table",
-        "ul",
-    ]
+    (
+        "address article aside blockquote center dd details div dl dt fieldset figcaption figure footer form header hr "
+        "li main nav ol p pre section summary table ul"
+    ).split()
 ) | frozenset(LEVELS)
-_CELLS = frozenset(["td", "th", "caption"])
-_ROW_GROUPS = frozenset(["tbody", "tfoot", "thead"])
+_CELLS = frozenset("td th caption".split())
+_ROW_GROUPS = frozenset("tbody tfoot thead".split())
 BLOCKS = _FLOW | _CELLS | _ROW_GROUPS | {"tr", "body", "html", "legend"}
-_HEAD_TAGS = frozenset(["base", "head", "html", "link", "meta", "noscript", "script", "style", "template", "title"])
-_CONTROLS = frozenset(["button", "select"])
+_HEAD_TAGS = frozenset("base head html link meta noscript script style template title".split())
+_CONTROLS = frozenset("button select".split())
 _ISOLATING = _CELLS | {"table", "object", "template"}
-_TRANSPARENT = frozenset(["address", "div", "p"])
+_TRANSPARENT = frozenset("address div p".split())
 
 _ClosingRule = tuple[Collection[str], Collection[str]]
 """Tags that are closed, and tags that stop the search for them."""

@@ -36,25 +36,9 @@ _BULLET = re.compile(r"\s*(?:[-*+\u2022o]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+\S")
 _NOTE = re.compile(r"\[\d{1,3}\]\s+\S")
 _REFERENCES = re.compile(r"reference|bibliography|literature|notes", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"\s*\.\. (?:(\|[^|]+\| )?([\w:-]+)::\s*(.*)|.*)\Z")
-_CODE_DIRECTIVES = frozenset(
-    ["code", "code-block", "sourcecode", "parsed-literal", "literalinclude", "highlight", "doctest"]
-)
+_CODE_DIRECTIVES = frozenset("code code-block sourcecode parsed-literal literalinclude highlight doctest".split())
 _SKIPPED_DIRECTIVES = frozenset(
-    [
-        "toctree",
-        "image",
-        "figure",
-        "index",
-        "contents",
-        "include",
-        "raw",
-        "only",
-        "meta",
-        "currentmodule",
-        "module",
-        "highlight",
-        "default-role",
-    ]
+    ("toctree image figure index contents include raw only meta currentmodule module highlight default-role").split()
 )
 _ROLE = re.compile(r":[\w:+-]+:`~?!?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _QUOTED = re.compile(r"``([^`]+)``|`([^`<]+?)(?:\s*<[^`>]*>)?`_{0,2}")
