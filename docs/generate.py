@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from toolscript.domain.search import SearchPart
 from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import create_http_app
@@ -92,6 +93,13 @@ def http() -> str:
         "| status | when |",
         "|---|---|",
         *(f"| {status} | {_first_line(kind.__doc__)} |" for kind, status in STATUSES.items()),
+        "",
+        "A search that had to do without one of its parts says so in `degraded` (of `metadata`, where there is one).",
+        "The same words name the `adapter` in the details of a 503.",
+        "",
+        "| degraded | meaning |",
+        "|---|---|",
+        *(f"| `{part}` | {part.__doc__} |" for part in SearchPart),
     ]
     for path, methods in described["paths"].items():
         for method, about in methods.items():

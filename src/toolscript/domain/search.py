@@ -95,19 +95,41 @@ def no_span(_: str) -> AbstractContextManager[object]:
     return _NOTHING
 
 
-DEGRADED_CATALOGUE = "catalogue"
-"""What a report says was done without while tools of some server are still on their way."""
+MAX_QUERY_CHARACTERS = 1000
+
+
+class SearchPart(StrEnum):
+    """The parts of a search that can fail. `degraded` lists those that an answer had to do without; the same words name
+    the `adapter` in the details of an error when the search cannot answer without that part."""
+
+    EMBEDDER = "embedder", "The model could not embed the query: results match by words and names, or there are none."
+    INDEX = "index", "The index, or one of its collections, did not answer: results from it are missing."
+    STORE = "store", "The store did not answer."
+    CATALOGUE = "catalogue", "Some servers' tools are not indexed yet: a later search may find more."
+    SCHEMAS = "schemas", "Schemas could not be read: tools come without them."
+    RERANKER = "reranker", "The reranker failed: results keep the order of the first ranking."
+
+    def __new__(cls, value: str, meaning: str) -> SearchPart:
+        part = str.__new__(cls, value)
+        part._value_ = value
+        part.__doc__ = meaning
+        return part
 
 
 @dataclass(slots=True)
 class SearchReport:
-    """How a search went: milliseconds per stage, counts, and the name of whatever had to be done without."""
+    """How a search went: milliseconds per stage, counts, and the parts that it had to do without."""
 
     timings_ms: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    degraded: list[str] = field(default_factory=list)
+    degraded: list[SearchPart] = field(default_factory=list)
     span: Callable[[str], AbstractContextManager[object]] = no_span
     """What to enter for as long as a stage of that name lasts, for those who follow a request from outside."""
+
+    def degrade(self, part: SearchPart) -> None:
+        """Notes, once, that the search had to do without that part."""
+        if part not in self.degraded:
+            self.degraded.append(part)
 
 
 @dataclass(frozen=True, slots=True)

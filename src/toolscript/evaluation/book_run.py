@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
+from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.evaluation.book_sets import BookSet, ListedBook, Question
 from toolscript.evaluation.datasets import JudgedQuery
 from toolscript.evaluation.metrics import Scores, score_by_group
 from toolscript.evaluation.run import DEPTH, EvaluationResult, run_concurrently
 from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
-from toolscript.services.knowledge.search import LONGEST_QUERY, KnowledgeQuery, KnowledgeSearch
+from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeSearch
 
 ANSWER = "an answer"
 TEST_ONLY = "held out"
@@ -45,7 +46,7 @@ class BookEvaluation:
         return (await self._ingest.ingest_together(book.files[0].parent, book.files, about)).source
 
     async def _score(self, question: Question) -> Scores:
-        found = await self._search.search(KnowledgeQuery(question.text[:LONGEST_QUERY], limit=DEPTH))
+        found = await self._search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
         ranking = [
             ANSWER if any(place.holds(hit.title, hit.position) for place in question.places) else hit.id
             for hit in found.hits

@@ -11,15 +11,14 @@ from typing import TypeVar
 from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
 from toolscript.domain.errors import Invalid
+from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.evaluation.curve import share_answered, share_left_empty
 from toolscript.evaluation.datasets import DocumentSet, JudgedQuery, ToolSet
 from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
-from toolscript.services.documents.request import LONGEST_QUERY as LONGEST_DOCUMENT_QUERY
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
 from toolscript.services.tools.hierarchical_search import (
-    MAX_QUERY_LENGTH,
     HierarchicalQuery,
     HierarchicalSearch,
     Strategy,
@@ -124,7 +123,7 @@ class Evaluation:
         async def one(text: str) -> tuple[list[str], float, float]:
             found = await self._hierarchical.search(
                 HierarchicalQuery(
-                    text[:MAX_QUERY_LENGTH], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
+                    text[:MAX_QUERY_CHARACTERS], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
                 )
             )
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
@@ -148,7 +147,7 @@ class Evaluation:
         asker = Principal(_tenant(data))
 
         async def one(judged: JudgedQuery) -> Scores:
-            text = judged.text[:LONGEST_DOCUMENT_QUERY]
+            text = judged.text[:MAX_QUERY_CHARACTERS]
             ask = DocumentQuery(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
             found = await self._document_search.search(asker, ask)
             return score_by_grade(judged, [h.doc_id for h in found.hits])

@@ -1,5 +1,5 @@
-"""The one pipeline that every search goes through: prepare the query (embedded once), rank it by meaning and by
-word at the same time. Services fuse the two rankings by the rule of their use case."""
+"""The one pipeline of every search: prepare the query (check it, embed it once, weigh its words), then rank it by
+meaning and by words at the same time. Services fuse the two rankings by the rule of their use case."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, SearchReport, SimilarityRange, TermCounts, Terms, Vector, no_span
+from toolscript.domain.search import (
+    Candidate,
+    SearchPart,
+    SearchReport,
+    SimilarityRange,
+    TermCounts,
+    Terms,
+    Vector,
+    no_span,
+)
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
-from toolscript.retrieval.text.words import term_frequencies
+from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.query import DEFAULT_RULES, QueryRules
+from toolscript.retrieval.text.words import replace_unencodable, term_frequencies
 
 CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 
@@ -26,8 +37,8 @@ NO_TERMS = QueryTerms(Terms(), 0.0)
 log = logging.getLogger(__name__)
 
 
-class Prepared(NamedTuple):
-    """A query ready to be ranked. No vector: no model could embed it, and only words are left."""
+class PreparedQuery(NamedTuple):
+    """A query ready to be ranked; without a vector when no model could embed it, or none was wanted."""
 
     text: str
     vector: Vector | None = None
@@ -62,23 +73,35 @@ class Retriever:
         return (self._embedder and self._embedder.similarity) or SimilarityRange(0.0, 1.0)
 
     async def prepare(
-        self, text: str, report: SearchReport, *, count_terms: CountTerms | None = None, dense: bool = True
-    ) -> Prepared:
-        """Embeds the text exactly once and weighs its words; either is left out when not asked for.
+        self,
+        text: str,
+        deadline: Deadline,
+        report: SearchReport,
+        *,
+        rules: QueryRules = DEFAULT_RULES,
+        correct: Callable[[str], str] | None = None,
+        count_terms: CountTerms | None = None,
+        dense: bool = True,
+    ) -> PreparedQuery:
+        """Checks the text, corrects its spelling, embeds it exactly once (unless `dense` is false) and weighs its words
+        (with `count_terms`).
 
-        A model that fails costs the dense side only, and the report says so.
+        Raises what `rules` say for a blank or overlong text, and whatever `count_terms` raises. A model that fails,
+        misses the deadline or returns no finite vector costs the vector alone, and the report says so.
         """
+        rules.check(text)
         self.last_query_at = time.monotonic()
+        text = replace_unencodable(text)
+        if correct is not None:
+            text = correct(text)
+        embedding = self._embed(text, deadline, report) if dense else _nothing()
         if count_terms is None:
-            return Prepared(text, await self._embed(text, report) if dense else None)
-        vector, terms = await asyncio.gather(
-            self._embed(text, report) if dense else _nothing(), self._weigh(text, count_terms)
-        )
-        return Prepared(text, vector, terms)
+            return PreparedQuery(text, await embedding)
+        return PreparedQuery(text, *await asyncio.gather(embedding, self._weigh(text, count_terms)))
 
     async def rank(
         self,
-        prepared: Prepared,
+        prepared: PreparedQuery,
         collection: str,
         report: SearchReport,
         *,
@@ -105,7 +128,7 @@ class Retriever:
 
     async def nearest(
         self,
-        prepared: Prepared,
+        prepared: PreparedQuery,
         collection: str,
         *,
         where: Filter = EVERYTHING,
@@ -121,17 +144,20 @@ class Retriever:
             collection, prepared.vector, where=where, limit=limit, floor=floor, count_to=count_to, fields=fields
         )
 
-    async def _embed(self, text: str, report: SearchReport) -> Vector | None:
+    async def _embed(self, text: str, deadline: Deadline, report: SearchReport) -> Vector | None:
         if self._embedder is None:
-            report.degraded.append("embedder")
+            report.degrade(SearchPart.EMBEDDER)
             return None
         with Stage(report, "embed"):
             try:
-                return await self._embedder.embed_query(text)
-            except ToolscriptError as error:
-                log.warning("query_not_embedded", extra={"reason": error.message})
-                report.degraded.append("embedder")
+                async with deadline.timeout():
+                    vector = await self._embedder.embed_query(text)
+                _require_finite(vector)
+            except Exception as error:  # noqa: BLE001  (whatever a model does must not fail the search)
+                log.warning("query_not_embedded", extra={"reason": _describe(error, deadline)})
+                report.degrade(SearchPart.EMBEDDER)
                 return None
+        return vector
 
     async def _weigh(self, text: str, count_terms: CountTerms) -> QueryTerms:
         frequencies = term_frequencies(text)
@@ -163,3 +189,17 @@ class Stage:
 
 async def _nothing() -> None:
     return None
+
+
+def _require_finite(vector: Vector) -> None:
+    # One dot product is several times faster than looking at each number.
+    if vector.ndim != 1 or not math.isfinite(vector.dot(vector)):
+        raise UpstreamFailed("the model's vector is not a list of finite numbers")
+
+
+def _describe(error: Exception, deadline: Deadline) -> str:
+    if isinstance(error, ToolscriptError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"no answer within {deadline.seconds:g} seconds"
+    return f"{type(error).__name__}: {error}"

@@ -208,7 +208,7 @@ def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
         ({"results": [], "degraded": ["catalogue"]}, "not every tool is indexed yet: in a moment there may be more"),
         ({"tools": [], "metadata": {"degraded": ["catalogue"]}}, "not every tool is indexed yet"),
         ({"results": [], "degraded": ["embedder"]}, "found by words and names alone"),
-        ({"tools": [], "metadata": {"degraded": ["skill_search"]}}, "could not be done: skill_search"),
+        ({"tools": [], "metadata": {"degraded": ["index"]}}, "could not be used: index"),
         ({"results": []}, ""),
         ({"tools": [], "metadata": {"degraded": []}}, ""),
     ],

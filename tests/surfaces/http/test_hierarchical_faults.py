@@ -48,11 +48,11 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
 
 # What is named in `degraded`, and what is returned.
 EXPECTED = {
-    "embedder": ("embedding", "nothing"),
-    "skills": ("skill_search", "unfiltered"),
-    "vectors of skills": ("skill_search", "unfiltered"),
-    "tools": ("tool_search", "no tools"),
-    "store": ("schema_load", "no schemas"),
+    "embedder": ("embedder", "nothing"),
+    "skills": ("index", "unfiltered"),
+    "vectors of skills": ("index", "unfiltered"),
+    "tools": ("index", "no tools"),
+    "store": ("schemas", "no schemas"),
 }
 
 
@@ -233,7 +233,7 @@ async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None
     ]
     async with asking(filled, *troubles) as http:
         told = await found(http)
-    assert told["metadata"]["degraded"] == ["skill_search", "schema_load"]
+    assert told["metadata"]["degraded"] == ["index", "schemas"]
     assert len(told["tools"]) == 5
 
 
@@ -249,7 +249,7 @@ async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_han
         started = time.monotonic()
         answers = await asyncio.gather(*(found(http, limit=1 + n % 50) for n in range(20)))
     assert time.monotonic() - started < LONGEST_SECONDS
-    assert all(told["metadata"]["degraded"] == ["skill_search"] for told in answers)
+    assert all(told["metadata"]["degraded"] == ["index"] for told in answers)
 
 
 @pytest.mark.req("H-08", "D-11")

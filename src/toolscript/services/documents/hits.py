@@ -9,15 +9,16 @@ from typing import Any
 
 from toolscript.domain.access import Plan
 from toolscript.domain.documents import Document, Passage
+from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.text.item_text import build_passage_text
 from toolscript.retrieval.text.snippets import snippet
 from toolscript.retrieval.text.words import replace_unencodable, stems
 from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
 from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery
-from toolscript.services.support.deadlines import Patience
 
 # More text than this is read in a thread of its own, so that nobody else waits for it.
 MUCH_TEXT = 20_000
@@ -53,18 +54,18 @@ class DocumentReader:
         self._index = index
         self._store = store
 
-    async def read(self, tenant: str, found: Sequence[Ranked], patience: Patience, *, passages: bool) -> list[Read]:
+    async def read(self, tenant: str, found: Sequence[Ranked], deadline: Deadline, *, passages: bool) -> list[Read]:
         """The documents in the same order, those that are gone from the store left out; with where their best passages
         are, if asked for."""
         if not found:
             return []
-        reading = patience.of("store", self._store.get_documents(tenant, [r.doc_id for r in found]))
+        reading = deadline.call(SearchPart.STORE, self._store.get_documents(tenant, [r.doc_id for r in found]))
         points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
         if points:
             finding = self._index.payloads(DOCUMENTS, list(points.values()), PLACE)
             digesting = self._store.get_digests(tenant, [r.doc_id for r in points])
             documents, places, digests = await asyncio.gather(
-                reading, patience.of("index", finding), patience.of("store", digesting)
+                reading, deadline.call(SearchPart.INDEX, finding), deadline.call(SearchPart.STORE, digesting)
             )
         else:
             documents, places, digests = await reading, {}, {}
@@ -76,13 +77,13 @@ class DocumentReader:
         ]
 
 
-async def told(ask: DocumentQuery, plan: Plan, read: Sequence[Read], patience: Patience) -> list[DocumentHit]:
+async def told(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadline: Deadline) -> list[DocumentHit]:
     """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
     wanted = stems(replace_unencodable(ask.text)) if ask.text else []
     much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
     if much:
-        return await asyncio.to_thread(_hits, ask, plan, wanted, read, patience)
-    return _hits(ask, plan, wanted, read, patience)
+        return await asyncio.to_thread(_hits, ask, plan, wanted, read, deadline)
+    return _hits(ask, plan, wanted, read, deadline)
 
 
 def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str, list[str]]:
@@ -101,14 +102,14 @@ def _best_text(read: Read, wanted: Sequence[str]) -> str:
 
 
 def _hits(
-    ask: DocumentQuery, plan: Plan, wanted: Sequence[str], read: Sequence[Read], patience: Patience
+    ask: DocumentQuery, plan: Plan, wanted: Sequence[str], read: Sequence[Read], deadline: Deadline
 ) -> list[DocumentHit]:
     return [
         DocumentHit(
             each.ranked.doc_id,
             each.ranked.score,
             _metadata(each.document, ask.metadata_fields, plan),
-            _snippet(each, () if patience.is_over else wanted, ask) if ask.include_snippets else None,
+            _snippet(each, () if deadline.is_over else wanted, ask) if ask.include_snippets else None,
         )
         for each in read
     ]

@@ -17,16 +17,14 @@ import numpy as np
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, SearchReport, Vector
+from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.bm25 import QueryTerms
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
-from toolscript.retrieval.retriever import Prepared, Retriever, Stage
-from toolscript.retrieval.text.words import replace_unencodable
+from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
 from toolscript.services.documents.request import DocumentQuery, SearchType, in_payload
-from toolscript.services.support.deadlines import Patience
 
 # How many passages a ranking by meaning looks at; more of them only for pages far behind.
 DEPTH, DEEP = 1_000, 12_000
@@ -84,7 +82,7 @@ class DocumentRanker:
         self._store = store
 
     async def rank(
-        self, tenant: str, ask: DocumentQuery, end: int, report: SearchReport, patience: Patience
+        self, tenant: str, ask: DocumentQuery, end: int, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         """The ranking that a question has, at least as far as `end`, where there are that many.
 
@@ -92,101 +90,85 @@ class DocumentRanker:
         """
         where = in_payload(ask.where).with_conditions(*in_tenant(tenant))
         if not ask.text:
-            return await self._listed(where, end, report, patience)
-        prepared = await self._prepared(tenant, ask, report, patience)
+            return await self._listed(where, end, report, deadline)
+        prepared = await self._prepare(tenant, ask, report, deadline)
         match ask.search_type:
             case SearchType.SEMANTIC:
-                return await self._by_meaning(prepared, where, end, report, patience)
+                return await self._by_meaning(prepared, where, end, report, deadline)
             case SearchType.KEYWORD:
-                return await self._by_word(prepared, where, end, report, patience)
+                return await self._by_word(prepared, where, end, report, deadline)
             case _ if prepared.vector is None:
-                return await self._by_word(prepared, where, end, report, patience)
+                return await self._by_word(prepared, where, end, report, deadline)
             case _:
-                return await self._by_both(prepared, where, ask.fused_by or "", report, patience)
+                return await self._by_both(prepared, where, ask.fused_by or "", report, deadline)
 
-    async def check(self, patience: Patience) -> None:
+    async def check(self, deadline: Deadline) -> None:
         """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
-        await patience.of("index", self._index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
-        await patience.of("store", self._store.ping())
-        if await self._embedded("health", SearchReport()) is None:
+        await deadline.call(SearchPart.INDEX, self._index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
+        await deadline.call(SearchPart.STORE, self._store.ping())
+        prepared = await self._retriever.prepare("health", Deadline(EMBEDDING_SECONDS), SearchReport())
+        if prepared.vector is None:
             raise _no_model()
 
-    async def _listed(self, where: Filter, end: int, report: SearchReport, patience: Patience) -> DocumentRanking:
+    async def _listed(self, where: Filter, end: int, report: SearchReport, deadline: Deadline) -> DocumentRanking:
         with Stage(report, "rank"):
             work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
-            ids = sorted(doc_of(c.id)[0] for c in await patience.of("index", work))
+            ids = sorted(doc_of(c.id)[0] for c in await deadline.call(SearchPart.INDEX, work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
 
-    async def _prepared(self, tenant: str, ask: DocumentQuery, report: SearchReport, patience: Patience) -> Prepared:
-        text = replace_unencodable(ask.text)
-        if ask.search_type is SearchType.KEYWORD:
-            return Prepared(text, None, await self._weighed(tenant, text, patience))
-        if ask.search_type is SearchType.SEMANTIC:
-            vector = await self._embedded(text, report)
-            if vector is None:
-                raise _no_model()
-            return Prepared(text, vector)
-        vector, terms = await asyncio.gather(self._embedded(text, report), self._weighed(tenant, text, patience))
-        return Prepared(text, vector, terms)
+    async def _prepare(
+        self, tenant: str, ask: DocumentQuery, report: SearchReport, deadline: Deadline
+    ) -> PreparedQuery:
+        async def count_terms(terms: Sequence[int]) -> TermCounts:
+            return await deadline.call(SearchPart.STORE, self._store.count_terms(tenant, terms))
 
-    async def _weighed(self, tenant: str, text: str, patience: Patience) -> QueryTerms:
-        work = self._retriever.prepare(
-            text, SearchReport(), count_terms=lambda terms: self._store.count_terms(tenant, terms), dense=False
+        prepared = await self._retriever.prepare(
+            ask.text,
+            Deadline(EMBEDDING_SECONDS),
+            report,
+            count_terms=None if ask.search_type is SearchType.SEMANTIC else count_terms,
+            dense=ask.search_type is not SearchType.KEYWORD,
         )
-        return (await patience.of("store", work)).terms
-
-    async def _embedded(self, text: str, report: SearchReport) -> Vector | None:
-        """The query's vector. A model that is not there, fails, takes too long or makes no sense costs the search by
-        meaning, and the report says so."""
-        try:
-            async with asyncio.timeout(EMBEDDING_SECONDS):
-                vector = (await self._retriever.prepare(text, report)).vector
-        except Exception as error:  # noqa: BLE001  (whatever a model does, words are left)
-            log.warning("query_not_embedded", extra={"reason": f"{type(error).__name__}: {error}"})
-            vector = None
-        if vector is not None and not np.isfinite(vector).all():
-            log.warning("query_not_embedded", extra={"reason": "the vector holds what is no number"})
-            vector = None
-        if vector is None and "embedder" not in report.degraded:
-            report.degraded.append("embedder")
-        return vector
+        if ask.search_type is SearchType.SEMANTIC and prepared.vector is None:
+            raise _no_model()
+        return prepared
 
     async def _by_meaning(
-        self, prepared: Prepared, where: Filter, end: int, report: SearchReport, patience: Patience
+        self, prepared: PreparedQuery, where: Filter, end: int, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         counting = self._index.count(DOCUMENTS, where.with_conditions(first_parts()))
         total, found = await asyncio.gather(
-            patience.of("index", counting), self._dense(prepared, where, DEPTH, report, patience)
+            deadline.call(SearchPart.INDEX, counting), self._dense(prepared, where, DEPTH, report, deadline)
         )
         crowd = _Crowd(end, DEEP)
         while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(prepared, where.with_conditions(*beyond), crowd.depth, report, patience)
+            found = await self._dense(prepared, where.with_conditions(*beyond), crowd.depth, report, deadline)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
 
     async def _dense(
-        self, prepared: Prepared, where: Filter, depth: int, report: SearchReport, patience: Patience
+        self, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport, deadline: Deadline
     ) -> list[Place]:
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=depth, fields=())
-        return _rounded((await patience.of("index", work)).dense)
+        return _rounded((await deadline.call(SearchPart.INDEX, work)).dense)
 
     async def _by_word(
-        self, prepared: Prepared, where: Filter, end: int, report: SearchReport, patience: Patience
+        self, prepared: PreparedQuery, where: Filter, end: int, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
-        words = Prepared(prepared.text, None, prepared.terms)
+        words = PreparedQuery(prepared.text, None, prepared.terms)
         work = self._retriever.rank(words, DOCUMENTS, report, where=where, depth=KEYWORD_DEPTH, fields=())
-        found = _rounded((await patience.of("index", work)).lexical)
+        found = _rounded((await deadline.call(SearchPart.INDEX, work)).lexical)
         return DocumentRanking(_documents(found[:end]), len(found), len(found) == KEYWORD_DEPTH)
 
     async def _by_both(
-        self, prepared: Prepared, where: Filter, fusion: str, report: SearchReport, patience: Patience
+        self, prepared: PreparedQuery, where: Filter, fusion: str, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         """Both rankings to a depth that no page changes: what is fused depends on it."""
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
-        legs = await patience.of("index", work)
+        legs = await deadline.call(SearchPart.INDEX, work)
         crowd, found = _Crowd(ENOUGH, DEPTH), _rounded(legs.dense)
-        vector = Prepared(prepared.text, prepared.vector)
+        vector = PreparedQuery(prepared.text, prepared.vector)
         while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(vector, where.with_conditions(*beyond), crowd.depth, report, patience)
+            found = await self._dense(vector, where.with_conditions(*beyond), crowd.depth, report, deadline)
         is_cut = DEPTH in {len(found), len(legs.lexical)}
         with Stage(report, "fuse"):
             worded = _documents(_sure(_rounded(legs.lexical), DEPTH))
@@ -266,5 +248,5 @@ def _no_model() -> Unavailable:
     return Unavailable(
         "documents cannot be searched by meaning right now, because the embedding model does not answer: try again in "
         "a moment, or search with search_type keyword; the log tells what is wrong with TOOLSCRIPT_SEARCH_MODEL",
-        details={"adapter": "embedder"},
+        details={"adapter": SearchPart.EMBEDDER.value},
     )

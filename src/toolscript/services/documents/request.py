@@ -11,9 +11,9 @@ from toolscript.domain.access import Plan
 from toolscript.domain.errors import Forbidden, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter
 from toolscript.retrieval.fusion import FUSIONS
+from toolscript.retrieval.query import DEFAULT_RULES
 from toolscript.services.documents.points import metadata_field
 
-LONGEST_QUERY = 1000
 MAX_HITS = 200
 MAX_OFFSET = 10_000
 MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS = 32, 1000
@@ -67,11 +67,7 @@ class DocumentQuery:
 
 def check(ask: DocumentQuery) -> None:
     """Raises InvalidArguments for what is out of range or does not go together."""
-    if len(ask.query or "") > LONGEST_QUERY:
-        raise InvalidArguments(
-            f"the query has {len(ask.query or '')} characters, at most {LONGEST_QUERY} are allowed",
-            details={"field": "query", "longest": LONGEST_QUERY},
-        )
+    DEFAULT_RULES.check_length(ask.query or "")
     for name, value, least, most in (
         ("top_k", ask.top_k, 1, MAX_HITS),
         ("offset", ask.offset, 0, MAX_OFFSET),

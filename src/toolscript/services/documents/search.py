@@ -19,18 +19,18 @@ from typing import Any
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.requests import current_request_id
-from toolscript.domain.search import SearchReport, no_span
+from toolscript.domain.search import SearchPart, SearchReport, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Reranker
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever, Stage
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents.hits import DocumentHit, DocumentReader, question_and_passages, told
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, SearchType, allow, check
-from toolscript.services.support.deadlines import Patience
 from toolscript.services.support.search_events import get_error_code, record_event
 
 __all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
@@ -134,7 +134,7 @@ class DocumentSearch:
 
     async def _check(self) -> None:
         try:
-            await self._ranker.check(Patience(MOST_SECONDS))
+            await self._ranker.check(Deadline(MOST_SECONDS))
             self._unwell = None
         except ToolscriptError as error:
             self._unwell = error
@@ -150,21 +150,21 @@ class DocumentSearch:
                 "rerank: there is no reranker here: leave it out, or have TOOLSCRIPT_RERANKER name one",
                 details={"field": "rerank", "setting": "TOOLSCRIPT_RERANKER"},
             )
-        patience = Patience(MOST_SECONDS)
+        deadline = Deadline(MOST_SECONDS)
         start = self._start(principal.tenant, ask)
         under_way.offset = start
         end = start + ask.top_k
         reach = max(end, RERANKED + 1) if ask.rerank else end
-        ranking = await self._ranker.rank(principal.tenant, ask, reach, report, patience)
+        ranking = await self._ranker.rank(principal.tenant, ask, reach, report, deadline)
         if ask.rerank and ask.text:
-            ranking = await self._reranked(principal.tenant, ask, ranking, report, patience)
+            ranking = await self._reranked(principal.tenant, ask, ranking, report, deadline)
         documents = ranking.documents(start, end)
         has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET
         token = self._page_tokens.issue(principal.tenant, ask.question, end) if has_more else None
         relation = "gte" if ranking.is_cut else "eq"
         under_way.total = ranking.total
         page = DocumentPage(under_way.query_id, [], ranking.total, relation, token, report)
-        return _Found(under_way, plan, page, documents, patience)
+        return _Found(under_way, plan, page, documents, deadline)
 
     def _start(self, tenant: str, ask: DocumentQuery) -> int:
         return ask.offset if ask.page_token is None else self._page_tokens.read(ask.page_token, tenant, ask.question)
@@ -173,20 +173,20 @@ class DocumentSearch:
         ask = found.under_way.ask
         with Stage(found.under_way.report, "read"):
             tenant = found.under_way.principal.tenant
-            read = await self._reader.read(tenant, documents, found.patience, passages=ask.include_snippets)
-            return await told(ask, found.plan, read, found.patience)
+            read = await self._reader.read(tenant, documents, found.deadline, passages=ask.include_snippets)
+            return await told(ask, found.plan, read, found.deadline)
 
     async def _batches(self, found: _Found) -> AsyncIterator[list[DocumentHit]]:
         with _Told(self._events, found.under_way):
             for start in range(0, len(found.documents), BATCH):
-                found.patience.restart()
+                found.deadline.restart()
                 hits = await self._hits(found, found.documents[start : start + BATCH])
                 found.under_way.doc_ids += [hit.doc_id for hit in hits]
                 found.under_way.take_time()
                 yield hits
 
     async def _reranked(
-        self, tenant: str, ask: DocumentQuery, ranking: DocumentRanking, report: SearchReport, patience: Patience
+        self, tenant: str, ask: DocumentQuery, ranking: DocumentRanking, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
         page is asked for.
@@ -200,22 +200,22 @@ class DocumentSearch:
         try:
             with Stage(report, "rerank"):
                 async with asyncio.timeout(RERANK_SECONDS):
-                    scores = await self._rerank_scores(tenant, ask, best, patience)
+                    scores = await self._rerank_scores(tenant, ask, best, deadline)
         except Exception as error:  # noqa: BLE001  (whatever a reranker does, there is a ranking already)
             log.warning("not_reranked", extra={"reason": f"{type(error).__name__}: {error}"})
-            report.degraded.append("rerank")
+            report.degrade(SearchPart.RERANKER)
             return ranking
         finally:
-            patience.extend(time.monotonic() - began)
+            deadline.extend(time.monotonic() - began)
         above = max(0.0, rest[0][1]) if rest else 0.0
         shares = ((r.doc_id, round(above + _share(scores.get(r.doc_id)), FUSED_DIGITS)) for r in best)
         anew = sorted(shares, key=lambda place: (-place[1], place[0]))
         return replace(ranking, places=[*anew, *rest])
 
     async def _rerank_scores(
-        self, tenant: str, ask: DocumentQuery, best: Sequence[Ranked], patience: Patience
+        self, tenant: str, ask: DocumentQuery, best: Sequence[Ranked], deadline: Deadline
     ) -> dict[str, float]:
-        read = await self._reader.read(tenant, best, patience, passages=True)
+        read = await self._reader.read(tenant, best, deadline, passages=True)
         if not read or self._reranker is None:
             return {}
         question, passages = await asyncio.to_thread(question_and_passages, ask, read)
@@ -275,7 +275,7 @@ class _Found:
     plan: Plan
     page: DocumentPage
     documents: Sequence[Ranked]
-    patience: Patience
+    deadline: Deadline
 
 
 class _Told:

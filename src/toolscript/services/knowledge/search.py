@@ -17,24 +17,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
 from toolscript.domain.requests import current_request_id
-from toolscript.domain.search import Candidate, Collection, SearchReport, no_span, require_same_model
+from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, no_span, require_same_model
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
-from toolscript.retrieval.retriever import Prepared, Retriever, Stage
-from toolscript.retrieval.text.words import replace_unencodable
+from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
-from toolscript.services.support.deadlines import Patience
 from toolscript.services.support.search_events import get_error_code, record_event
 
 EXTRACTION = "extraction"
-LONGEST_QUERY = 1000
 DEFAULT_HITS, MAX_HITS = 10, 100
 MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
 # By when each part must have answered, from the beginning of a search: what hangs leaves the others their time.
@@ -45,8 +41,8 @@ SPARE, MANY = 8, 300
 # How long a collection is believed to be what it was: other processes may make it anew with another model.
 BELIEVED_SECONDS = 5.0
 DIGITS = 6
-# What can be seen: letters, digits, punctuation and signs; and what no store need hold: controls and half characters.
-VISIBLE, UNHOLDABLE = frozenset("LNPS"), frozenset({"Cc", "Cs"})
+# Unicode categories that no store need hold: control characters and halves of surrogate pairs.
+UNHOLDABLE = frozenset({"Cc", "Cs"})
 FIELDS = ("source_id", "chunk_id")
 KNOWLEDGE = "knowledge"
 
@@ -126,39 +122,34 @@ class KnowledgeSearch:
         return found
 
     async def _hits(self, ask: KnowledgeQuery, report: SearchReport) -> list[KnowledgeHit]:
-        embedding, ranking, reading = (Patience(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
-        prepared = await embedding.of("embedder", self._prepared(ask.query, report))
+        embedding, ranking, reading = (Deadline(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
+        prepared = await self._retriever.prepare(ask.query, embedding, report)
+        if prepared.vector is None:
+            raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
 
         async def look(depth: int) -> _Look:
             places, missing = await self._ranked(ask, prepared, depth, report, ranking)
             with Stage(report, "read"):
-                hits = await _answer_of("store", self._read(places[:depth]), reading)
+                hits = await _answer_of(SearchPart.STORE, self._read(places[:depth]), reading)
             return _Look(hits[: ask.limit], missing, len(hits) < ask.limit and len(places) >= depth)
 
         looked = await look(ask.limit + SPARE)
         if looked.others_may_fill:
             with suppress(Unavailable):
                 looked = _better(looked, await look(ask.limit + MANY))
-        report.degraded.extend(looked.missing)
+        if looked.missing:
+            report.degrade(SearchPart.INDEX)
         return looked.hits
 
-    async def _prepared(self, text: str, report: SearchReport) -> Prepared:
-        prepared = await self._retriever.prepare(replace_unencodable(text), report)
-        if prepared.vector is None:
-            raise Unavailable("it does not answer, the log tells why")
-        if np.ndim(prepared.vector) != 1 or not np.isfinite(prepared.vector).all():
-            raise Unavailable("its vector holds what is no number")
-        return prepared
-
     async def _ranked(
-        self, ask: KnowledgeQuery, prepared: Prepared, depth: int, report: SearchReport, patience: Patience
+        self, ask: KnowledgeQuery, prepared: PreparedQuery, depth: int, report: SearchReport, deadline: Deadline
     ) -> tuple[list[_Place], list[str]]:
         """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
         those that were asked does."""
         legs = _legs(ask)
         answers = await asyncio.gather(
             *(
-                _answer_of("index", self._nearest(name, prepared, where, depth, report), patience)
+                _answer_of(SearchPart.INDEX, self._nearest(name, prepared, where, depth, report), deadline)
                 for name, where in legs.items()
             ),
             return_exceptions=True,
@@ -179,7 +170,7 @@ class KnowledgeSearch:
         return sorted(places.values(), key=lambda place: (-place.score, place.id, place.type)), list(failed)
 
     async def _nearest(
-        self, name: str, prepared: Prepared, where: Filter, depth: int, report: SearchReport
+        self, name: str, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport
     ) -> list[_Place]:
         """The nearest of one collection; none where there is no such collection."""
         try:
@@ -193,7 +184,7 @@ class KnowledgeSearch:
             raise
         return [_place(name, candidate) for candidate in found.dense]
 
-    async def _is_open(self, name: str, prepared: Prepared) -> bool:
+    async def _is_open(self, name: str, prepared: PreparedQuery) -> bool:
         """Opens the collection if it exists. Raises Invalid when another model has made it."""
         now = self._clock()
         if now < self._believed_until.get(name, -math.inf):
@@ -264,13 +255,6 @@ def _better(first: _Look, second: _Look) -> _Look:
 
 def check(ask: KnowledgeQuery) -> None:
     """Raises InvalidArguments for what is missing or out of range."""
-    if not any(unicodedata.category(character)[0] in VISIBLE for character in ask.query):
-        raise InvalidArguments("query: give what to look for, in plain words", details={"field": "query"})
-    if len(ask.query) > LONGEST_QUERY:
-        raise InvalidArguments(
-            f"the query has {len(ask.query)} characters, at most {LONGEST_QUERY} are allowed",
-            details={"field": "query", "longest": LONGEST_QUERY},
-        )
     if not 1 <= ask.limit <= MAX_HITS:
         raise InvalidArguments(
             f"limit {ask.limit} is out of range: give 1 to {MAX_HITS}",
@@ -290,14 +274,14 @@ def check(ask: KnowledgeQuery) -> None:
             )
 
 
-async def _answer_of(adapter: str, work: Awaitable[T], patience: Patience) -> T:
+async def _answer_of(part: SearchPart, work: Awaitable[T], deadline: Deadline) -> T:
     """What the adapter answers. Nothing that it may say is the caller's fault: whatever it raises is Unavailable."""
     try:
-        return await patience.of(adapter, work)
+        return await deadline.call(part, work)
     except Unavailable:
         raise
     except ToolscriptError as error:
-        raise patience.unavailable(adapter, error.message) from error
+        raise deadline.unavailable(part, error.message) from error
 
 
 def _legs(ask: KnowledgeQuery) -> dict[str, Filter]:

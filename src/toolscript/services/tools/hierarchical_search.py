@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import DEGRADED_CATALOGUE, Candidate, SearchReport, sort_candidates
+from toolscript.domain.search import Candidate, SearchPart, SearchReport, sort_candidates
 from toolscript.retrieval.calibration import calibrate, find_cosine
-from toolscript.retrieval.retriever import Prepared, Retriever, Stage
+from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.query import QueryRules
+from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.services.support.deadlines import within
 from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.schema_cache import KnownSchemas
 from toolscript.services.tools.skill_finder import SkillFinder
 
-MAX_QUERY_LENGTH = 1000
 # The most that are looked at before the limit: what is beyond is not counted.
 DEPTH = 100
 # Skills that score this much less than the best one are matched, but not searched: their tools would hardly be among
@@ -41,7 +41,14 @@ ACTIVE = Condition("is_active", Op.EQ, True)
 # Thresholds are held against scores as they are told: a score that was told, given as a threshold, keeps its tool.
 DIGITS = 4
 
-EMBEDDING, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "embedding", "skill_search", "tool_search", "schema_load"
+SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "skill_search", "tool_search", "schema_load"
+# The part of the search that each stage depends on.
+STAGE_PARTS = {
+    SKILLS_STAGE: SearchPart.INDEX,
+    TOOLS_STAGE: SearchPart.INDEX,
+    SCHEMAS_STAGE: SearchPart.SCHEMAS,
+}
+RULES = QueryRules(has_content=str.strip, blank_error=Invalid)
 
 T = TypeVar("T")
 
@@ -156,7 +163,7 @@ class HierarchicalSearch:
         if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
         if self._is_incomplete():
-            report.degraded.append(DEGRADED_CATALOGUE)
+            report.degrade(SearchPart.CATALOGUE)
         return found
 
     async def _joined(self, ask: HierarchicalQuery) -> HierarchicalResults:
@@ -184,7 +191,7 @@ class HierarchicalSearch:
         ask = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
         _check(ask, most_skills=50)
         report = SearchReport()
-        prepared = await self._prepared(replace_unencodable(query), report)
+        prepared = await self._prepare(query, report)
         hits = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
         _require(report, "skills")
         return hits
@@ -194,7 +201,7 @@ class HierarchicalSearch:
         nothing in one that is not complete yet."""
         _check(ask)
         report = SearchReport()
-        prepared = await self._prepared(replace_unencodable(ask.query), report)
+        prepared = await self._prepare(ask.query, report)
         work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
         tools, _ = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
         if not tools:
@@ -202,12 +209,12 @@ class HierarchicalSearch:
             if self._is_incomplete():
                 raise Unavailable(
                     "nothing was found, and not every tool is indexed yet: try again in a moment",
-                    details={"degraded": [DEGRADED_CATALOGUE]},
+                    details={"degraded": [SearchPart.CATALOGUE]},
                 )
         return tools
 
     async def _searched(self, ask: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
-        prepared = await self._prepared(ask.query, report)
+        prepared = await self._prepare(ask.query, report)
         if prepared.vector is None:
             return HierarchicalResults(ask.query, ask.strategy, report)
         skills: list[SkillHit] = []
@@ -221,20 +228,10 @@ class HierarchicalSearch:
             tools = await _bounded(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, tools)
         return HierarchicalResults(ask.query, ask.strategy, report, tools, skills, ids, candidates)
 
-    async def _prepared(self, query: str, report: SearchReport) -> Prepared:
-        work = self._embedded(query)
-        prepared = await _bounded(report, EMBEDDING, self._timeouts.embedding, work, Prepared(query))
-        if prepared.vector is None and EMBEDDING not in report.degraded:
-            report.degraded.append(EMBEDDING)
-        return prepared
+    async def _prepare(self, query: str, report: SearchReport) -> PreparedQuery:
+        return await self._retriever.prepare(query, Deadline(self._timeouts.embedding, "tools"), report, rules=RULES)
 
-    async def _embedded(self, query: str) -> Prepared:
-        prepared = await self._retriever.prepare(query, SearchReport())
-        if prepared.vector is not None and not math.isfinite(prepared.vector.dot(prepared.vector)):
-            raise Unavailable("the model's answer is no vector: it holds what is no number")
-        return prepared
-
-    async def _near(self, prepared: Prepared, ask: HierarchicalQuery) -> list[SkillHit]:
+    async def _near(self, prepared: PreparedQuery, ask: HierarchicalQuery) -> list[SkillHit]:
         if prepared.vector is None:
             return []
         skill_map = await self._skills.map()
@@ -250,7 +247,7 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= ask.skill_threshold]
 
     async def _ranked(
-        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
+        self, prepared: PreparedQuery, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
     ) -> tuple[list[HierarchicalHit], int]:
         """The best tools, and how many there were to choose from."""
         if ask.strategy is Strategy.HYBRID and skill_ids is not None:
@@ -281,7 +278,7 @@ class HierarchicalSearch:
         return find_cosine(threshold, self._retriever.similarity) - 0.1**DIGITS
 
     async def _within(
-        self, prepared: Prepared, ask: HierarchicalQuery, skill_ids: Sequence[str] | None
+        self, prepared: PreparedQuery, ask: HierarchicalQuery, skill_ids: Sequence[str] | None
     ) -> tuple[list[Candidate], int]:
         return await self._retriever.nearest(
             prepared,
@@ -305,7 +302,8 @@ async def _bounded(report: SearchReport, name: str, seconds: float, work: Corout
     """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
     with Stage(report, name):
         try:
-            return await within(seconds, work)
+            async with asyncio.timeout(seconds):
+                return await work
         except TimeoutError:
             _done_without(report, name, f"no answer within {seconds:g} s")
         except ToolscriptError as error:
@@ -316,14 +314,14 @@ async def _bounded(report: SearchReport, name: str, seconds: float, work: Corout
     return otherwise
 
 
-def _done_without(report: SearchReport, name: str, reason: str) -> None:
-    report.degraded.append(name)
-    log.warning("stage_failed", extra={"stage": name, "reason": reason})
+def _done_without(report: SearchReport, stage: str, reason: str) -> None:
+    report.degrade(STAGE_PARTS[stage])
+    log.warning("stage_failed", extra={"stage": stage, "reason": reason})
 
 
 def _require(report: SearchReport, what: str) -> None:
     if report.degraded:
-        why = "the model does not answer" if EMBEDDING in report.degraded else "the index does not answer"
+        why = "the model does not answer" if SearchPart.EMBEDDER in report.degraded else "the index does not answer"
         raise Unavailable(
             f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
             details={"degraded": list(report.degraded)},
@@ -346,13 +344,6 @@ def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Fil
 
 
 def _check(ask: HierarchicalQuery, *, most_skills: int = 10) -> None:
-    if not ask.query.strip():
-        raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
-    if len(ask.query) > MAX_QUERY_LENGTH:
-        raise InvalidArguments(
-            f"the query has {len(ask.query)} characters, at most {MAX_QUERY_LENGTH} are allowed",
-            details={"field": "query", "longest": MAX_QUERY_LENGTH},
-        )
     for name, value, least, most in (
         ("limit", ask.limit, 1, 50),
         ("skill_limit", ask.skill_limit, 1, most_skills),

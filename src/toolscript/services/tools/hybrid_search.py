@@ -14,18 +14,21 @@ from functools import lru_cache
 
 from toolscript.domain.catalog import StoredItem
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
+from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import Catalogue, Facts, build_facts
 from toolscript.retrieval.confidence import Confidences, QueryTopics
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
+from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.reasons import Evidence, explain
-from toolscript.retrieval.retriever import Legs, Prepared, Retriever, Stage
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, Stage
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.tool_points import TOOLS
 
-MAX_QUERY_LENGTH = 1000
+EMBEDDING_SECONDS = 10.0
+RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid)
 DEPTH = 50
 # How many tools are looked at before a rest, and for how much longer than that took it lasts.
 PAGE, REST = 16, 2
@@ -112,30 +115,32 @@ class ToolSearch:
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
-        _check(text, limit, threshold)
+        _check(limit, threshold)
         text = replace_unencodable(text)
         report = SearchReport()
         with Stage(report, "total"):
             catalogue = await self._catalogue()
-            meant = catalogue.spelling.corrected(text) if blend is Blend.HYBRID else text
             prepared = await self._retriever.prepare(
-                meant,
+                text,
+                Deadline(EMBEDDING_SECONDS, "tools"),
                 report,
+                rules=RULES,
+                correct=catalogue.spelling.corrected if blend is Blend.HYBRID else None,
                 count_terms=None if blend is Blend.SEMANTIC else catalogue.term_counts,
                 dense=blend is not Blend.KEYWORD,
             )
             legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit), fields=())
             ranked, evidence = self._rank(text, prepared, legs, catalogue, blend)
             best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.facts][:limit]
-            asked = [w for w in words(meant) if w not in STOP_WORDS]
+            asked = [w for w in words(prepared.text) if w not in STOP_WORDS]
             hits = [_hit(i, score, catalogue.facts[i], asked, evidence) for i, score in best]
         if self._is_incomplete():
-            report.degraded.append(DEGRADED_CATALOGUE)
+            report.degrade(SearchPart.CATALOGUE)
         report.counts.update(candidates=len(ranked), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 
     def _rank(
-        self, text: str, prepared: Prepared, legs: Legs, catalogue: Catalogue, blend: Blend
+        self, text: str, prepared: PreparedQuery, legs: Legs, catalogue: Catalogue, blend: Blend
     ) -> tuple[list[tuple[str, float]], Tell]:
         """Every candidate with its confidence, best first, and what tells the evidence for it."""
         if blend is Blend.RRF:
@@ -216,14 +221,7 @@ def _own_stems(text: str) -> frozenset[str]:
     return frozenset(stems(text))
 
 
-def _check(text: str, limit: int, threshold: float) -> None:
-    if not words(text):
-        raise Invalid("the query is blank: say in a few words what the tool should do", details={"field": "query"})
-    if len(text) > MAX_QUERY_LENGTH:
-        raise Invalid(
-            f"the query has {len(text)} characters, at most {MAX_QUERY_LENGTH} are allowed",
-            details={"field": "query", "longest": MAX_QUERY_LENGTH},
-        )
+def _check(limit: int, threshold: float) -> None:
     if limit < 1:
         raise Invalid(f"limit {limit} is out of range: give 1 or more", details={"field": "limit"})
     if not 0 <= threshold <= 1:

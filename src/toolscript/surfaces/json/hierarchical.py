@@ -80,7 +80,7 @@ def _metadata(found: HierarchicalResults) -> dict[str, Any]:
         "stage1_skill_count": len(found.skills),
         "stage2_candidate_count": found.candidates,
         "final_count": len(found.tools),
-        "query_embedding_time_ms": round(took.get("embedding", 0.0), 3),
+        "query_embedding_time_ms": round(took.get("embed", 0.0), 3),
         "skill_search_time_ms": round(took.get("skill_search", 0.0), 3),
         "tool_search_time_ms": round(took.get("tool_search", 0.0), 3),
         "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),

@@ -3,18 +3,15 @@ agent's context."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
-from toolscript.domain.search import DEGRADED_CATALOGUE, SearchReport
+from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.services.tools.hierarchical_search import (
-    EMBEDDING,
-    SKILLS_STAGE,
-    TOOLS_STAGE,
     HierarchicalHit,
     HierarchicalQuery,
     HierarchicalResults,
@@ -30,12 +27,12 @@ MAX_RESULTS_OF_ALL_TYPES = 100
 
 _NO_MODEL = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
 _INCOMPLETE = "Some results could not be read and are left out."
+_NOT_EMBEDDED = "The query could not be embedded, so nothing was searched: use strategy standard."
+_NO_SKILLS = "Skills cannot be searched right now: searched everywhere."
 _NOTES = {
-    "embedder": "The query could not be embedded: found by words and names alone.",
-    EMBEDDING: "The query could not be embedded, so nothing was searched: use strategy standard.",
-    SKILLS_STAGE: "Skills cannot be searched right now: searched everywhere.",
-    TOOLS_STAGE: "Tools cannot be searched right now: try again in a moment.",
-    DEGRADED_CATALOGUE: "Not every tool is indexed yet: try again in a moment for more.",
+    SearchPart.EMBEDDER: "The query could not be embedded: found by words and names alone.",
+    SearchPart.INDEX: "Tools cannot be searched right now: try again in a moment.",
+    SearchPart.CATALOGUE: "Not every tool is indexed yet: try again in a moment for more.",
 }
 
 
@@ -95,9 +92,10 @@ async def _search_standard(app: App, query: HierarchicalQuery) -> str:
 
 async def _search_by_meaning(app: App, query: HierarchicalQuery) -> str:
     found = await app.hierarchical_search.search(query)
-    notes = _describe_degradation(found.report)
+    notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
     if found.tools:
-        notes = [_INCOMPLETE] if TOOLS_STAGE in found.report.degraded else notes
+        is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
+        notes = _describe_degradation(found.report, {SearchPart.INDEX: _NO_SKILLS if is_unfiltered else _INCOMPLETE})
         return await _format_results(app, notes or _describe_scope(found), _to_lines(found.tools))
     return "\n".join(notes or [*_describe_scope(found), _report_nothing(found.query, query.item_type)])
 
@@ -140,8 +138,9 @@ async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_Result
     return "\n".join(lines)
 
 
-def _describe_degradation(report: SearchReport) -> list[str]:
-    return [_NOTES[name] for name in dict.fromkeys(report.degraded) if name in _NOTES]
+def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] | None = None) -> list[str]:
+    notes = {**_NOTES, **(notes or {})}
+    return [notes[part] for part in report.degraded if part in notes]
 
 
 def _to_lines(tools: Sequence[HierarchicalHit]) -> list[_ResultLine]:

@@ -25,6 +25,7 @@ from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, Reranker
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.access.plans import Plans
@@ -35,7 +36,6 @@ from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import DOCUMENTS, DraftedDocument, documents_collection, drafted
 from toolscript.services.documents.search import DocumentHit, DocumentQuery, DocumentSearch, SearchType
-from toolscript.services.support.deadlines import Patience
 
 ACME = Principal("acme")
 LEASE = Document("lease", "The tenant pays the rent on the first day of the month.", "Lease", {"year": 2023})
@@ -283,7 +283,7 @@ async def test_deep_pages_of_equal_documents_lie_end_to_end_and_no_token_leads_b
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_ranking, "DEPTH", 20)
-    monkeypatch.setattr(document_search, "LARGEST_OFFSET", 50)
+    monkeypatch.setattr(document_search, "MAX_OFFSET", 50)
     await archive.put(*(Document(f"copy-{n:03}", "white wine" if n % 3 else "red wine") for n in range(120)))
     for kind in (SEMANTIC, KEYWORD):
         whole = await archive.ids("red wine", top_k=200, search_type=kind)
@@ -362,7 +362,7 @@ async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_told(
     reranker.says = {"too few": [1.0], "no numbers": [float("nan")] * 3}.get(fault)
     page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
     assert page.hits == await archive.hits("rent")
-    assert page.report.degraded == ["rerank"]
+    assert page.report.degraded == ["reranker"]
 
 
 @pytest.mark.req("D-12")
@@ -540,11 +540,11 @@ async def test_a_snippet_takes_reading_so_much_text_and_no_more(
 async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Archive) -> None:
     document = Document("long", "grass " * 100 + "zebra")
     read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
-    for patience, start in ((Patience(60), "grass"), (Patience(0), document.text[:100])):
-        (hit,) = await document_reading.told(DocumentQuery("zebra"), Plan(), read, patience)
+    for deadline, start in ((Deadline(60), "grass"), (Deadline(0), document.text[:100])):
+        (hit,) = await document_reading.told(DocumentQuery("zebra"), Plan(), read, deadline)
         assert hit.snippet is not None
         assert hit.snippet.startswith(start)
-        assert ("zebra" in hit.snippet) is not patience.is_over
+        assert ("zebra" in hit.snippet) is not deadline.is_over
 
 
 async def test_no_document_is_digested_while_searching(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

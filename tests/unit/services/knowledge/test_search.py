@@ -486,7 +486,7 @@ async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(fai
 
 
 @pytest.mark.req("K-03")
-@pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), [EXTRACTIONS])])
+@pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), ["index"])])
 async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
     library = await with_ghosts()
     fault = failing_in(*turns)

@@ -373,7 +373,7 @@ async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library)
     await every.index.upsert(TOOLS, [Point("s__ghost", at(0.8), Terms(), payload)])
     found = await every.search()
     assert [(t.id, t.input_schema) for t in found.tools[:2]] == [("s__ghost", None), (SEND.id, SCHEMA)]
-    assert found.report.degraded == ["schema_load"]
+    assert found.report.degraded == ["schemas"]
 
 
 @pytest.mark.req("H-03")
@@ -560,7 +560,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
         )
     )
     await database.close()
-    assert set(found.report.degraded) <= {"schema_load"}
+    assert set(found.report.degraded) <= {"schemas"}
     for hits, least, most in ((found.skills, thresholds[0], limits[1]), (found.tools, thresholds[1], limits[0])):
         scores = [hit.score for hit in hits]
         assert all(least <= score <= 1 for score in scores)
@@ -738,7 +738,7 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
         StageTimeouts(embedding=0.05),
     )
     found = await service.search(HierarchicalQuery("anything"))
-    assert (list(found.tools), found.report.degraded) == ([], ["embedding"])
+    assert (list(found.tools), found.report.degraded) == ([], ["embedder"])
     waiting = asyncio.create_task(service.search(HierarchicalQuery("anything")))
     slow.may_answer.set()
     assert len((await waiting).tools) == 5
@@ -815,7 +815,7 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
             return await super().embed_query(text)
 
     service = HierarchicalSearch(Retriever(Moody(), every.index), every.finder, every.answers, every.schemas)
-    assert (await service.search(HierarchicalQuery("anything"))).report.degraded == ["embedding"]
+    assert (await service.search(HierarchicalQuery("anything"))).report.degraded == ["embedder"]
     again = await service.search(HierarchicalQuery("anything"))
     assert (len(again.tools), again.report.degraded) == (5, [])
 

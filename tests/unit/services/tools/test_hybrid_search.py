@@ -19,6 +19,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SearchReport, Vector
 from toolscript.ports.models import Embedder
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.sync import Sync
@@ -184,7 +185,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
 @pytest.mark.req("S-01")
 async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
     async with searching(HashedEmbedder(16), load_demo_items()) as search:
-        await search._retriever.prepare("read a file", SearchReport())  # as a search through skills does
+        await search._retriever.prepare("read a file", Deadline(60), SearchReport())  # as a search through skills does
         warming = asyncio.create_task(search.warm_up())
         assert await resting.get() > 0
         assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
@@ -199,7 +200,7 @@ async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_
     async with searching(HashedEmbedder(16), load_demo_items()) as search:
         await search.warm_up()
         with monkeypatch.context() as blind:
-            blind.setattr(tool_search, "facts_of", None)
+            blind.setattr(tool_search, "build_facts", None)
             assert (await search.search("filesystem__read_file")).hits[0].confidence == 1.0
             await search.warm_up()
         assert resting.empty()
@@ -209,7 +210,7 @@ async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_
 async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
     items = load_demo_items()
     async with changing(HashedEmbedder(16), items) as (search, sync):
-        await search._retriever.prepare("read a file", SearchReport())
+        await search._retriever.prepare("read a file", Deadline(60), SearchReport())
         warming = asyncio.create_task(search.warm_up())
         await resting.get()
         renamed = replace(items[0], description="Juggles quinces.")

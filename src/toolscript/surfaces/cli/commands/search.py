@@ -25,7 +25,7 @@ Row = tuple[str, ...]
 
 # What an answer did without, in words; whatever is not here is named as it is.
 _WITHOUT = {
-    "embedder": "the query could not be embedded: found by words and names alone",
+    "embedder": "the query could not be embedded",
     "catalogue": "not every tool is indexed yet: in a moment there may be more (toolscript list-servers)",
 }
 
@@ -113,7 +113,10 @@ def show(answer: Answer) -> None:
         click.echo("No tools found matching query")
         click.echo("Try different keywords, or lower the threshold with --threshold.")
     for name in answer.get("metadata", answer).get("degraded", ()):
-        click.echo(click.style("note: ", fg="yellow") + _WITHOUT.get(name, f"could not be done: {name}"), err=True)
+        note = _WITHOUT.get(name, f"could not be used: {name}")
+        if name == "embedder" and "results" in answer:
+            note += ": found by words and names alone"
+        click.echo(click.style("note: ", fg="yellow") + note, err=True)
 
 
 def markdown(answer: Answer, types: Types) -> str:

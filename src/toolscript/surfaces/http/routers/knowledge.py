@@ -10,7 +10,8 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
-from toolscript.services.knowledge.search import DEFAULT_HITS, LONGEST_QUERY, MAX_HITS, KnowledgeQuery
+from toolscript.domain.search import MAX_QUERY_CHARACTERS
+from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
 from toolscript.surfaces.callers import admit_client
 from toolscript.surfaces.http.bodies import read_body
 from toolscript.surfaces.http.openapi import NEEDS_NOTHING, body_of, errors
@@ -55,7 +56,7 @@ def add_knowledge(http: FastAPI, serving: ServedApp) -> None:
     )
     async def search_knowledge(
         request: Request,
-        query: Annotated[str | None, Query(max_length=LONGEST_QUERY, description=QUERY)] = None,
+        query: Annotated[str | None, Query(max_length=MAX_QUERY_CHARACTERS, description=QUERY)] = None,
         limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
         type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
         topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING
+from toolscript.domain.search import SearchPart
 from toolscript.services.documents.search import DocumentQuery, SearchType
 from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
 
@@ -130,7 +131,7 @@ class DocumentPageSummary(_Told):
     total: int = Field(description="How many documents fit, the same on every page.")
     total_relation: Literal["eq", "gte"] = Field(description="Whether that is all of them, or there may be more.")
     next_page_token: str | None = Field(description="For `page_token`, to get what follows.")
-    degraded: list[str] = Field(description="What had to be done without.")
+    degraded: list[SearchPart] = Field(description="Parts that the search had to do without.")
 
 
 class DocumentPageResponse(DocumentPageSummary):

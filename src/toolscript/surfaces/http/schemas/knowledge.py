@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from toolscript.domain.knowledge import EXTRACTION_TYPES
+from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchPart
 from toolscript.services.knowledge.search import (
     DEFAULT_HITS,
-    LONGEST_QUERY,
     MAX_HITS,
     MAX_WORD_CHARACTERS,
     MAX_WORDS,
@@ -31,7 +31,7 @@ class KnowledgeRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: str | None = Field(
-        default=None, max_length=LONGEST_QUERY, description=QUERY, examples=["when to prefer composition"]
+        default=None, max_length=MAX_QUERY_CHARACTERS, description=QUERY, examples=["when to prefer composition"]
     )
     limit: int | None = Field(default=None, ge=1, le=MAX_HITS, description=LIMIT)
     type: Words = Field(default=None, description=TYPES, examples=[["decision", "pattern"]])
@@ -80,8 +80,9 @@ class KnowledgeMetadataResponse(_Told):
     sources_cited: list[str] = Field(description="The titles of all sources of the results, in order, each once.")
     result_count: int
     search_type: Literal["semantic"]
-    degraded: list[Literal["chunks", "extractions"]] = Field(
-        default_factory=list, description="What could not be searched just now; left out when there is nothing."
+    degraded: list[SearchPart] = Field(
+        default_factory=list,
+        description="Parts that the search had to do without; left out when there are none.",
     )
 
 

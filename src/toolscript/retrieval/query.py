@@ -1,0 +1,45 @@
+"""Which texts are accepted as queries."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
+
+from toolscript.domain.errors import Invalid, InvalidArguments
+from toolscript.domain.search import MAX_QUERY_CHARACTERS
+
+# Unicode categories of letters, numbers, punctuation and symbols.
+_VISIBLE = frozenset("LNPS")
+
+
+def has_visible_character(text: str) -> bool:
+    """Whether the text has a letter, a digit, punctuation or a symbol."""
+    return any(unicodedata.category(character)[0] in _VISIBLE for character in text)
+
+
+class QueryRules(NamedTuple):
+    """What makes a query acceptable, and which errors it gets otherwise: surfaces map them to different statuses."""
+
+    has_content: Callable[[str], object] = has_visible_character
+    blank_error: type[Invalid] = InvalidArguments
+    length_error: type[Invalid] = InvalidArguments
+
+    def check(self, text: str) -> None:
+        """Raises `blank_error` or `length_error` for a text that cannot be searched for."""
+        if not self.has_content(text):
+            raise self.blank_error(
+                "the query is blank: describe in a few words what to search for", details={"field": "query"}
+            )
+        self.check_length(text)
+
+    def check_length(self, text: str) -> None:
+        """Raises `length_error` for a text that is too long."""
+        if len(text) > MAX_QUERY_CHARACTERS:
+            raise self.length_error(
+                f"the query has {len(text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed",
+                details={"field": "query", "longest": MAX_QUERY_CHARACTERS},
+            )
+
+
+DEFAULT_RULES = QueryRules()
