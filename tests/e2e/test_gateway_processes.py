@@ -346,10 +346,10 @@ def test_a_wrong_edit_is_told_and_what_ran_before_goes_on(tmp_path: Path) -> Non
         gateway.config.write_text('{"mcpServers": {\n"good": {"comand": "x"}}}')
         until(lambda: gateway.http.get("/servers").json()["configurationError"] is not None)
         told = gateway.http.get("/servers").json()["configurationError"]
-        assert f"{gateway.config}, line 2: mcpServers.good needs a command" in told
+        assert f'{gateway.config}: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in told
         assert gateway.call("good__pid")["pid"] == pid
         gateway.config.unlink()
-        until(lambda: "does not exist" in gateway.http.get("/servers").json()["configurationError"])
+        until(lambda: "no such file" in gateway.http.get("/servers").json()["configurationError"])
         assert gateway.call("good__pid")["pid"] == pid
         gateway.write({"good": scripted_spec(), "more": scripted_spec()})
         until(lambda: gateway.states() == {"good": "ready", "more": "ready"})

@@ -1,5 +1,6 @@
-"""JSON as people write it into configuration files: with comments, trailing commas and a byte order mark, and with
-the place of everything, because `json` forgets where a value stood and a good error names its line."""
+"""Parses JSON with comments, trailing commas and a byte order mark, as people write it in configuration files.
+
+Every value keeps its line for error messages, which the standard `json` module does not provide."""
 
 from __future__ import annotations
 
@@ -9,23 +10,22 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-Value = dict[str, "Node"] | list["Node"] | str | int | float | bool | None
+Value = dict[str, "JsoncNode"] | list["JsoncNode"] | str | int | float | bool | None
 
-DEEPEST = 100
-# Patterns as texts: `re` compiles each when it is first used, and the command line, which must start at once,
-# seldom uses any.
+MAX_DEPTH = 100
+# Patterns are strings: `re` compiles each at its first use, not when the command line starts.
 _LINE_BREAK = r"\r\n|\r|\n"
 _BLANK = r"(?:[ \t\r\n]+|//[^\r\n]*|/\*(?s:.*?)\*/)*"
 _BEGINS_BLANK = frozenset(" \t\r\n/")
-_TEXT = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
+_STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
 _LITERAL = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null"
-_HALF_A_CHARACTER = "[\ud800-\udfff]"
+_LONE_SURROGATE = "[\ud800-\udfff]"
 _PLAIN_KEY = r"[\w-]+"
-_LONGEST_KEY = 64
+_MAX_KEY_LENGTH = 64
 
 
 class JsoncError(ValueError):
-    """The text is not JSON: what was expected, where (line and column count from 1), and inside which key."""
+    """The text is not valid JSON. Line and column start at 1; `key` is the innermost key around the error."""
 
     def __init__(self, message: str, line: int, column: int, key: str) -> None:
         super().__init__(message)
@@ -33,168 +33,168 @@ class JsoncError(ValueError):
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """A value and its place. The line is that of its key or, in a list, its own. Of a number, true or false `written`
-    is what stands in the file, so that 3.10 can become the text 3.10."""
+class JsoncNode:
+    """A value with its position. `line` is the line of its key or, in a list, of the value. `literal` is the source
+    text of a number or boolean, so that 3.10 can become the string "3.10"."""
 
     line: int
     name: str | int = ""
-    parent: Node | None = None
+    parent: JsoncNode | None = None
     value: Value = None
-    written: str = ""
+    literal: str = ""
 
     @property
     def key(self) -> str:
-        """The way here from the root, such as `mcpServers.github.args[1]`."""
+        """The path from the root, such as `mcpServers.github.args[1]`."""
         if self.parent is None:
             return ""
         if isinstance(self.name, int):
             return f"{self.parent.key}[{self.name}]"
-        if not re.fullmatch(_PLAIN_KEY, self.name) or len(self.name) > _LONGEST_KEY:
-            shown = self.name if len(self.name) <= _LONGEST_KEY else f"{self.name[:_LONGEST_KEY]}…"
-            return f"{self.parent.key}[{json.dumps(shown, ensure_ascii=False)}]"
+        if not re.fullmatch(_PLAIN_KEY, self.name) or len(self.name) > _MAX_KEY_LENGTH:
+            name = self.name if len(self.name) <= _MAX_KEY_LENGTH else f"{self.name[:_MAX_KEY_LENGTH]}…"
+            return f"{self.parent.key}[{json.dumps(name, ensure_ascii=False)}]"
         return f"{self.parent.key}.{self.name}".removeprefix(".")
 
 
-class Repeated(NamedTuple):
-    """A key that stands twice in one object; which of the two was meant is not for us to guess."""
+class RepeatedKey(NamedTuple):
+    """A key that occurs twice in one object: the first node, and the line of the second."""
 
-    first: Node
+    first: JsoncNode
     line: int
 
 
-class Document(NamedTuple):
-    """What a file says."""
+class JsoncDocument(NamedTuple):
+    """The parsed content of a file."""
 
-    root: Node
-    repeated: list[Repeated]
-
-
-def read(text: str) -> Document:
-    """Reads a JSON text, with comments and trailing commas if it has any. Raises JsoncError."""
-    return _Reader(text.removeprefix("\ufeff")).document()
+    root: JsoncNode
+    repeated: list[RepeatedKey]
 
 
-class _Reader:
+def parse_jsonc(text: str) -> JsoncDocument:
+    """Parses JSON that may have comments and trailing commas. Raises JsoncError."""
+    return _JsoncParser(text.removeprefix("\ufeff")).parse()
+
+
+class _JsoncParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._lines = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
-        self._repeated: list[Repeated] = []
-        self._inside: list[Node] = []
-        self._blank, self._quoted_text, self._other_literal = map(re.compile, (_BLANK, _TEXT, _LITERAL))
+        self._repeated: list[RepeatedKey] = []
+        self._inside: list[JsoncNode] = []
+        self._blank_pattern, self._string_pattern, self._literal_pattern = map(re.compile, (_BLANK, _STRING, _LITERAL))
 
-    def document(self) -> Document:
-        root = Node(1)
-        self._fill(root)
+    def parse(self) -> JsoncDocument:
+        root = JsoncNode(1)
+        self._parse_value(root)
         if self._next():
-            self._expected("the end of the file")
-        return Document(root, self._repeated)
+            self._fail_expecting("the end of the file")
+        return JsoncDocument(root, self._repeated)
 
-    def _fill(self, node: Node) -> None:
-        """Reads the value that comes next into the node."""
+    def _parse_value(self, node: JsoncNode) -> None:
+        """Parses the next value into the node."""
         match self._next():
             case "{":
                 self._enter(node)
-                self._object(node)
+                self._parse_object(node)
                 self._inside.pop()
             case "[":
                 self._enter(node)
-                self._list(node)
+                self._parse_list(node)
                 self._inside.pop()
             case '"':
-                node.value = self._quoted()
+                node.value = self._parse_string()
             case _:
-                self._literal(node)
+                self._parse_literal(node)
 
-    def _enter(self, node: Node) -> None:
-        if len(self._inside) == DEEPEST:
-            self._fail(f"nested more than {DEEPEST} deep")
+    def _enter(self, node: JsoncNode) -> None:
+        if len(self._inside) == MAX_DEPTH:
+            self._fail(f"nested more than {MAX_DEPTH} deep")
         self._inside.append(node)
         self._at += 1
 
-    def _object(self, node: Node) -> None:
-        members: dict[str, Node] = {}
+    def _parse_object(self, node: JsoncNode) -> None:
+        members: dict[str, JsoncNode] = {}
         node.value = members
-        while not self._took("}"):
+        while not self._take("}"):
             if self._next() != '"':
-                self._expected('a key in double quotes or "}"')
-            line = self._place()[0]
-            name = self._quoted()
+                self._fail_expecting('a key in double quotes or "}"')
+            line = self._position()[0]
+            name = self._parse_string()
             if name in members:
-                self._repeated.append(Repeated(members[name], line))
-            if not self._took(":"):
-                self._expected('":"')
-            members[name] = member = Node(line, name, node)
-            self._fill(member)
-            if not self._took(",") and self._next() != "}":
-                self._expected('"," or "}"')
+                self._repeated.append(RepeatedKey(members[name], line))
+            if not self._take(":"):
+                self._fail_expecting('":"')
+            members[name] = member = JsoncNode(line, name, node)
+            self._parse_value(member)
+            if not self._take(",") and self._next() != "}":
+                self._fail_expecting('"," or "}"')
 
-    def _list(self, node: Node) -> None:
-        elements: list[Node] = []
+    def _parse_list(self, node: JsoncNode) -> None:
+        elements: list[JsoncNode] = []
         node.value = elements
-        while not self._took("]"):
+        while not self._take("]"):
             self._next()
-            element = Node(self._place()[0], len(elements), node)
+            element = JsoncNode(self._position()[0], len(elements), node)
             elements.append(element)
-            self._fill(element)
-            if not self._took(",") and self._next() != "]":
-                self._expected('"," or "]"')
+            self._parse_value(element)
+            if not self._take(",") and self._next() != "]":
+                self._fail_expecting('"," or "]"')
 
-    def _quoted(self) -> str:
+    def _parse_string(self) -> str:
         start = self._at
-        found = self._quoted_text.match(self._text, start)
+        found = self._string_pattern.match(self._text, start)
         end = found.end() if found else start
         stopped_by = self._text[end : end + 1]
         if stopped_by in {"", "\n", "\r"}:
-            self._fail("the text that begins here has no closing quote")
+            self._fail("this string has no closing quote")
         self._at = end
         if stopped_by == "\\":
-            self._fail(r"this backslash begins nothing that JSON knows: a backslash in a text is written \\")
+            self._fail(r"invalid escape sequence: write a backslash as \\")
         if stopped_by != '"':
-            self._fail(rf"this character must be written \u{ord(stopped_by):04x} in a text")
+            self._fail(rf"control character in a string: write it as \u{ord(stopped_by):04x}")
         value = str(json.loads(self._text[start : end + 1]))
-        if re.search(_HALF_A_CHARACTER, value):
+        if re.search(_LONE_SURROGATE, value):
             self._at = start
-            self._fail("this text has half a surrogate pair, which is no character")
+            self._fail("this string contains half a surrogate pair")
         self._at = end + 1
         return value
 
-    def _literal(self, node: Node) -> None:
-        found = self._other_literal.match(self._text, self._at)
+    def _parse_literal(self, node: JsoncNode) -> None:
+        found = self._literal_pattern.match(self._text, self._at)
         if not found:
-            self._expected("a value")
-        node.written = found[0]
+            self._fail_expecting("a value")
+        node.literal = found[0]
         try:
             node.value = json.loads(found[0])
-        except ValueError:  # Python reads no number of more than 4300 digits
+        except ValueError:  # Python parses at most 4300 digits
             self._fail("this number is too long")
         self._at = found.end()
 
-    def _took(self, char: str) -> bool:
+    def _take(self, char: str) -> bool:
         if self._next() != char:
             return False
         self._at += 1
         return True
 
     def _next(self) -> str:
-        """The next character that means something; "" at the end."""
+        """The next character after blanks and comments; "" at the end."""
         char = self._text[self._at : self._at + 1]
         if char not in _BEGINS_BLANK:
             return char
-        blank = self._blank.match(self._text, self._at)
+        blank = self._blank_pattern.match(self._text, self._at)
         self._at = blank.end() if blank else self._at
         if self._text.startswith("/*", self._at):
-            self._fail("the comment that begins here is not closed")
+            self._fail("this comment is not closed")
         return self._text[self._at : self._at + 1]
 
-    def _place(self) -> tuple[int, int]:
+    def _position(self) -> tuple[int, int]:
         line = bisect_right(self._lines, self._at)
         return line, self._at - self._lines[line - 1] + 1
 
-    def _expected(self, what: str) -> NoReturn:
+    def _fail_expecting(self, what: str) -> NoReturn:
         found = self._text[self._at : self._at + 1]
         self._fail(f"expected {what}, found {repr(found) if found else 'the end of the file'}")
 
     def _fail(self, message: str) -> NoReturn:
-        raise JsoncError(message, *self._place(), self._inside[-1].key if self._inside else "")
+        raise JsoncError(message, *self._position(), self._inside[-1].key if self._inside else "")

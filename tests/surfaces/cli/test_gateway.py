@@ -415,8 +415,8 @@ def test_a_bad_file_is_one_error_with_file_key_and_line_and_nothing_is_started(
     file.write_text(BAD % json.dumps(counted(scripted_spec(), tmp_path / "starts")))
     result = toolscript(*command, "--config", str(file), code=2)
     assert result.stdout == ""
-    assert f"{file}, line 4: mcpServers.bad needs a command" in result.stderr
-    assert f"{file}, line 7: mcpServers.worse.command must be a text" in result.stderr
+    assert f'{file}: mcpServers.bad.comand: unknown key, did you mean "command"? (line 5)' in result.stderr
+    assert f"{file}: mcpServers.worse.command: must be a string" in result.stderr
     assert starts(tmp_path / "starts") == 0
 
 
@@ -439,7 +439,7 @@ def test_a_file_that_is_no_json_is_told_with_the_place(
 @pytest.mark.req("G-01", "X-03")
 def test_a_named_file_that_is_not_there_is_an_error(toolscript: Toolscript, tmp_path: Path) -> None:
     result = toolscript("list-servers", "--config", str(tmp_path / "nowhere.json"), code=2)
-    assert "nowhere.json does not exist" in result.stderr
+    assert "nowhere.json: no such file" in result.stderr
 
 
 @pytest.mark.req("S-05", "G-09")

@@ -775,7 +775,7 @@ async def test_a_bad_configuration_is_told_to_the_agent_with_file_key_and_line(t
     file.write_text('{"mcpServers": {\n  "good": {"comand": "x"}\n}}')
     async with Client(stdio(file, tmp_path / "data")) as client:
         told = await Agent(client).refusal("search_tools", query="anything")
-    assert "servers.json, line 2: mcpServers.good needs a command" in told
+    assert 'servers.json: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in told
 
 
 # --- documents ---

@@ -1,4 +1,4 @@
-"""Holds the reader to `json` for what it reads, and to a writer that notes its own lines for where things stand."""
+"""Compares the parser with `json` for values, and with a writer that records its own lines for positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.configuration.jsonc import DEEPEST, JsoncError, Node, read
+from toolscript.configuration.jsonc import MAX_DEPTH, JsoncError, JsoncNode, parse_jsonc
 
 Place = tuple[str | int, ...]
 
@@ -23,30 +23,30 @@ COMMENTS = ['// } " , ', "/* [ */", "/* \n * \r\n */", "/***/", "/*/ // */"]
 quick = settings(max_examples=150, deadline=None)
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: JsoncNode) -> Any:
     if isinstance(node.value, dict):
-        return {name: plain(member) for name, member in node.value.items()}
+        return {name: to_plain(member) for name, member in node.value.items()}
     if isinstance(node.value, list):
-        return [plain(element) for element in node.value]
+        return [to_plain(element) for element in node.value]
     return node.value
 
 
-def exactly(value: Any) -> str:
-    """1, 1.0 and True are equal in Python, and not the same."""
+def represent(value: Any) -> str:
+    """Distinguishes 1, 1.0 and True, which are equal in Python."""
     return repr(value)
 
 
-def lines_of(node: Node, place: Place = ()) -> dict[Place, int]:
+def collect_lines(node: JsoncNode, place: Place = ()) -> dict[Place, int]:
     found = {place: node.line}
     for name, each in node.value.items() if isinstance(node.value, dict) else ():
-        found |= lines_of(each, (*place, name))
+        found |= collect_lines(each, (*place, name))
     for number, each in enumerate(node.value) if isinstance(node.value, list) else ():
-        found |= lines_of(each, (*place, number))
+        found |= collect_lines(each, (*place, number))
     return found
 
 
 class Writer:
-    """Writes JSON with blanks, comments and trailing commas wherever they may be, and notes the line of everything."""
+    """Writes JSON with blanks, comments and trailing commas in every allowed place, and records all lines."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -92,7 +92,7 @@ class Writer:
 
 
 @st.composite
-def written(draw: st.DrawFn) -> tuple[Any, Writer]:
+def documents(draw: st.DrawFn) -> tuple[Any, Writer]:
     value = draw(VALUES)
     writer = Writer(draw)
     writer.value(value)
@@ -102,20 +102,20 @@ def written(draw: st.DrawFn) -> tuple[Any, Writer]:
 @pytest.mark.req("G-01")
 @quick
 @given(value=VALUES, indent=st.none() | st.integers(0, 3), ascii_only=st.booleans())
-def test_json_is_read_as_json_reads_it(value: Any, indent: int | None, ascii_only: bool) -> None:
+def test_plain_json_is_parsed_like_the_json_module_does(value: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert exactly(plain(read(text).root)) == exactly(json.loads(text))
+    assert represent(to_plain(parse_jsonc(text).root)) == represent(json.loads(text))
 
 
 @pytest.mark.req("G-01")
 @quick
-@given(made=written(), mark=st.sampled_from(["", "\ufeff"]))
-def test_comments_and_commas_change_no_value_and_every_line_is_known(made: tuple[Any, Writer], mark: str) -> None:
+@given(made=documents(), mark=st.sampled_from(["", "\ufeff"]))
+def test_comments_and_commas_change_no_value_and_every_line_is_kept(made: tuple[Any, Writer], mark: str) -> None:
     value, writer = made
-    document = read(mark + writer.text)
-    assert exactly(plain(document.root)) == exactly(value)
-    assert lines_of(document.root) == writer.lines
-    assert document.repeated == []
+    parse = parse_jsonc(mark + writer.text)
+    assert represent(to_plain(parse.root)) == represent(value)
+    assert collect_lines(parse.root) == writer.lines
+    assert parse.repeated == []
 
 
 def by_json(text: str) -> str | None:
@@ -125,14 +125,14 @@ def by_json(text: str) -> str | None:
         raise ValueError(constant)
 
     try:
-        return exactly(json.loads(text, parse_constant=refuse))
+        return represent(json.loads(text, parse_constant=refuse))
     except ValueError:
         return None
 
 
 def by_us(text: str) -> str | JsoncError:
     try:
-        return exactly(plain(read(text).root))
+        return represent(to_plain(parse_jsonc(text).root))
     except JsoncError as error:
         return error
 
@@ -144,7 +144,7 @@ def by_us(text: str) -> str | JsoncError:
         st.sampled_from([*'{}[]",:01.eE+-\\/* \n\r\t', "true", "null", "//", '"a"', '"a":', "\\u00e9", "\x00", "é"])
     ).map("".join)
 )
-def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_its_position(text: str) -> None:
     ours, theirs = by_us(text), by_json(text)
     if theirs is not None:
         assert ours == theirs
@@ -171,24 +171,26 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         ('{"a"= 1}', 1, 5, "", "expected \":\", found '='"),
         ('{"a": NaN}', 1, 7, "", "expected a value, found 'N'"),
         ('{"a": 01}', 1, 8, "", 'expected "," or "}", found \'1\''),
-        ('{"a": "b\n"}', 1, 7, "", "the text that begins here has no closing quote"),
-        ('{"a": "b', 1, 7, "", "the text that begins here has no closing quote"),
-        ('{"a": "b\tc"}', 1, 9, "", r"this character must be written \u0009 in a text"),
+        ('{"a": "b\n"}', 1, 7, "", "this string has no closing quote"),
+        ('{"a": "b', 1, 7, "", "this string has no closing quote"),
+        ('{"a": "b\tc"}', 1, 9, "", r"control character in a string: write it as \u0009"),
         (
             '{"path": "C:\\Users"}',
             1,
             13,
             "",
-            r"this backslash begins nothing that JSON knows: a backslash in a text is written \\",
+            r"invalid escape sequence: write a backslash as \\",
         ),
-        ('{"a": "\\ud83d"}', 1, 7, "", "this text has half a surrogate pair, which is no character"),
-        ('{"a": /* 1}', 1, 7, "", "the comment that begins here is not closed"),
+        ('{"a": "\\ud83d"}', 1, 7, "", "this string contains half a surrogate pair"),
+        ('{"a": /* 1}', 1, 7, "", "this comment is not closed"),
         (f'{{"a": {"9" * 5000}}}', 1, 7, "", "this number is too long"),
     ],
 )
-def test_an_error_says_where_and_what_was_expected(text: str, line: int, column: int, key: str, message: str) -> None:
+def test_an_error_has_the_position_and_the_expected_token(
+    text: str, line: int, column: int, key: str, message: str
+) -> None:
     with pytest.raises(JsoncError) as caught:
-        read(text)
+        parse_jsonc(text)
     error = caught.value
     assert (error.line, error.column, error.key, error.message) == (line, column, key, message)
     assert str(error) == message
@@ -196,26 +198,26 @@ def test_an_error_says_where_and_what_was_expected(text: str, line: int, column:
 
 @pytest.mark.req("G-01", "X-03")
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_what_is_nested_too_deep_is_refused_and_not_a_crash(opening: str) -> None:
+def test_deeply_nested_json_is_refused(opening: str) -> None:
     closing = "]" if opening == "[" else "}"
-    deepest = opening * DEEPEST + ("" if opening == "[" else "1") + closing * DEEPEST
-    assert read(deepest).root.line == 1
-    with pytest.raises(JsoncError, match=f"nested more than {DEEPEST} deep") as caught:
-        read(opening * 200_000)
-    assert caught.value.column == len(opening) * DEEPEST + 1
+    nested = opening * MAX_DEPTH + ("" if opening == "[" else "1") + closing * MAX_DEPTH
+    assert parse_jsonc(nested).root.line == 1
+    with pytest.raises(JsoncError, match=f"nested more than {MAX_DEPTH} deep") as caught:
+        parse_jsonc(opening * 200_000)
+    assert caught.value.column == len(opening) * MAX_DEPTH + 1
 
 
 @pytest.mark.req("G-01")
-def test_a_number_is_also_known_as_it_was_written() -> None:
-    root = read("[3.10, 1e3, -0, true, null]").root
+def test_a_number_keeps_its_source_text() -> None:
+    root = parse_jsonc("[3.10, 1e3, -0, true, null]").root
     assert isinstance(root.value, list)
-    assert [element.written for element in root.value] == ["3.10", "1e3", "-0", "true", "null"]
+    assert [element.literal for element in root.value] == ["3.10", "1e3", "-0", "true", "null"]
 
 
 @pytest.mark.req("G-01")
-def test_a_key_that_stands_twice_is_told_with_both_lines() -> None:
-    document = read('{"a": {"x": 1,\n"y": 2,\n"x": 3}}')
-    assert [(r.first.key, r.first.line, r.line) for r in document.repeated] == [("a.x", 1, 3)]
+def test_a_duplicate_key_is_reported_with_both_lines() -> None:
+    parse = parse_jsonc('{"a": {"x": 1,\n"y": 2,\n"x": 3}}')
+    assert [(r.first.key, r.first.line, r.line) for r in parse.repeated] == [("a.x", 1, 3)]
 
 
 @pytest.mark.req("G-01")
@@ -229,8 +231,8 @@ def test_a_key_that_stands_twice_is_told_with_both_lines() -> None:
         (json.dumps({"k" * 100: 1}), f'["{"k" * 64}…"]'),
     ],
 )
-def test_a_key_is_the_way_from_the_root(text: str, key: str) -> None:
-    node = read(text).root
+def test_a_key_is_the_path_from_the_root(text: str, key: str) -> None:
+    node = parse_jsonc(text).root
     while isinstance(node.value, dict | list) and node.value:
         node = list(node.value.values() if isinstance(node.value, dict) else node.value)[-1]
     assert node.key == key
