@@ -1,1 +1,1 @@
-"""How fast Toolscript is, measured beside something else in the same run because machines are noisy."""
+"""Speed of Toolscript, measured beside a reference in the same run because machines are noisy."""

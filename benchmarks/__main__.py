@@ -27,33 +27,35 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def main() -> None:
-    """Measures, prints, and writes the page unless the run is a quick one without a page of its own."""
-    asked = _arguments()
-    out: Path | None = asked.out or (None if asked.quick else PAGE)
+    """Measures, prints, and writes the page; a quick run writes only where `--out` names a file."""
+    options = _parse_arguments()
+    out: Path | None = options.out or (None if options.quick else PAGE)
     texts: dict[str, str] = {}
-    for name in asked.only:
+    for name in options.only:
         title, run = SECTIONS[name]
         started = time.perf_counter()
-        texts[title] = page.section_text(title, asyncio.run(_tables(run, asked.quick)), quick=asked.quick)
+        texts[title] = page.section_text(title, asyncio.run(_tables(run, options.quick)), quick=options.quick)
         print(texts[title], end="\n\n", flush=True)
         print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     if out:
         page.write(out, texts, [title for title, _ in SECTIONS.values()])
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute; printed, not written")
-    parser.add_argument("--only", type=_names, default=list(SECTIONS), help=f"some of {','.join(SECTIONS)}")
-    parser.add_argument("--out", type=Path, help="the page to write (default: docs/benchmarks.md; none when quick)")
+    parser.add_argument(
+        "--only", type=_parse_names, default=list(SECTIONS), help=f"comma-separated sections of {','.join(SECTIONS)}"
+    )
+    parser.add_argument("--out", type=Path, help="the page to write (default: docs/benchmarks.md; with --quick none)")
     return parser.parse_args()
 
 
-def _names(given: str) -> list[str]:
+def _parse_names(given: str) -> list[str]:
     names = given.split(",")
     unknown = [name for name in names if name not in SECTIONS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no section {', '.join(unknown)}: give some of {', '.join(SECTIONS)}")
+        raise argparse.ArgumentTypeError(f"unknown section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
     return names
 
 

@@ -1,9 +1,9 @@
-"""The command `python -m benchmarks.books FOLDER`: four long, freely licensed books out of Debian packages, laid out as
-a set for `toolscript eval FOLDER`, with questions that were written by hand before anything was searched for.
+"""The command `python -m benchmarks.books FOLDER`: four long, freely licensed books from Debian packages, as a set for
+`toolscript eval FOLDER`, with questions that were written by hand before any search.
 
-There are two sets of them. The everyday ones are asked as people who work in the field ask, about sections that were
-drawn at random over each whole book. The paraphrased ones avoid the words of the books wherever they can; those that
-are not held out were looked at while the pipeline was made.
+There are two sets of questions. The everyday ones use the words of people who work in the field, about sections drawn
+at random from each whole book. The paraphrased ones avoid the words of the books; those that are not held out were used
+while the pipeline was developed.
 
 The books are not part of this repository. They are The Debian Administrator's Handbook (GPL-2+ or CC-BY-SA-3.0, many
 pages of HTML), the Bash Reference Manual (GFDL-1.3+ without invariant sections, PDF), the Git User Manual (GPL-2, one
@@ -80,26 +80,28 @@ BOOKS = (
 
 
 class NoBooks(Exception):
-    """Books cannot be had here; says why."""
+    """The books cannot be downloaded here; says why."""
 
 
 def lay_out(folder: Path, books: Sequence[DebianBook] = BOOKS, questions: str = QUESTIONS[0]) -> None:
-    """Makes the folder a set of these books and those questions that they answer. Raises NoBooks."""
+    """Writes a set of these books, with the questions that they answer, to a folder. Raises NoBooks."""
     folder.mkdir(parents=True, exist_ok=True)
-    described = []
+    entries = []
     for book in books:
         with TemporaryDirectory() as unpacked:
             _unpack(book.package, Path(unpacked))
             files = _copy(book, Path(unpacked) / book.inside, folder / book.name)
         if _digest(files) != book.digest:
-            print(f"{book.package} has a newer version of {book.title}: answers may stand elsewhere", file=sys.stderr)
-        described.append(_described(book, [str(file.relative_to(folder)) for file in files]))
+            print(
+                f"{book.package} has a newer version of {book.title}: answers may be in other places", file=sys.stderr
+            )
+        entries.append(_describe(book, [str(file.relative_to(folder)) for file in files]))
     write_questions(folder, books, questions)
-    (folder / "books.toml").write_text("\n".join(described), encoding="utf-8")
+    (folder / "books.toml").write_text("\n".join(entries), encoding="utf-8")
 
 
 def write_questions(folder: Path, books: Sequence[DebianBook] = BOOKS, questions: str = QUESTIONS[0]) -> None:
-    """Puts the questions that are about these books into the folder, in the place of those that were there."""
+    """Replaces the questions in the folder with those about these books."""
     titles = {book.title for book in books}
     written = (DATA / f"{questions}.jsonl").read_text(encoding="utf-8")
     rows = [line for line in written.splitlines() if _is_about(line, titles)]
@@ -109,17 +111,17 @@ def write_questions(folder: Path, books: Sequence[DebianBook] = BOOKS, questions
 def _unpack(package: str, folder: Path) -> None:
     missing = [name for name in ("apt-get", "dpkg-deb") if not shutil.which(name)]
     if missing:
-        raise NoBooks(f"there is no {' and no '.join(missing)} here: the books come in Debian packages")
+        raise NoBooks(f"command not found: {', '.join(missing)} (the books come in Debian packages)")
     command = ["apt-get", "download", package]
-    fetched = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    fetch_json = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found = next(folder.glob("*.deb"), None)
     if not found:
-        raise NoBooks(f"apt-get download {package}: {fetched.stderr.strip() or 'nothing came'}")
+        raise NoBooks(f"apt-get download {package}: {fetch_json.stderr.strip() or 'no package'}")
     subprocess.run(["dpkg-deb", "-x", found, folder], check=True)
 
 
 def _copy(book: DebianBook, found: Path, place: Path) -> list[Path]:
-    """The book's files in their new place, in reading order."""
+    """Copies the book's files; returns them in reading order."""
     if not found.exists():
         raise NoBooks(f"{book.package} has no {book.inside}: its layout has changed")
     place.mkdir(parents=True, exist_ok=True)
@@ -138,8 +140,8 @@ def _digest(files: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
 
 
-def _described(book: DebianBook, files: Sequence[str]) -> str:
-    # What JSON writes of strings and lists of strings, TOML reads as well.
+def _describe(book: DebianBook, files: Sequence[str]) -> str:
+    # Strings and lists of strings are the same in JSON and TOML.
     lines = [
         f"{key} = {json.dumps(value, ensure_ascii=False)}"
         for key, value in (("title", book.title), ("authors", book.authors))
@@ -152,20 +154,22 @@ def _is_about(line: str, titles: set[str]) -> bool:
 
 
 def main() -> None:
-    """Lays the books out."""
+    """Downloads the books and writes the set."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.books", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the set shall be")
-    parser.add_argument("--only", choices=[b.name for b in BOOKS], action="append", help="this book; may be repeated")
+    parser.add_argument("folder", type=Path, help="folder for the set")
     parser.add_argument(
-        "--questions", choices=QUESTIONS, default=QUESTIONS[0], help="which ones (default: %(default)s)"
+        "--only", choices=[b.name for b in BOOKS], action="append", help="only this book; may be repeated"
     )
-    asked = parser.parse_args()
-    chosen = [book for book in BOOKS if not asked.only or book.name in asked.only]
+    parser.add_argument(
+        "--questions", choices=QUESTIONS, default=QUESTIONS[0], help="which questions (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    chosen = [book for book in BOOKS if not options.only or book.name in options.only]
     try:
-        lay_out(asked.folder, chosen, asked.questions)
+        lay_out(options.folder, chosen, options.questions)
     except NoBooks as reason:
         sys.exit(str(reason))
-    print(f"{asked.folder}: {len(chosen)} books. Measure with: toolscript eval {asked.folder}")
+    print(f"{options.folder}: {len(chosen)} books. Measure with: toolscript eval {options.folder}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Times document search at the size of a small service, and getting documents in beside embedding alone."""
+"""Times document search at the size of a small service, and ingest beside embedding alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.client import Client
-from benchmarks.embedding import packaged_model
-from benchmarks.gateway import started_gateway
-from benchmarks.texts import new_documents, new_queries
-from benchmarks.timing import Table, duration, rounded
+from benchmarks.embedding import find_packaged_model
+from benchmarks.gateway import start_gateway
+from benchmarks.texts import make_documents, make_queries
+from benchmarks.timing import Table, format_duration, format_number, side_by_side
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -36,7 +36,7 @@ INGESTED = 240
 ROUNDS = 3
 SEARCH_NOTE = (
     f"`POST /search` over HTTP with a token, ten documents with snippets, new queries, one client; {TENANTS} tenants "
-    "share the collection, one of them asks. Beside embedding the same queries and nothing else."
+    "share the collection, one of them searches. Beside embedding the same queries and nothing else."
 )
 INGEST_NOTE = (
     "`IngestDocuments.put` of new documents of one passage each into a fresh store and index: split, embedded, stored, "
@@ -54,10 +54,10 @@ async def run(quick: bool) -> list[Table]:
     with TemporaryDirectory() as folder:
         ingest = await _ingest(Path(folder), 40 if quick else INGESTED)
     columns = ("What", "p50", "p95", "Per second", "Embedding alone, p50", "Time ÷ embedding")
-    told = f"Documents, {passages:,} passages of {TENANTS} tenants"
-    fill_note = f" Filling it with made-up vectors: {rounded(filled)} passages a second."
+    title = f"Documents, {passages:,} passages of {TENANTS} tenants"
+    fill_note = f" Filling it with made-up vectors: {format_number(filled)} passages a second."
     return [
-        Table(told, columns, searches, SEARCH_NOTE + fill_note),
+        Table(title, columns, searches, SEARCH_NOTE + fill_note),
         Table(
             "Getting documents in",
             ("What", "Documents per second", "Embedder alone, per second", "Ratio (bar 0.85)"),
@@ -67,8 +67,8 @@ async def run(quick: bool) -> list[Table]:
     ]
 
 
-class _MadeUp:
-    """The packaged model's name and size with vectors made up at once: filling an index is not about embedding."""
+class _RandomEmbedder:
+    """The packaged model's name and dimensions with random vectors: filling an index does not measure embedding."""
 
     def __init__(self, inner: OnnxEmbedder) -> None:
         self.model = inner.model
@@ -78,23 +78,23 @@ class _MadeUp:
         self.count_tokens = inner.count_tokens
 
     async def embed_query(self, text: str) -> Vector:
-        return self._made(text)
+        return self._embed(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._made(text) for text in texts]
+        return [self._embed(text) for text in texts]
 
     async def close(self) -> None:
         return None
 
-    def _made(self, text: str) -> Vector:
-        made = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(self.dimensions, dtype=np.float32)
-        return np.asarray(made / np.linalg.norm(made), np.float32)
+    def _embed(self, text: str) -> Vector:
+        vector = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(self.dimensions, dtype=np.float32)
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
 async def _fill(data: Path, passages: int) -> float:
-    """Through the usual way in; returns passages per second."""
-    real = OnnxEmbedder(packaged_model(), device="cpu")
-    embedder = _MadeUp(real)
+    """Fills the index by the normal ingest; returns passages per second."""
+    real = OnnxEmbedder(find_packaged_model(), device="cpu")
+    embedder = _RandomEmbedder(real)
     await real.close()
     database, index = Database(f"sqlite:///{data / 'toolscript.db'}"), QdrantEdgeIndex(data / "index")
     store = SqlDocuments(database)
@@ -103,16 +103,16 @@ async def _fill(data: Path, passages: int) -> float:
     each = passages // TENANTS // PARTS
     began = time.perf_counter()
     for tenant in range(TENANTS):
-        texts = new_documents(each, PASSAGE_WORDS * PARTS, seed=1000 + tenant)
+        texts = make_documents(each, PASSAGE_WORDS * PARTS, seed=1000 + tenant)
         await ingest.put(
             _tenant(tenant), [Document(f"d{n:04d}", text, f"Document {n}") for n, text in enumerate(texts)]
         )
     took = time.perf_counter() - began
-    held = await index.count("documents")
+    count = await index.count("documents")
     await index.wait_until_idle()
     await index.close()
     await database.close()
-    return held / took
+    return count / took
 
 
 def _tenant(number: int) -> str:
@@ -120,51 +120,39 @@ def _tenant(number: int) -> str:
 
 
 async def _searches(place: Path, count: int) -> list[tuple[str, ...]]:
-    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(find_packaged_model(), device="cpu"), similarity=None)
     rows = []
-    with started_gateway(place, 0) as gateway:
+    with start_gateway(place, 0) as gateway:
         key = json.loads((place / ".toolscript" / "gateway.json").read_text())["key"]
         token = local_token(key, _tenant(42))
         for search_type in ("hybrid", "semantic", "keyword"):
-            client = await Client.opened(gateway.url, "/search", token=token, search_type=search_type)
-            rows.append(await _timed(client, embedder, search_type, count))
+            client = Client(gateway.url, "/search", token=token, search_type=search_type)
+            rows.append(await _time_searches(client, embedder, search_type, count))
             client.close()
     await embedder.close()
     return rows
 
 
-async def _timed(client: Client, embedder: BatchingEmbedder, search_type: str, count: int) -> tuple[str, ...]:
-    ours: list[float] = []
-    alone: list[float] = []
-    queries = new_queries(count + 20, seed=zlib.crc32(search_type.encode()))
+async def _time_searches(client: Client, embedder: BatchingEmbedder, search_type: str, count: int) -> tuple[str, ...]:
+    queries = make_queries(count + 20, seed=zlib.crc32(search_type.encode()))
     for query in queries[:20]:
-        await client.fetch(client.request(query))
+        await client.search(query)
         await embedder.embed_query(query)
-    for start in range(20, len(queries), 20):
-        block = queries[start : start + 20]
-        for query in block:
-            began = time.perf_counter()
-            await client.fetch(client.request(query))
-            ours.append(time.perf_counter() - began)
-        for query in block:
-            began = time.perf_counter()
-            await embedder.embed_query(query)
-            alone.append(time.perf_counter() - began)
-    p50, p95, base = np.percentile(ours, 50), np.percentile(ours, 95), np.percentile(alone, 50)
+    ours, alone = await side_by_side(queries[20:], client.search, embedder.embed_query)
     bar = " (bar 40 ms at p95)" if search_type == "hybrid" else ""
-    told = (duration(float(p50)), duration(float(p95)), rounded(float(1 / p50)), duration(float(base)))
-    return f"{search_type}{bar}", *told, rounded(float(p50 / base))
+    times = (format_duration(ours.p50), format_duration(ours.p95), format_number(ours.per_second))
+    return f"{search_type}{bar}", *times, format_duration(alone.p50), format_number(ours.p50 / alone.p50)
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:
-    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(find_packaged_model(), device="cpu"), similarity=None)
     database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
     await index.open(documents_collection(embedder.model, embedder.dimensions))
     ingest = IngestDocuments(SqlDocuments(database), index, embedder)
-    await embedder.embed_documents(new_documents(20, PASSAGE_WORDS, seed=1))
+    await embedder.embed_documents(make_documents(20, PASSAGE_WORDS, seed=1))
     ours, theirs = [], []
     for number in range(ROUNDS):
-        texts = new_documents(2 * count, PASSAGE_WORDS, seed=70 + number)
+        texts = make_documents(2 * count, PASSAGE_WORDS, seed=70 + number)
         documents = [Document(f"{number}-{n}", text) for n, text in enumerate(texts[:count])]
         began = time.perf_counter()
         await ingest.put("one", documents)
@@ -177,7 +165,7 @@ async def _ingest(place: Path, count: int) -> tuple[str, ...]:
     ratio = float(np.median(np.array(ours) / np.array(theirs)))
     return (
         f"{count} documents of {PASSAGE_WORDS} words",
-        rounded(float(np.median(ours))),
-        rounded(float(np.median(theirs))),
-        rounded(ratio),
+        format_number(float(np.median(ours))),
+        format_number(float(np.median(theirs))),
+        format_number(ratio),
     )

@@ -1,4 +1,4 @@
-"""Times the gateway as a process: starting again with everything cached, searches over HTTP, and calls of tools."""
+"""Times the gateway as a process: restarts with everything cached, searches over HTTP, and tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,9 @@ from urllib.parse import quote
 
 from mcp import Client, StdioServerParameters
 
-from benchmarks.embedding import packaged_model
-from benchmarks.texts import catalogue, new_queries
-from benchmarks.timing import Row, Table, compared, duration, rounded, side_by_side
+from benchmarks.embedding import find_packaged_model
+from benchmarks.texts import make_catalogue, make_queries
+from benchmarks.timing import Row, Table, compare_table, format_duration, format_number, side_by_side
 from tests.servers import scripted_spec
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
@@ -33,7 +33,7 @@ from toolscript.settings import PREFIX
 DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 START_NOTE = (
     "`toolscript gateway start` as a process of its own, with a server that lists all tools in pages of 500: from the "
-    "start of the process until `GET /ready` says yes and the index holds everything, first with an empty folder, then "
+    "start of the process until `GET /ready` says yes and the index has everything, first with an empty folder, then "
     "again with what is there (ready once the catalogue of the last run is open: servers connect meanwhile, and calls "
     "wait for them). Memory is what is resident then. The reference is a process that only imports what the gateway "
     "imports."
@@ -44,7 +44,7 @@ SEARCH_NOTE = (
 COMMAND_NOTE = "`toolscript search` as a process of its own, from its start to its end."
 CALL_NOTE = (
     "The tool `echo` of a server on stdio: `POST /tools/{id}` on one connection, beside the same call made by the "
-    "official client directly. What the gateway adds is the difference of the two."
+    "official client directly. The difference of the two is what the gateway adds."
 )
 
 
@@ -57,22 +57,22 @@ async def run(quick: bool) -> list[Table]:
         servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500), "echo": echo}
         (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         starts = [_start_and_stop(place, count) for _ in range(3 if quick else 4)]
-        with started_gateway(place, count) as gateway:
+        with start_gateway(place, count) as gateway:
             searches = await _searches(gateway, f"{count:,} tools", 60 if quick else 400)
             calls, added = await _calls(gateway, echo, 100 if quick else 500)
             command = await _command(place, f"{count:,} tools", 5 if quick else 15)
     title = "Calls of a tool"
     return [
         _start_table(starts, f"{count:,} tools"),
-        compared("Searches over HTTP", [searches], SEARCH_NOTE),
-        compared("The command line, with a gateway running", [command], COMMAND_NOTE),
-        compared(title, [calls], f"{CALL_NOTE} Here: **{duration(added)}** (p50)."),
+        compare_table("Searches over HTTP", [searches], SEARCH_NOTE),
+        compare_table("The command line, with a gateway running", [command], COMMAND_NOTE),
+        compare_table(title, [calls], f"{CALL_NOTE} Here: **{format_duration(added)}** (p50)."),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """A gateway that runs, what its start took, and how it was then."""
+class RunningGateway:
+    """A running gateway, the time of its start, and its state afterwards."""
 
     url: str
     pid: int
@@ -82,45 +82,45 @@ class Started:
 
 
 @contextmanager
-def started_gateway(place: Path, tools: int, *, settings: dict[str, str] | None = None) -> Iterator[Started]:
-    """A gateway on the configuration in that folder, with these further settings, once it holds all those tools."""
+def start_gateway(place: Path, tools: int, *, settings: dict[str, str] | None = None) -> Iterator[RunningGateway]:
+    """Starts a gateway on the configuration in that folder, with further settings; waits until it has all tools."""
     environment = _environment(place) | (settings or {})
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--model", PACKAGED]
     began = time.perf_counter()
     with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             note = place / ".toolscript" / "gateway.json"
-            until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
+            wait_until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
             url = str(json.loads(note.read_text())["url"])
-            until(lambda: _is_ready(url, tools))
+            wait_until(lambda: _is_ready(url, tools))
             took = time.perf_counter() - began
-            stats = fetched(f"{url}/search/stats")
-            yield Started(url, process.pid, took, stats["embeddedSinceStart"], _resident(process.pid))
+            stats = fetch_json(f"{url}/search/stats")
+            yield RunningGateway(url, process.pid, took, stats["embeddedSinceStart"], _resident(process.pid))
         finally:
             process.terminate()
 
 
-def _start_and_stop(place: Path, tools: int) -> Started:
-    with started_gateway(place, tools) as started:
+def _start_and_stop(place: Path, tools: int) -> RunningGateway:
+    with start_gateway(place, tools) as started:
         return started
 
 
 def _is_ready(url: str, tools: int) -> bool:
     try:
-        return bool(fetched(f"{url}/ready") and fetched(f"{url}/search/stats")["indexedTools"] >= tools)
+        return bool(fetch_json(f"{url}/ready") and fetch_json(f"{url}/search/stats")["indexedTools"] >= tools)
     except OSError:
         return False
 
 
-def fetched(url: str) -> Any:
-    """What is answered there."""
+def fetch_json(url: str) -> Any:
+    """The JSON at a URL."""
     with urllib.request.urlopen(url) as answer:
         return json.load(answer)
 
 
-def until(holds: Any) -> None:
-    """Waits until that holds."""
-    while not holds():
+def wait_until(condition: Callable[[], object]) -> None:
+    """Waits until a condition is true."""
+    while not condition():
         time.sleep(0.01)
 
 
@@ -130,18 +130,25 @@ def _resident(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def _start_table(starts: Sequence[Started], size: str) -> Table:
-    imports = "import uvicorn, toolscript.app, toolscript.adapters.mcp_client, toolscript.surfaces.http.server"
+def _start_table(starts: Sequence[RunningGateway], size: str) -> Table:
+    imports = "import uvicorn, toolscript.app.app, toolscript.adapters.mcp.client, toolscript.surfaces.http.server"
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", imports], check=True)
     bare = time.perf_counter() - began
     first, again = starts[0], sorted(starts[1:], key=lambda s: s.ready_seconds)
     middle = again[len(again) // 2]
     rows = [
-        (name, size, duration(s.ready_seconds), f"{s.embedded:,}", f"{s.resident / 2**20:.0f} MiB", duration(bare))
+        (
+            name,
+            size,
+            format_duration(s.ready_seconds),
+            f"{s.embedded:,}",
+            f"{s.resident / 2**20:.0f} MiB",
+            format_duration(bare),
+        )
         for name, s in (("first start", first), ("started again (median)", middle))
     ]
-    ratios = [rounded(s.ready_seconds / bare) for s in (first, middle)]
+    ratios = [format_number(s.ready_seconds / bare) for s in (first, middle)]
     return Table(
         "Starting",
         ("What", "Size", "Ready after", "Texts embedded", "Memory", "Imports alone", "Time ÷ reference"),
@@ -150,18 +157,18 @@ def _start_table(starts: Sequence[Started], size: str) -> Table:
     )
 
 
-async def _searches(gateway: Started, size: str, count: int) -> Row:
-    alone = OnnxEmbedder(packaged_model(), device="cpu")
+async def _searches(gateway: RunningGateway, size: str, count: int) -> Row:
+    alone = OnnxEmbedder(find_packaged_model(), device="cpu")
     connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
 
     async def search(query: str) -> None:
         connection.request("GET", f"/search?q={quote(query)}")
         json.load(connection.getresponse())
 
-    for query in new_queries(20, seed=5):
+    for query in make_queries(20, seed=5):
         await search(query)
         await alone.embed_query(query)
-    ours, beside = await side_by_side(new_queries(count, seed=7), search, alone.embed_query)
+    ours, beside = await side_by_side(make_queries(count, seed=7), search, alone.embed_query)
     await alone.close()
     connection.close()
     return Row("`GET /search`, new queries", size, ours, "embedding alone", beside)
@@ -174,11 +181,11 @@ async def _command(place: Path, size: str, times: int) -> Row:
         command = [sys.executable, "-m", "toolscript", "search", query]
         await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, cwd=place, env=environment)
 
-    async def nothing(_: str) -> None:
+    async def run_nothing(_: str) -> None:
         command = [sys.executable, "-c", "pass"]
         await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, cwd=place, env=environment)
 
-    ours, beside = await side_by_side(new_queries(times, seed=9), search, nothing)
+    ours, beside = await side_by_side(make_queries(times, seed=9), search, run_nothing)
     return Row("`toolscript search`", size, ours, "`python -c pass`", beside)
 
 
@@ -186,35 +193,35 @@ def _environment(place: Path) -> dict[str, str]:
     return {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)} | {"HOME": str(place)}
 
 
-async def _calls(gateway: Started, echo: dict[str, Any], count: int) -> tuple[Row, float]:
+async def _calls(gateway: RunningGateway, echo: dict[str, Any], count: int) -> tuple[Row, float]:
     connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
 
-    async def through(text: str) -> None:
+    async def call_gateway(text: str) -> None:
         connection.request("POST", "/tools/echo__echo", json.dumps({"text": text}))
         assert json.load(connection.getresponse()) == {"text": text}
 
     parameters = StdioServerParameters(command=echo["command"], args=echo["args"], env=echo["env"])
     async with Client(parameters) as client:
 
-        async def directly(text: str) -> None:
+        async def call_directly(text: str) -> None:
             assert (await client.call_tool("echo", {"text": text})).structured_content == {"text": text}
 
         for text in ("warm", "up"):
-            await through(text)
-            await directly(text)
-        ours, beside = await side_by_side([f"text {n}" for n in range(count)], through, directly)
+            await call_gateway(text)
+            await call_directly(text)
+        ours, beside = await side_by_side([f"text {n}" for n in range(count)], call_gateway, call_directly)
     connection.close()
     return Row("`POST /tools/{id}`", "1 line", ours, "directly", beside), ours.p50 - beside.p50
 
 
-def write_tools(file: Path, most: int | None, *, fill: bool = False) -> int:
-    """The large real catalogue where there is one, else one made from the demo's; returns how many tools it has. To
-    fill a larger one, the tools are taken once more, for other servers."""
+def write_tools(file: Path, limit: int | None, *, fill: bool = False) -> int:
+    """Writes the large real catalogue if it is installed, else one made from the demo tools; returns its size. With
+    `fill`, tools are repeated for other servers up to the limit."""
     real = DATA / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
     if real.exists():
         lines = gzip.decompress(real.read_bytes()).decode().splitlines()
     else:
-        made = catalogue(5_792)
+        made = make_catalogue(5_792)
         lines = [
             json.dumps(
                 {
@@ -228,9 +235,9 @@ def write_tools(file: Path, most: int | None, *, fill: bool = False) -> int:
             for i in made
         ]
     chosen = [line for line in lines if line.strip()]
-    if fill and most:
-        again = [json.loads(line) for line in chosen[: most - len(chosen)]] if most > len(chosen) else []
+    if fill and limit:
+        again = [json.loads(line) for line in chosen[: limit - len(chosen)]] if limit > len(chosen) else []
         chosen += [json.dumps({**tool, "server": f"second-{tool['server']}"}) for tool in again]
-    chosen = chosen[:most]
+    chosen = chosen[:limit]
     file.write_bytes(gzip.compress("\n".join(chosen).encode()))
     return len(chosen)

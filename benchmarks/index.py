@@ -1,5 +1,4 @@
-"""Times the embedded index, filtered and not, with and without its graph, beside exact searches in numpy, and
-measures how much of the exact answer it finds."""
+"""Times the embedded index, with and without filter and graph, beside exact searches in numpy; measures its recall."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, clustered, scattered, write_to_sqlite
-from benchmarks.timing import Row, Sample, Table, compared, duration, seconds, side_by_side
+from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, make_clusters, make_random, write_to_sqlite
+from benchmarks.timing import Row, Sample, Table, compare_table, format_duration, measure_seconds, side_by_side
 from toolscript.adapters.qdrant.edge import OPTIMISE_FROM, QdrantEdgeIndex
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
@@ -32,19 +31,19 @@ BAR_COLUMNS = ("Vectors", "State", "p95, at most 10 ms", "Recall@10, at least 0.
 NOTE = (
     f"Unit vectors of {DIMENSIONS} dimensions in clusters, 30 terms by Zipf's law, one keyword field of ten values; "
     f"a search returns {LIMIT} points with their payloads. References: for dense search numpy's matrix product and "
-    "`argpartition`; for lexical search numpy over lists of the points that hold each term; for building, the same "
-    f"points inserted into SQLite, both in calls of {CALL:,} and told per point."
+    "`argpartition`; for lexical search numpy over lists of the points that contain each term; for building, the same "
+    f"points inserted into SQLite, both in calls of {CALL:,} and reported per point."
 )
 GRAPH_NOTE = (
     f"From {OPTIMISE_FROM:,} points without a graph on, the index builds one in a child process while searches go "
-    f"on, here one every {PAUSE * 1000:.0f} ms. The longest wait is how long the event loop kept such a search waiting "
-    "at worst, its own time included."
+    f"on, here one every {PAUSE * 1000:.0f} ms. The longest wait is the maximum time that such a search waited for the "
+    "event loop, its own time included."
 )
 
 
 @dataclass(slots=True)
 class Findings:
-    """What has been measured so far."""
+    """The measurements so far."""
 
     speed: list[Row] = field(default_factory=list)
     recall: list[list[str]] = field(default_factory=list)
@@ -58,10 +57,10 @@ async def run(quick: bool) -> list[Table]:
     count = 60 if quick else 200
     found = Findings()
     for size in sizes:
-        await _measure(found, clustered(size, count))
-    await _measure(found, scattered(sizes[-1], count))
+        await _measure(found, make_clusters(size, count))
+    await _measure(found, make_random(sizes[-1], count))
     tables = [
-        compared("Building and searching", found.speed, NOTE),
+        compare_table("Building and searching", found.speed, NOTE),
         Table("Recall@10 of dense search against exact", RECALL_COLUMNS, found.recall),
     ]
     if found.graphs:
@@ -73,18 +72,18 @@ async def run(quick: bool) -> list[Table]:
 
 async def _measure(found: Findings, data: Data) -> None:
     with TemporaryDirectory() as folder:
-        async with _opened(Path(folder), optimise_from=len(data.points) + 1) as index:
+        async with _open_index(Path(folder), optimise_from=len(data.points) + 1) as index:
             found.speed.append(await _build(index, data, Path(folder) / "points.db"))
             await _search(found, index, data, "no graph")
         if len(data.points) < OPTIMISE_FROM:
             return
-        async with _opened(Path(folder), optimise_from=OPTIMISE_FROM) as index:
+        async with _open_index(Path(folder), optimise_from=OPTIMISE_FROM) as index:
             if await _optimise(found, index, data):
                 await _search(found, index, data, "graph")
 
 
 @asynccontextmanager
-async def _opened(folder: Path, *, optimise_from: int) -> AsyncIterator[QdrantEdgeIndex]:
+async def _open_index(folder: Path, *, optimise_from: int) -> AsyncIterator[QdrantEdgeIndex]:
     index = QdrantEdgeIndex(folder / "index", optimise_from=optimise_from)
     await index.open(COLLECTION)
     yield index
@@ -117,7 +116,9 @@ async def _search(found: Findings, index: QdrantEdgeIndex, data: Data, state: st
             found.speed.append(Row(f"Lexical, {what}", size, lexical[0], "numpy, exact", lexical[1]))
         if where == ONE_GROUP and len(data.points) == BAR_SIZE:
             met = dense[0].p95 <= BAR_P95 and recall >= BAR_RECALL
-            found.bar.append([data.kind, state, duration(dense[0].p95), f"{recall:.3f}", "yes" if met else "**no**"])
+            found.bar.append(
+                [data.kind, state, format_duration(dense[0].p95), f"{recall:.3f}", "yes" if met else "**no**"]
+            )
 
 
 async def _dense(index: QdrantEdgeIndex, data: Data, where: Filter) -> tuple[Sample, Sample]:
@@ -157,26 +158,34 @@ async def _recall(index: QdrantEdgeIndex, data: Data, where: Filter) -> float:
 
 
 async def _optimise(found: Findings, index: QdrantEdgeIndex, data: Data) -> bool:
-    """Writes one point again, which makes the index see that a graph pays, and searches until it is there."""
+    """Writes one point again, which starts the optimisation, and searches until it is done."""
     await index.upsert(NAME, data.points[:1])
     started = time.perf_counter()
-    wait_until_idle = asyncio.create_task(index.wait_until_idle())
+    idle = asyncio.create_task(index.wait_until_idle())
     await asyncio.sleep(0)
     searches: list[float] = []
-    longest = 0.0
+    max_wait = 0.0
 
     async def search(query: Vector) -> object:
         return await index.dense(NAME, query, limit=LIMIT)
 
-    while not wait_until_idle.done():
+    while not idle.done():
         turn = time.perf_counter()
         await asyncio.sleep(PAUSE)
-        searches.append(await seconds(search, data.queries[len(searches) % len(data.queries)]))
-        longest = max(longest, time.perf_counter() - turn - PAUSE)
+        searches.append(await measure_seconds(search, data.queries[len(searches) % len(data.queries)]))
+        max_wait = max(max_wait, time.perf_counter() - turn - PAUSE)
     row = [data.kind, f"{len(data.points):,}"]
     if not searches:
         found.graphs.append([*row, "did not start", "", "", ""])
         return False
     took, during = time.perf_counter() - started, Sample(searches)
-    found.graphs.append([*row, duration(took), duration(during.p50), duration(during.p95), duration(longest)])
+    found.graphs.append(
+        [
+            *row,
+            format_duration(took),
+            format_duration(during.p50),
+            format_duration(during.p95),
+            format_duration(max_wait),
+        ]
+    )
     return True

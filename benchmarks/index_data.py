@@ -20,7 +20,7 @@ GROUPS = 10
 VOCABULARY = 20_000
 TERMS_PER_POINT, TERMS_PER_QUERY = 30, 5
 PER_CLUSTER = 200
-# The spread within a cluster: two of its points have a cosine of about 0.67, strangers 0.
+# The spread within a cluster: two of its points have a cosine of about 0.67, points of two clusters 0.
 SPREAD = 0.7
 ONE_GROUP = Filter(must=(Condition("group", Op.EQ, "g3"),))
 
@@ -29,7 +29,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Data:
-    """Points of which every tenth is in the same group, and queries of the same making."""
+    """Points of which every tenth is in the same group, and queries made in the same way."""
 
     kind: str
     points: list[Point]
@@ -51,7 +51,7 @@ class Data:
 
 
 class Exact:
-    """Every row's dot product with the query, and the best of them."""
+    """Exact search: the dot product of every row with the query."""
 
     def __init__(self, matrix: Vector) -> None:
         self._matrix = matrix
@@ -64,7 +64,7 @@ class Exact:
 
 
 class ExactTerms:
-    """For every term the rows that hold it: a lexical search in a few array operations."""
+    """Exact lexical search in a few array operations: for every term the rows that contain it."""
 
     def __init__(self, terms: Sequence[Terms]) -> None:
         self._count = len(terms)
@@ -79,15 +79,15 @@ class ExactTerms:
         """The best rows, in no order."""
         scores = np.zeros(self._count)
         for number, weight in zip(query.ids, query.weights, strict=True):
-            held = slice(self._starts[number], self._starts[number + 1])
-            scores[self._rows[held]] += weight * self._weights[held]
+            rows_of_term = slice(self._starts[number], self._starts[number + 1])
+            scores[self._rows[rows_of_term]] += weight * self._weights[rows_of_term]
         chosen = scores if rows is None else scores[rows]
         best = np.argpartition(-chosen, limit - 1)[:limit]
         return best if rows is None else rows[best]
 
 
-def clustered(size: int, queries: int) -> Data:
-    """Points around centres, as texts about the same things are, with words that few or many of them share."""
+def make_clusters(size: int, queries: int) -> Data:
+    """Points around centres, like texts about the same subjects, with rare and common words."""
     rng = np.random.default_rng(size)
     centres = _units(rng.standard_normal((max(size // PER_CLUSTER, 5), DIMENSIONS)))
 
@@ -99,11 +99,11 @@ def clustered(size: int, queries: int) -> Data:
     return _data("clustered", near(size), terms, near(queries), _terms(rng, queries, TERMS_PER_QUERY))
 
 
-def scattered(size: int, queries: int) -> Data:
-    """Points in no order at all: no two are near, which is the worst case for a graph of neighbours."""
+def make_random(size: int, queries: int) -> Data:
+    """Random points: no two are near, which is the worst case for a graph of neighbours."""
     rng = np.random.default_rng(size)
-    matrix, asked = (_units(rng.standard_normal((n, DIMENSIONS))) for n in (size, queries))
-    return _data("random", matrix, [Terms()] * size, asked, [])
+    matrix, query_vectors = (_units(rng.standard_normal((n, DIMENSIONS))) for n in (size, queries))
+    return _data("random", matrix, [Terms()] * size, query_vectors, [])
 
 
 def write_to_sqlite(file: Path, points: Sequence[Point]) -> None:

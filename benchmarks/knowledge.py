@@ -1,4 +1,4 @@
-"""Times knowledge search at the size of a library, with either store, and getting a book in beside embedding alone."""
+"""Times knowledge search at the size of a library, with either store, and ingest beside embedding alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.client import Client
-from benchmarks.embedding import packaged_model
-from benchmarks.gateway import started_gateway
-from benchmarks.texts import new_documents, new_queries
-from benchmarks.timing import Sample, Table, duration, rounded, side_by_side
+from benchmarks.embedding import find_packaged_model
+from benchmarks.gateway import start_gateway
+from benchmarks.texts import make_documents, make_queries
+from benchmarks.timing import Sample, Table, format_duration, format_number, side_by_side
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.books.reader import FileBooks
@@ -67,9 +67,9 @@ async def run(quick: bool) -> list[Table]:
         ingest = await _ingest(Path(folder), 40 if quick else INGESTED)
     chunks, extractions = (sum(len(getattr(s, part)) for s in shelf) for part in ("chunks", "extractions"))
     columns = ("Store", "p50", "p95", "Per second", "Embedding alone, p50", "p95", "Time ÷ embedding")
-    told = f"Knowledge, {chunks:,} chunks and {extractions:,} extractions of {len(shelf)} sources"
+    title = f"Knowledge, {chunks:,} chunks and {extractions:,} extractions of {len(shelf)} sources"
     return [
-        Table(told, columns, rows, SEARCH_NOTE),
+        Table(title, columns, rows, SEARCH_NOTE),
         Table(
             "Getting a book in",
             ("What", "Chunks per second", "Embedder alone, per second", "Ratio"),
@@ -80,23 +80,23 @@ async def run(quick: bool) -> list[Table]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shelved:
+class _Book:
     source: Source
     chunks: list[Chunk]
     extractions: list[Extraction]
 
 
-def _shelf(quick: bool) -> Iterator[_Shelved]:
+def _shelf(quick: bool) -> Iterator[_Book]:
     for number in range(4 if quick else SOURCES):
         source = Source(derive_id("source", number), "book", f"Book {number}", ("An Author",), f"{number}.md", WHEN)
-        texts = new_documents(CHUNKS_EACH, CHUNK_WORDS, seed=2000 + number)
+        texts = make_documents(CHUNKS_EACH, CHUNK_WORDS, seed=2000 + number)
         chunks = [
             Chunk(
                 derive_id(source.id, n), source.id, text, Position(f"Chapter {n // 50}", f"Section {n}", n), CHUNK_WORDS
             )
             for n, text in enumerate(texts)
         ]
-        lessons = new_documents(EXTRACTIONS_EACH, EXTRACTION_WORDS, seed=3000 + number)
+        lessons = make_documents(EXTRACTIONS_EACH, EXTRACTION_WORDS, seed=3000 + number)
         extractions = [
             Extraction(
                 derive_id(source.id, "e", n),
@@ -109,17 +109,17 @@ def _shelf(quick: bool) -> Iterator[_Shelved]:
             )
             for n, text in enumerate(lessons)
         ]
-        yield _Shelved(source, chunks, extractions)
+        yield _Book(source, chunks, extractions)
 
 
-async def _store(store: KnowledgeStore, shelf: list[_Shelved]) -> None:
+async def _store(store: KnowledgeStore, shelf: list[_Book]) -> None:
     for each in shelf:
         await store.replace(each.source, each.chunks, each.extractions)
 
 
-async def _fill_embedded(data: Path, shelf: list[_Shelved]) -> None:
-    """Stores all of it and indexes it with made-up vectors: filling is not what is timed."""
-    embedder = OnnxEmbedder(packaged_model(), device="cpu")
+async def _fill_embedded(data: Path, shelf: list[_Book]) -> None:
+    """Stores everything and indexes it with random vectors: filling is not timed."""
+    embedder = OnnxEmbedder(find_packaged_model(), device="cpu")
     model, dimensions = embedder.model, embedder.dimensions
     await embedder.close()
     database, index = Database(f"sqlite:///{data / 'toolscript.db'}"), QdrantEdgeIndex(data / "index")
@@ -133,59 +133,63 @@ async def _fill_embedded(data: Path, shelf: list[_Shelved]) -> None:
     await database.close()
 
 
-async def _index(index: VectorIndex, each: _Shelved, dimensions: int) -> None:
+async def _index(index: VectorIndex, each: _Book, dimensions: int) -> None:
     source = each.source.id
-    told = {"source_id": source, "topics": ["tools"]}
+    payload = {"source_id": source, "topics": ["tools"]}
     await index.upsert(
         CHUNKS,
         [
-            Point(c.id, _made_up(c.id, dimensions), Terms(), told | {"chunk_id": c.id, "type": "chunk"})
+            Point(c.id, _random_vector(c.id, dimensions), Terms(), payload | {"chunk_id": c.id, "type": "chunk"})
             for c in each.chunks
         ],
     )
     await index.upsert(
         EXTRACTIONS,
         [
-            Point(e.id, _made_up(e.id, dimensions), Terms(), told | {"chunk_id": e.chunk_id, "type": e.type})
+            Point(e.id, _random_vector(e.id, dimensions), Terms(), payload | {"chunk_id": e.chunk_id, "type": e.type})
             for e in each.extractions
         ],
     )
 
 
-def _made_up(text: str, dimensions: int) -> Vector:
+def _random_vector(text: str, dimensions: int) -> Vector:
     made = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(dimensions, dtype=np.float32)
     return np.asarray(made / np.linalg.norm(made), np.float32)
 
 
 async def _searches(place: Path, store: str, settings: dict[str, str], count: int) -> tuple[str, ...]:
-    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
-    with started_gateway(place, 0, settings={"TOOLSCRIPT_KNOWLEDGE_RATE": "0", **settings}) as gateway:
-        client = await Client.opened(gateway.url, "/search_knowledge")
-        for query in new_queries(20, seed=60):
+    embedder = BatchingEmbedder(OnnxEmbedder(find_packaged_model(), device="cpu"), similarity=None)
+    with start_gateway(place, 0, settings={"TOOLSCRIPT_KNOWLEDGE_RATE": "0", **settings}) as gateway:
+        client = Client(gateway.url, "/search_knowledge")
+        for query in make_queries(20, seed=60):
             assert len((await client.search(query))["results"]) == 10
             await embedder.embed_query(query)
-        ours, alone = await side_by_side(
-            new_queries(count, seed=61), lambda query: client.fetch(client.request(query)), embedder.embed_query
-        )
+        ours, alone = await side_by_side(make_queries(count, seed=61), client.search, embedder.embed_query)
         client.close()
     await embedder.close()
-    return store, *_told(ours), duration(alone.p50), duration(alone.p95), rounded(ours.p50 / alone.p50)
+    return (
+        store,
+        *_format_times(ours),
+        format_duration(alone.p50),
+        format_duration(alone.p95),
+        format_number(ours.p50 / alone.p50),
+    )
 
 
-def _told(sample: Sample) -> tuple[str, ...]:
-    return duration(sample.p50), duration(sample.p95), rounded(sample.per_second)
+def _format_times(sample: Sample) -> tuple[str, ...]:
+    return format_duration(sample.p50), format_duration(sample.p95), format_number(sample.per_second)
 
 
 async def _ingest(place: Path, count: int) -> tuple[str, ...]:
-    embedder = BatchingEmbedder(OnnxEmbedder(packaged_model(), device="cpu"), similarity=None)
+    embedder = BatchingEmbedder(OnnxEmbedder(find_packaged_model(), device="cpu"), similarity=None)
     database, index = Database(f"sqlite:///{place / 'toolscript.db'}"), QdrantEdgeIndex(place / "index")
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, embedder, FileBooks(), None)
-    await embedder.embed_documents(new_documents(20, CHUNK_WORDS, seed=1))
+    await embedder.embed_documents(make_documents(20, CHUNK_WORDS, seed=1))
     ours, theirs = [], []
     for number in range(ROUNDS):
         book = place / f"{number}.md"
-        texts = new_documents(count, CHUNK_WORDS, seed=80 + number)
+        texts = make_documents(count, CHUNK_WORDS, seed=80 + number)
         book.write_text("\n\n".join(f"## Section {n}\n\n{text}" for n, text in enumerate(texts)), encoding="utf-8")
         began = time.perf_counter()
         done = await ingest.ingest(book)
@@ -199,7 +203,7 @@ async def _ingest(place: Path, count: int) -> tuple[str, ...]:
     ratio = float(np.median(np.array(ours) / np.array(theirs)))
     return (
         f"a book of {count} sections",
-        rounded(float(np.median(ours))),
-        rounded(float(np.median(theirs))),
-        rounded(ratio),
+        format_number(float(np.median(ours))),
+        format_number(float(np.median(theirs))),
+        format_number(ratio),
     )

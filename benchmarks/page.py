@@ -1,4 +1,4 @@
-"""Puts the measured tables into docs/benchmarks.md without touching what people wrote around them."""
+"""Writes the measured tables into docs/benchmarks.md and keeps the text around them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ written by hand and kept.
 """
 HOW_TO_READ = """## Speed
 
-Read the last column. Machines differ and this one is shared, so a time says little by itself: every row was
+Read the last column. Machines differ and this one is shared, so a time means little by itself: every row was
 measured beside a reference in the same run, the two taking turns, and *time ÷ reference* says how many times as
 long ours takes. Under 1 is faster than the reference. *Per second* is the inverse of the p50, unless a note says
 otherwise.
@@ -39,17 +39,19 @@ sizes and prints the tables instead."""
 
 
 def section_text(title: str, tables: Sequence[Table], *, quick: bool) -> str:
-    """A section: its heading, where and when it was measured, its tables."""
+    """A section: heading, machine and date, tables."""
     return "\n\n".join([f"### {title}", _circumstances(quick), *(table.markdown() for table in tables)])
 
 
 def write(file: Path, sections: Mapping[str, str], order: Sequence[str]) -> None:
-    """Replaces these sections, by title, in the generated part of the page; makes the page if there is none."""
+    """Replaces these sections, by title, in the generated part of the page; creates the page if needed."""
     page = file.read_text(encoding="utf-8") if file.exists() else NEW_PAGE
     before, opening, rest = page.partition(OPENING)
     old, closing, after = rest.partition(CLOSING)
     if not opening or not closing:
-        raise SystemExit(f"{file} has no region between {OPENING} and {CLOSING}: add the two lines where it belongs")
+        raise SystemExit(
+            f"{file} has no region between {OPENING} and {CLOSING}: add the two lines where the tables belong"
+        )
     kept = {part.split("\n", 1)[0]: f"### {part.strip()}" for part in re.split(r"^### ", old, flags=re.MULTILINE)[1:]}
     kept.update(sections)
     body = "\n\n".join([HOW_TO_READ, *(kept[title] for title in order if title in kept)])

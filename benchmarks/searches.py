@@ -1,4 +1,4 @@
-"""Times whole tool searches, in a process that runs and from the command line, beside the least each must cost."""
+"""Times whole tool searches, in a running process and from the command line, beside the minimum each must cost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.embedding import packaged_model
-from benchmarks.texts import catalogue, new_queries
-from benchmarks.timing import Row, Sample, Table, compared, seconds, side_by_side
+from benchmarks.embedding import find_packaged_model
+from benchmarks.texts import make_catalogue, make_queries
+from benchmarks.timing import Row, Sample, Table, compare_table, measure_seconds, side_by_side
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
@@ -33,13 +33,13 @@ COMMAND_NOTE = (
 
 async def run(quick: bool) -> list[Table]:
     """Searches in the demo catalogue and larger ones, then the command line."""
-    catalogues = [load_demo_items(), catalogue(1_000), *([] if quick else [catalogue(5_000)])]
+    catalogues = [load_demo_items(), make_catalogue(1_000), *([] if quick else [make_catalogue(5_000)])]
     rows: list[Row] = []
     for items in catalogues:
         rows += await _in_process(items, 80 if quick else 400)
     return [
-        compared("Whole tool searches", rows, NOTE),
-        compared("The command line", await _commands(3 if quick else 5), COMMAND_NOTE),
+        compare_table("Whole tool searches", rows, NOTE),
+        compare_table("The command line", await _commands(3 if quick else 5), COMMAND_NOTE),
     ]
 
 
@@ -52,15 +52,15 @@ async def _in_process(items: list[Item], count: int) -> list[Row]:
 
 
 async def _searches(app: App, size: str, count: int) -> list[Row]:
-    alone = OnnxEmbedder(packaged_model(), device="cpu")
-    for query in new_queries(REPEATED, seed=5):
+    alone = OnnxEmbedder(find_packaged_model(), device="cpu")
+    for query in make_queries(REPEATED, seed=5):
         await app.tool_search.search(query)
         await alone.embed_query(query)
-    queries = new_queries(count, seed=6)
+    queries = make_queries(count, seed=6)
     new, embedding = await side_by_side(queries, app.tool_search.search, alone.embed_query)
     await alone.close()
     again = queries[:REPEATED] * (count // REPEATED)
-    repeated = Sample([await seconds(app.tool_search.search, query) for query in again])
+    repeated = Sample([await measure_seconds(app.tool_search.search, query) for query in again])
     return [
         Row("New queries", size, new, "embedding alone", embedding),
         Row("Repeated queries", size, repeated, "new queries", new),
@@ -80,8 +80,8 @@ async def _commands(times: int) -> list[Row]:
 
 
 async def _search_command(data_dir: Path) -> None:
-    asked = ["search", "put my changes into version control", "--model", PACKAGED, "--data-dir", str(data_dir)]
-    await _python("-m", "toolscript", *asked)
+    arguments = ["search", "put my changes into version control", "--model", PACKAGED, "--data-dir", str(data_dir)]
+    await _python("-m", "toolscript", *arguments)
 
 
 async def _nothing(_: Path) -> None:
@@ -89,6 +89,6 @@ async def _nothing(_: Path) -> None:
 
 
 async def _python(*arguments: str) -> None:
-    own = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     command = [sys.executable, *arguments]
-    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, env=own)
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, env=environment)

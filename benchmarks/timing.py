@@ -1,4 +1,4 @@
-"""Samples, rows and tables: the few shapes every benchmark reports in, so that all of them read alike."""
+"""Samples, rows and tables: the form in which every benchmark reports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 T = TypeVar("T")
 Operation = Callable[[T], Awaitable[object]]
 
-# The two sides take turns in blocks: one by one, the idle threads of one would still spin while the other runs.
+# The two sides take turns in blocks: one by one, idle threads of one side would still spin while the other runs.
 BLOCK = 20
 COLUMNS = ("What", "Size", "p50", "p95", "Per second", "Reference", "Its p50", "Time ÷ reference")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Seconds per operation. `rate` is set where several operations ran at once and only the wall clock can say."""
+    """Seconds per operation. `rate` is set where operations ran concurrently: then the wall clock gives the rate."""
 
     seconds: Sequence[float]
     rate: float | None = None
@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Something that was timed, and what it was timed beside."""
+    """A measurement and its reference."""
 
     what: str
     size: str
@@ -51,18 +51,18 @@ class Row:
         return (
             self.what,
             self.size,
-            duration(self.ours.p50),
-            duration(self.ours.p95),
-            rounded(self.ours.per_second),
+            format_duration(self.ours.p50),
+            format_duration(self.ours.p95),
+            format_number(self.ours.per_second),
             self.reference,
-            duration(self.beside.p50),
-            rounded(self.beside.per_second / self.ours.per_second),
+            format_duration(self.beside.p50),
+            format_number(self.beside.per_second / self.ours.per_second),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a page: a title, rows of text, and what a reader must know to read them."""
+    """A table of the page: title, rows of text, and a note for the reader."""
 
     title: str
     columns: Sequence[str]
@@ -75,8 +75,8 @@ class Table:
         return "\n".join(lines)
 
 
-def compared(title: str, rows: Sequence[Row], note: str = "") -> Table:
-    """A table of timings, each beside its reference."""
+def compare_table(title: str, rows: Sequence[Row], note: str = "") -> Table:
+    """Builds a table of timings, each beside its reference."""
     return Table(title, COLUMNS, [row.cells() for row in rows], note)
 
 
@@ -86,29 +86,29 @@ async def side_by_side(inputs: Sequence[T], ours: Operation[T], reference: Opera
     theirs: list[float] = []
     for start in range(0, len(inputs), BLOCK):
         block = inputs[start : start + BLOCK]
-        mine += [await seconds(ours, each) for each in block]
-        theirs += [await seconds(reference, each) for each in block]
+        mine += [await measure_seconds(ours, each) for each in block]
+        theirs += [await measure_seconds(reference, each) for each in block]
     return Sample(mine), Sample(theirs)
 
 
-async def seconds(operation: Operation[T], given: T) -> float:
-    """How long one operation takes."""
+async def measure_seconds(operation: Operation[T], given: T) -> float:
+    """The seconds that one operation takes."""
     started = time.perf_counter()
     await operation(given)
     return time.perf_counter() - started
 
 
-def duration(value: float) -> str:
-    """Seconds in the unit that suits them."""
+def format_duration(value: float) -> str:
+    """Seconds in a readable unit."""
     if value < 1e-3:
-        return f"{rounded(value * 1e6)} µs"
+        return f"{format_number(value * 1e6)} µs"
     if value < 1:
-        return f"{rounded(value * 1e3)} ms"
-    return f"{rounded(value)} s"
+        return f"{format_number(value * 1e3)} ms"
+    return f"{format_number(value)} s"
 
 
-def rounded(value: float) -> str:
-    """A number with as many digits as a noisy measurement deserves."""
+def format_number(value: float) -> str:
+    """A number with three digits: measurements are noisy."""
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""A chat API on loopback whose words a test decides, and which keeps what it was asked."""
+"""A chat API on loopback that follows a script and records its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fixtures.http_services import HttpDouble
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent for one request: a model's words, or another status or body."""
+    """The response to one request: a model's text, or another status or body."""
 
     content: Any = ""
     status: int = 200
@@ -23,16 +23,16 @@ class Reply:
     finish: str = "stop"
     usage: Any = field(default_factory=lambda: {"prompt_tokens": 100, "completion_tokens": 10})
     hold: bool = False
-    """Nothing is sent until the test lets go."""
+    """Whether to wait until the test sets `let_go`."""
 
 
 def says(answer: Any) -> Reply:
-    """The model's words, or an object as JSON."""
+    """A model's text, or an object as JSON."""
     return Reply(answer if isinstance(answer, str) else json.dumps(answer))
 
 
 def refuses(status: int, message: str = "no", **headers: str) -> Reply:
-    """An error as OpenAI's API words it."""
+    """An error in the format of OpenAI's API."""
     return Reply(status=status, body=json.dumps({"error": {"message": message}}).encode(), headers=headers)
 
 
@@ -40,7 +40,7 @@ Script = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
 
 
 class ChatApi(HttpDouble):
-    """Follows a script: one reply after the other, the last for ever, or whatever a function makes of the request."""
+    """Follows a script: one reply after the other and then the last one again, or the result of a function."""
 
     def __init__(self, script: Script) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class ChatApi(HttpDouble):
         self._lock = threading.Lock()
         self.let_go = threading.Event()
         self.arrived = threading.Semaphore(0)
-        self.asked: list[dict[str, Any]] = []
+        self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.most_at_once = 0
-        self._at_once = 0
+        self.max_concurrent = 0
+        self._concurrent = 0
 
     @property
     def url(self) -> str:
@@ -62,35 +62,38 @@ class ChatApi(HttpDouble):
         super().__exit__(*raised)
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        asked = json.loads(body)
+        request_json = json.loads(body)
         with self._lock:
-            self._at_once += 1
-            self.most_at_once = max(self.most_at_once, self._at_once)
-            self.asked.append(asked)
+            self._concurrent += 1
+            self.max_concurrent = max(self.max_concurrent, self._concurrent)
+            self.bodies.append(request_json)
             self.keys.append(request.headers.get("Authorization"))
-            turn = len(self.asked) - 1
+            turn = len(self.bodies) - 1
         self.arrived.release()
         script = self._script
-        reply = script(asked) if callable(script) else script[min(turn, len(script) - 1)]
+        reply = script(request_json) if callable(script) else script[min(turn, len(script) - 1)]
         if reply.hold:
             self.let_go.wait(30)
         with self._lock:
-            self._at_once -= 1
+            self._concurrent -= 1
         message = {"role": "assistant", "content": reply.content}
-        told = {"choices": [{"index": 0, "message": message, "finish_reason": reply.finish}], "usage": reply.usage}
+        completion = {
+            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish}],
+            "usage": reply.usage,
+        }
         try:
             self.send(
                 request,
                 reply.status,
-                json.dumps(told).encode() if reply.body is None else reply.body,
+                json.dumps(completion).encode() if reply.body is None else reply.body,
                 reply.headers,
             )
         except OSError:
-            request.close_connection = True  # whoever asked has gone
+            request.close_connection = True  # the client has disconnected
 
 
-def prompt_of(asked: dict[str, Any]) -> dict[str, Any]:
+def prompt_of(request: dict[str, Any]) -> dict[str, Any]:
     """The items that a request asks to sort, by key."""
-    texts = [m["content"] for m in asked["messages"] if m["role"] == "user" and m["content"].startswith("{")]
+    texts = [m["content"] for m in request["messages"] if m["role"] == "user" and m["content"].startswith("{")]
     data: dict[str, Any] = json.loads(texts[-1])
     return data

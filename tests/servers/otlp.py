@@ -1,4 +1,4 @@
-"""A collector of spans on loopback, which keeps what it was sent."""
+"""A collector of spans on loopback, which keeps the spans it receives."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class OtlpCollector(HttpDouble):
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         self.let_go.wait(30)
-        told = ExportTraceServiceRequest()
-        told.ParseFromString(gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body)
-        for resource in told.resource_spans:
+        export = ExportTraceServiceRequest()
+        export.ParseFromString(gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body)
+        for resource in export.resource_spans:
             self.resources.append({a.key: a.value.string_value for a in resource.resource.attributes})
             self.spans += [span for scope in resource.scope_spans for span in scope.spans]
         try:

@@ -1,4 +1,4 @@
-"""A server on loopback that publishes keys (JWKS), which a test may rotate, hold back or spoil; and such keys."""
+"""A server on loopback that publishes keys (JWKS), which a test can rotate, delay or damage; and such keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURVES: dict[str, ec.EllipticCurve] = {"ES256": ec.SECP256R1(), "ES384": ec.SECP
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A pair of keys: signs tokens, and says what is published of it."""
+    """A key pair that signs tokens and gives its public key."""
 
     private: Any
     algorithm: str
@@ -30,16 +30,16 @@ class SigningKey:
         named = {"kid": self.kid} if self.kid is not None else {}
         return jwt.encode(dict(claims), self.private, algorithm=self.algorithm, headers={**named, **headers})
 
-    def published(self, **said: Any) -> dict[str, Any]:
-        """The public key as a JWK; what is said of it beside may be changed, or left out with None."""
+    def public_jwk(self, **overrides: Any) -> dict[str, Any]:
+        """The public key as a JWK. Overrides replace its members, or remove them with None."""
         algorithm = jwt.get_algorithm_by_name(self.algorithm)
         key: dict[str, Any] = algorithm.to_jwk(self.private.public_key(), as_dict=True)
         key.pop("key_ops", None)
-        told = {**key, "kid": self.kid, "alg": self.algorithm, "use": "sig", **said}
-        return {name: value for name, value in told.items() if value is not None}
+        members = {**key, "kid": self.kid, "alg": self.algorithm, "use": "sig", **overrides}
+        return {name: value for name, value in members.items() if value is not None}
 
     def pem(self) -> bytes:
-        """The public key in the form that careless verifiers take for a secret."""
+        """The public key as PEM, which careless verifiers use as a secret."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         pem: bytes = self.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -53,14 +53,14 @@ def new_key(algorithm: str, kid: str | None = None, *, bits: int = 2048) -> Sign
     return SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=bits), algorithm, kid)
 
 
-def unpadded(told: Any) -> str:
-    """Bytes or JSON as the parts of a token are written."""
-    raw = told if isinstance(told, bytes) else json.dumps(told).encode()
+def encode_part(content: Any) -> str:
+    """Bytes or JSON as a part of a token: base64url without padding."""
+    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 class PublishedKeys(HttpDouble):
-    """Publishes keys. `instead` is sent in their place; while `hold` is set, askers wait until the test lets go."""
+    """Publishes keys. `instead` replaces the response; while `hold` is set, clients wait until `let_go`."""
 
     def __init__(self, *keys: Mapping[str, Any]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class PublishedKeys(HttpDouble):
 
     @property
     def times(self) -> int:
-        """How often it was asked."""
+        """The number of requests."""
         return len(self.requests)
 
     def __exit__(self, *raised: object) -> None:
@@ -86,10 +86,10 @@ class PublishedKeys(HttpDouble):
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         self.arrived.release()
         if self.hold:
-            request.close_connection = True  # whoever asked may be gone by then
+            request.close_connection = True  # the client may have disconnected by then
             self.let_go.wait(30)
-        status, told, headers = self.instead or (200, json.dumps({"keys": self.keys}).encode(), {})
+        status, content, headers = self.instead or (200, json.dumps({"keys": self.keys}).encode(), {})
         try:
-            self.send(request, status, told, headers)
+            self.send(request, status, content, headers)
         except OSError:
-            request.close_connection = True  # whoever asked has gone
+            request.close_connection = True  # the client has disconnected

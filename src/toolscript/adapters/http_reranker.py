@@ -1,9 +1,9 @@
-"""Asks a rerank service how well passages answer a query.
+"""Scores passages with a rerank service.
 
 Most services take `{"model", "query", "documents", "top_n"}` and answer `{"results": [{"index", "relevance_score"}]}`
 (Cohere, Jina, vLLM, Infinity, llama.cpp). Text Embeddings Inference takes `{"query", "texts"}` and answers
-`[{"index", "score"}]`. They are told apart by what they say: the first form is sent, and a service that refuses it and
-names `texts` is asked in the second form from then on.
+`[{"index", "score"}]`. The first form is sent; a service that refuses it and names `texts` gets the second form from
+then on.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from toolscript.adapters.remote_services import hide_credentials, is_http_url, read_retry_after
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
 
-AT_ONCE = 4
-MOST_DOCUMENTS, MOST_TEXTS = 500, 32
-MOST_BYTES = 8 * 2**20
-LONGEST_WAIT, USUAL_WAIT = 2.0, 0.25
-LONGEST_REASON = 300
+MAX_CONCURRENT_CALLS = 4
+MAX_DOCUMENTS, MAX_TEXTS = 500, 32
+MAX_BYTES = 8 * 2**20
+MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 2.0, 0.25
+MAX_REASON_LENGTH = 300
 BUSY, REFUSED, GOOD = frozenset({429, 503}), frozenset({400, 422}), range(200, 300)
 SCORES = ("relevance_score", "score")
 
 
 class HttpReranker:
-    """A rerank service behind a URL: that of its `/rerank`, or the one that this comes after."""
+    """A rerank service behind a URL, with or without its `/rerank`."""
 
     def __init__(self, url: str, key: str | None, model: str | None, *, timeout_seconds: float = 10.0) -> None:
-        """Nothing is asked yet. Raises Invalid, naming the setting."""
+        """Connects on first use. Raises Invalid, naming the setting."""
         self._url = _endpoint(url)
-        self._where = _shown(self._url)
+        self._where = hide_credentials(self._url)
         self._key = key
         self._model = model
         self._timeout = timeout_seconds
         self._takes_texts = False
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._client = httpx.AsyncClient(
             headers={"Content-Type": "application/json", **_authorization(key)},
             timeout=timeout_seconds,
@@ -53,27 +54,27 @@ class HttpReranker:
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         found: list[float] = []
         if not self._takes_texts and passages:
-            # The first piece alone: it may teach how the others have to be sent.
-            first = await self._piece(query, passages[:MOST_DOCUMENTS])
+            # The first batch alone: it shows in which form to send the others.
+            first = await self._score_batch(query, passages[:MAX_DOCUMENTS])
             found, passages = first or [], passages[len(first or ()) :]
-        size = MOST_TEXTS if self._takes_texts else MOST_DOCUMENTS
-        pieces = [passages[start : start + size] for start in range(0, len(passages), size)]
-        for scores in await asyncio.gather(*(self._piece(query, piece) for piece in pieces)):
+        size = MAX_TEXTS if self._takes_texts else MAX_DOCUMENTS
+        batches = [passages[start : start + size] for start in range(0, len(passages), size)]
+        for scores in await asyncio.gather(*(self._score_batch(query, batch) for batch in batches)):
             if scores is None:
-                raise self._failed("changed its mind about what it takes")
+                raise self._fail("refuses a form that it accepted before")
             found += scores
         return found
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _piece(self, query: str, passages: Sequence[str]) -> list[float] | None:
-        """The scores of some passages; None when the service wants to be asked in the other form."""
-        async with self._at_once:
+    async def _score_batch(self, query: str, passages: Sequence[str]) -> list[float] | None:
+        """The scores of some passages; None when the service needs the other form."""
+        async with self._limit:
             try:
-                # The library's own limit is per read: a service that sends a byte now and then would never reach it.
+                # The library's timeout is per read: a service that sends single bytes would never reach it.
                 async with asyncio.timeout(self._timeout):
-                    answer = await self._ask(query, passages)
+                    answer = await self._request(query, passages)
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
                 raise Unavailable(
                     f"the rerank service at {self._where} does not answer ({type(error).__name__}): check "
@@ -82,13 +83,14 @@ class HttpReranker:
                 ) from error
         return None if answer is None else self._read(answer, len(passages))
 
-    async def _ask(self, query: str, passages: Sequence[str]) -> bytes | None:
+    async def _request(self, query: str, passages: Sequence[str]) -> bytes | None:
         in_texts = self._takes_texts
         body = self._body(query, passages)
         status, headers, answer = await self._post(body)
         if status in BUSY:
-            wait = _asked_to_wait(headers)
-            if wait > LONGEST_WAIT:
+            wait = read_retry_after(headers)
+            wait = DEFAULT_WAIT_SECONDS if wait is None else wait
+            if wait > MAX_WAIT_SECONDS:
                 raise self._busy(status)
             await asyncio.sleep(wait)
             status, headers, answer = await self._post(body)
@@ -104,34 +106,33 @@ class HttpReranker:
         async with self._client.stream("POST", self._url, content=body) as answer:
             async for piece in answer.aiter_bytes():
                 received += piece
-                if len(received) > MOST_BYTES:
-                    raise self._failed(f"sent more than the {MOST_BYTES} bytes that an answer may have")
+                if len(received) > MAX_BYTES:
+                    raise self._fail(f"sent more than the maximum of {MAX_BYTES} bytes")
             return answer.status_code, answer.headers, bytes(received)
 
     def _body(self, query: str, passages: Sequence[str]) -> bytes:
         if self._takes_texts:
-            asked: dict[str, Any] = {"query": query, "texts": list(passages), "truncate": True}
+            body: dict[str, Any] = {"query": query, "texts": list(passages), "truncate": True}
         else:
-            asked = {"query": query, "documents": list(passages), "top_n": len(passages)}
+            body = {"query": query, "documents": list(passages), "top_n": len(passages)}
             if self._model:
-                asked["model"] = self._model
-        # Half a surrogate pair is something that no request can carry.
-        return json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace")
+                body["model"] = self._model
+        # Lone surrogates, which UTF-8 cannot carry, are replaced.
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
     def _read(self, answer: bytes, passages: int) -> list[float]:
-        """The scores in the order of the passages. Raises UpstreamFailed unless each has exactly one that is a
-        number."""
+        """The scores in the order of the passages. Raises UpstreamFailed unless each has exactly one number."""
         try:
-            told = json.loads(answer)
-            rows = told["results"] if isinstance(told, dict) else told
+            response = json.loads(answer)
+            rows = response["results"] if isinstance(response, dict) else response
             pairs = [(row["index"], next(row[name] for name in SCORES if name in row)) for row in rows]
             indexes = [index for index, _ in pairs if isinstance(index, int) and not isinstance(index, bool)]
-            sound = sorted(indexes) == list(range(passages)) and len(pairs) == passages
-            scores = {index: _number(score) for index, score in pairs} if sound else {}
+            is_complete = sorted(indexes) == list(range(passages)) and len(pairs) == passages
+            scores = {index: _number(score) for index, score in pairs} if is_complete else {}
         except (ValueError, LookupError, TypeError, StopIteration, OverflowError, RecursionError) as error:
-            raise self._failed(f"sent an answer that makes no sense: {self._quoted(answer)}") from error
-        if not sound:
-            raise self._failed(f"did not score each of the {passages} passages once: {self._quoted(answer)}")
+            raise self._fail(f"sent an unusable response: {self._quote(answer)}") from error
+        if not is_complete:
+            raise self._fail(f"did not score each of the {passages} passages once: {self._quote(answer)}")
         return [scores[index] for index in range(passages)]
 
     def _busy(self, status: int) -> ToolscriptError:
@@ -142,29 +143,25 @@ class HttpReranker:
 
     def _refusal(self, status: int, answer: bytes) -> ToolscriptError:
         hint = {401: "TOOLSCRIPT_RERANKER_KEY", 403: "TOOLSCRIPT_RERANKER_KEY"}.get(status, "TOOLSCRIPT_RERANKER")
-        return self._failed(f"answered {status}: {self._quoted(answer)}. Check {hint}", field=hint)
+        return self._fail(f"answered {status}: {self._quote(answer)}. Check {hint}", field=hint)
 
-    def _failed(self, what: str, field: str = "TOOLSCRIPT_RERANKER") -> UpstreamFailed:
+    def _fail(self, what: str, field: str = "TOOLSCRIPT_RERANKER") -> UpstreamFailed:
         return UpstreamFailed(f"the rerank service at {self._where} {what}", details={"field": field})
 
-    def _quoted(self, answer: bytes) -> str:
-        """What a service said, short and without the key, which some repeat."""
-        said = " ".join(answer[: 4 * LONGEST_REASON].decode(errors="replace").split())
-        return (said.replace(self._key, "[key]") if self._key else said)[:LONGEST_REASON] or "nothing"
+    def _quote(self, answer: bytes) -> str:
+        """A service's message, short and without the key, which some repeat."""
+        text = " ".join(answer[: 4 * MAX_REASON_LENGTH].decode(errors="replace").split())
+        return (text.replace(self._key, "[key]") if self._key else text)[:MAX_REASON_LENGTH] or "(empty)"
 
 
 def _endpoint(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname
-    except ValueError:
-        usable = None
-    if not usable:
+    if not is_http_url(url):
         raise Invalid(
-            "TOOLSCRIPT_RERANKER is not usable: give the URL of a rerank service, such as "
+            "TOOLSCRIPT_RERANKER is not a valid URL: give the URL of a rerank service, such as "
             "http://127.0.0.1:8080/rerank, or a folder with an ONNX cross-encoder",
             details={"field": "TOOLSCRIPT_RERANKER"},
         )
+    parts = urlsplit(url)
     path = parts.path.rstrip("/")
     return parts._replace(path=path if path.endswith("rerank") else f"{path}/rerank").geturl()
 
@@ -174,27 +171,13 @@ def _authorization(key: str | None) -> dict[str, str]:
         return {}
     if not key.isascii() or not key.isprintable():
         raise Invalid(
-            "TOOLSCRIPT_RERANKER_KEY is not usable: a key has printable ASCII characters only",
+            "TOOLSCRIPT_RERANKER_KEY has characters that are not allowed: use printable ASCII only",
             details={"field": "TOOLSCRIPT_RERANKER_KEY"},
         )
     return {"Authorization": f"Bearer {key}"}
 
 
-def _shown(url: str) -> str:
-    """A URL as it may be shown: without user, password and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def _number(score: Any) -> float:
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        raise ValueError(f"{score!r} is no score")
+        raise ValueError(f"{score!r} is not a score")
     return float(score)
-
-
-def _asked_to_wait(headers: Mapping[str, str]) -> float:
-    """The seconds that a service asks to wait; a little when it does not say, or says a date."""
-    try:
-        return max(0.0, float(headers["retry-after"]))
-    except (KeyError, ValueError):
-        return USUAL_WAIT

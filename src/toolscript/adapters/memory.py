@@ -1,5 +1,5 @@
-"""Adapters that keep everything in this process: exact, deterministic, gone at the end. The index is the oracle
-that the engines are compared with; the embedder lets tests run without a model."""
+"""Adapters that keep everything in memory, exact and deterministic. Contract tests compare every engine with the index;
+the embedder lets tests run without a model."""
 
 from __future__ import annotations
 
@@ -24,34 +24,32 @@ from toolscript.domain.search import (
 
 
 class MemoryIndex:
-    """A vector index that looks at every point."""
+    """A vector index that compares every point."""
 
     def __init__(self) -> None:
         self._collections: dict[str, tuple[Collection, dict[str, Point]]] = {}
 
     async def describe(self, name: str) -> Collection | None:
-        held = self._collections.get(name)
-        return held[0] if held else None
+        existing = self._collections.get(name)
+        return existing[0] if existing else None
 
     async def open(self, collection: Collection) -> None:
-        held = self._collections.get(collection.name)
-        if held:
-            require_same_model(held[0], collection)
-        self._collections[collection.name] = (
-            (replace(held[0], exact=collection.exact), held[1]) if held else (collection, {})
-        )
+        existing, points = self._collections.get(collection.name, (None, {}))
+        if existing:
+            require_same_model(existing, collection)
+            collection = replace(existing, exact=collection.exact)
+        self._collections[collection.name] = collection, points
 
     async def drop(self, name: str) -> None:
         self._collections.pop(name, None)
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        held = self._points(name)
-        held.update((p.id, p) for p in points)
+        self._points(name).update((p.id, p) for p in points)
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
-        held = self._points(name)
+        points = self._points(name)
         for point_id in ids:
-            held.pop(point_id, None)
+            points.pop(point_id, None)
 
     async def dense(
         self,
@@ -63,11 +61,11 @@ class MemoryIndex:
         floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
-        found = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
-        if not found:
+        matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
+        if not matching:
             return []
-        cosines = np.stack([p.vector for p in found if p.vector is not None]) @ vector
-        scored = [Candidate(p.id, float(s), _told(p, fields)) for p, s in zip(found, cosines, strict=True)]
+        cosines = np.stack([p.vector for p in matching if p.vector is not None]) @ vector
+        scored = [Candidate(p.id, float(s), _select(p, fields)) for p, s in zip(matching, cosines, strict=True)]
         return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
 
     async def nearest(
@@ -87,11 +85,11 @@ class MemoryIndex:
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
-        asked = dict(zip(terms.ids, terms.weights, strict=True))
+        weights = dict(zip(terms.ids, terms.weights, strict=True))
         scored = [
-            Candidate(p.id, _dot(asked, p.terms), _told(p, fields))
+            Candidate(p.id, _dot(weights, p.terms), _select(p, fields))
             for p in self._points(name).values()
-            if not asked.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
+            if not weights.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
         ]
         return sort_candidates([c for c in scored if c.score > 0])[:limit]
 
@@ -102,32 +100,31 @@ class MemoryIndex:
         self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
     ) -> list[Candidate]:
         return [
-            Candidate(p.id, 0.0, _told(p, fields))
+            Candidate(p.id, 0.0, _select(p, fields))
             for _, p in sorted(self._points(name).items())
             if matches(where, p.payload)
         ]
 
     async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        held = self._points(name)
-        return {i: _told(held[i], fields) for i in ids if i in held}
+        points = self._points(name)
+        return {i: _select(points[i], fields) for i in ids if i in points}
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
-        held = self._points(name)
-        found = ((i, held[i].vector) for i in ids if i in held)
+        points = self._points(name)
+        found = ((i, points[i].vector) for i in ids if i in points)
         return {i: vector for i, vector in found if vector is not None}
 
     async def close(self) -> None:
         self._collections.clear()
 
     def _points(self, name: str) -> dict[str, Point]:
-        held = self._collections.get(name)
-        if held is None:
+        if name not in self._collections:
             raise NotFound(f"collection {name!r} is not open", details={"collection": name})
-        return held[1]
+        return self._collections[name][1]
 
 
 class HashedEmbedder:
-    """Texts that share words are near each other: a deterministic stand-in for a model."""
+    """A deterministic stand-in for a model: texts that share words have similar vectors."""
 
     def __init__(self, dimensions: int = 64) -> None:
         self._dimensions = dimensions
@@ -179,9 +176,9 @@ class HashedEmbedder:
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
-def _told(point: Point, fields: Sequence[str] | None) -> Payload:
+def _select(point: Point, fields: Sequence[str] | None) -> Payload:
     return point.payload if fields is None else {f: point.payload[f] for f in fields if f in point.payload}
 
 
-def _dot(asked: dict[int, float], terms: Terms) -> float:
-    return sum(asked[t] * w for t, w in zip(terms.ids, terms.weights, strict=True) if t in asked)
+def _dot(weights: dict[int, float], terms: Terms) -> float:
+    return sum(weights[t] * w for t, w in zip(terms.ids, terms.weights, strict=True) if t in weights)

@@ -1,4 +1,4 @@
-"""Which engines are used, by the settings' URLs: one match per port, the vendor's package loaded in its arm."""
+"""Opens the engines that the settings name: one match per port, each vendor's package imported in its case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolscript.settings import Settings
 
 
 class Servers:
-    """MCP servers; what it takes to speak with them is loaded when the first one is."""
+    """Connects to MCP servers; imports the MCP package with the first connection."""
 
     def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
         try:
@@ -29,7 +29,7 @@ class Servers:
 
 
 def open_index(settings: Settings) -> VectorIndex:
-    """The index that TOOLSCRIPT_INDEX names. Raises Invalid."""
+    """Opens the index that TOOLSCRIPT_INDEX names. Raises Invalid."""
     match settings.index.partition(":")[0]:
         case "":
             from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -51,14 +51,14 @@ def open_index(settings: Settings) -> VectorIndex:
             return MemoryIndex()
         case scheme:
             raise Invalid(
-                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not usable: leave it empty, or give http(s)://HOST:6333, "
+                f"TOOLSCRIPT_INDEX scheme {scheme!r} is not supported: leave it empty, or give http(s)://HOST:6333, "
                 "postgresql://USER@HOST/NAME or memory:",
                 details={"field": "TOOLSCRIPT_INDEX", "allowed": ["", "http", "https", "postgresql", "memory"]},
             )
 
 
 def open_language_model(settings: Settings) -> LanguageModel | None:
-    """The language model that TOOLSCRIPT_LLM_URL names, if any. Raises Invalid."""
+    """Opens the language model that TOOLSCRIPT_LLM_URL names, if any. Raises Invalid."""
     if not settings.llm_url:
         return None
     try:
@@ -75,7 +75,7 @@ def open_language_model(settings: Settings) -> LanguageModel | None:
 
 
 async def open_reranker(settings: Settings) -> Reranker | None:
-    """The reranker that TOOLSCRIPT_RERANKER names, if any. Raises Invalid or Unavailable."""
+    """Opens the reranker that TOOLSCRIPT_RERANKER names, if any. Raises Invalid or Unavailable."""
     if not settings.reranker:
         return None
     if settings.reranker.startswith(("http://", "https://")):
@@ -83,13 +83,13 @@ async def open_reranker(settings: Settings) -> Reranker | None:
 
         return HttpReranker(settings.reranker, settings.reranker_key, settings.reranker_model)
     try:
-        return await asyncio.to_thread(_local_reranker, settings, settings.reranker)
+        return await asyncio.to_thread(_open_local_reranker, settings, settings.reranker)
     except (Invalid, Unavailable) as error:
-        told = f"TOOLSCRIPT_RERANKER={settings.reranker} cannot be used: {error.message}"
-        raise type(error)(told, details={**error.details, "field": "TOOLSCRIPT_RERANKER"}) from error
+        message = f"TOOLSCRIPT_RERANKER={settings.reranker} cannot be used: {error.message}"
+        raise type(error)(message, details={**error.details, "field": "TOOLSCRIPT_RERANKER"}) from error
 
 
-def _local_reranker(settings: Settings, name: str) -> Reranker:
+def _open_local_reranker(settings: Settings, name: str) -> Reranker:
     from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
 
     folder = find_reranker(name, settings.data / "models", settings.hub_url, settings.hub_token)

@@ -1,4 +1,4 @@
-"""Which embedding model is used: the one that was asked for, or what can be had instead."""
+"""Opens the embedding model: the configured one, or the packaged one as a fallback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The embedder in use, and why it is not the one that was asked for, if it is not."""
+    """The embedder in use, and why it is not the configured one, if it is not."""
 
     embedder: Embedder | None
     fallback_reason: str | None = None
@@ -36,12 +36,12 @@ async def open_model(settings: Settings, indexed_with: str | None) -> Model:
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
     if settings.embeddings_url:
-        return Model(await _batch_queries(await _remote(settings)))
-    folder, because = await asyncio.to_thread(_find_model, settings, indexed_with)
+        return Model(await _batch_queries(await _open_remote(settings)))
+    folder, fallback_reason = await asyncio.to_thread(_find_model, settings, indexed_with)
     if folder is None:
-        return Model(None, because)
+        return Model(None, fallback_reason)
     inner = await asyncio.to_thread(_load, folder, settings.search_device)
-    return Model(await _batch_queries(inner), because)
+    return Model(await _batch_queries(inner), fallback_reason)
 
 
 def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFolder | None, str | None]:
@@ -50,21 +50,21 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
     if folder:
         return folder, None
     if indexed_with == PACKAGED and settings.search_model == DEFAULT_MODEL:
-        because = (
+        reason = (
             f"{settings.search_model} is not on this machine and the index was built with {PACKAGED}; "
-            "`toolscript index rebuild` asks the hub again"
+            "run `toolscript index rebuild` to try the hub again"
         )
     else:
         try:
             return download(settings.search_model, cache, settings.hub_url, settings.hub_token), None
         except Unavailable as error:
-            because = error.message
-            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": PACKAGED, "reason": because})
+            reason = error.message
+            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": PACKAGED, "reason": reason})
     try:
-        return find_locally(PACKAGED, cache), because
+        return find_locally(PACKAGED, cache), reason
     except ToolscriptError as error:
         log.warning("no_model", extra={"reason": error.message, "consequence": "search by words only"})
-        return None, f"{because}; {error.message}"
+        return None, f"{reason}; {error.message}"
 
 
 def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
@@ -73,7 +73,7 @@ def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
     return OnnxEmbedder(folder, device=device)
 
 
-async def _remote(settings: Settings) -> MultiQueryEmbedder:
+async def _open_remote(settings: Settings) -> MultiQueryEmbedder:
     try:
         from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
     except ImportError as error:
@@ -87,7 +87,7 @@ async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:
 
 
 async def _calibrate(embedder: MultiQueryEmbedder) -> SimilarityRange:
-    """Measures a model that the registry does not know on the demo catalogue's questions and answers."""
+    """Measures a model without a registry entry on the queries and tools of the demo catalogue."""
     by_id = {item.id: build_item_text(item) for item in load_demo_items()}
     pairs = [(query, by_id[tool]) for query, tool in load_demo_pairs()]
     queries = await embedder.embed_queries([q for q, _ in pairs])

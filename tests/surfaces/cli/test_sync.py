@@ -133,10 +133,10 @@ def test_the_language_model_looks_at_what_is_new_and_once_only(monkeypatch: pyte
         monkeypatch.setenv("TOOLSCRIPT_LLM_MODEL", "tiny")
         configure({"good": scripted_spec(tools=["echo", "pid"])})
         assert told("sync")["refined"] == 2
-        asked = len(api.asked)
+        asked = len(api.bodies)
         assert asked >= 1
         assert told("sync")["refined"] == 0
-        assert len(api.asked) == asked
+        assert len(api.bodies) == asked
         assert "2 newly classified, 2 looked at by the language model" in invoke("sync", "--reclassify").stdout
     tools = told("skills", "show", "email")["tools"]
     assert {t["id"]: t["origin"] for t in tools} == {"good__echo": "llm_auto", "good__pid": "llm_auto"}

@@ -16,7 +16,7 @@ import httpx
 import jwt
 import pytest
 
-from tests.servers.published_keys import SigningKey, new_key, unpadded
+from tests.servers.published_keys import SigningKey, encode_part, new_key
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Principal
 from toolscript.domain.documents import Document
@@ -59,7 +59,7 @@ def by_secret(secret: str = SECRET, algorithm: str = "HS256", **said: Any) -> Se
 
 
 def unsigned() -> str:
-    return f"{unpadded({'alg': 'none', 'typ': 'JWT'})}.{unpadded(claims())}."
+    return f"{encode_part({'alg': 'none', 'typ': 'JWT'})}.{encode_part(claims())}."
 
 
 def encoded(headers: Sent) -> list[tuple[bytes, bytes]]:
@@ -114,15 +114,15 @@ BAD: dict[str, Callable[[], Sent]] = {
 
 
 def key_confusion(key: SigningKey) -> str:
-    parts = f"{unpadded({'alg': 'HS256', 'typ': 'JWT', 'kid': key.kid})}.{unpadded(claims())}"
-    return f"{parts}.{unpadded(hmac.digest(key.pem(), parts.encode(), 'sha256'))}"
+    parts = f"{encode_part({'alg': 'HS256', 'typ': 'JWT', 'kid': key.kid})}.{encode_part(claims())}"
+    return f"{parts}.{encode_part(hmac.digest(key.pem(), parts.encode(), 'sha256'))}"
 
 
 @pytest.fixture(scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     """An application that asks for a key, believes a secret and a published key, and holds a document of acme."""
     folder = tmp_path_factory.mktemp("guarded")
-    (folder / "keys.json").write_text(json.dumps({"keys": [PUBLISHED.published()]}))
+    (folder / "keys.json").write_text(json.dumps({"keys": [PUBLISHED.public_jwk()]}))
     settings = load_settings(
         variables={},
         data_dir=folder / "data",

@@ -1,4 +1,4 @@
-"""The embedding cache may forget, and must neither lie nor fail: held to a dictionary, to killed writers, to damage."""
+"""The embedding cache may forget vectors but never returns wrong ones or fails, even with damaged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.vector_cache_files import LEFTOVER_SECONDS, MOST_OTHERS, EmbeddingFiles
+from toolscript.adapters.vector_cache_files import LEFTOVER_SECONDS, MAX_OTHER_FILES, EmbeddingFiles
 from toolscript.domain.search import Vector
 
 SERVERS = ["git", "files"]
@@ -33,11 +33,11 @@ TOOLS = {"git__log": "d1", "git__diff": "d2", "files__read": "d3"}
 
 
 def vector_of(model: str, item_id: str, digest: str, dimensions: int = 8) -> Vector:
-    """The one vector that may ever be found for these."""
+    """The only vector that may be found for these."""
     return HashedEmbedder(dimensions)._embed(f"{model}|{item_id}|{digest}")
 
 
-def made(wanted: Mapping[str, str], model: str = "m") -> dict[str, tuple[str, Vector]]:
+def make_vectors(wanted: Mapping[str, str], model: str = "m") -> dict[str, tuple[str, Vector]]:
     return {item_id: (digest, vector_of(model, item_id, digest)) for item_id, digest in wanted.items()}
 
 
@@ -67,7 +67,7 @@ def seal(document: object) -> bytes:
     return body + b',"checksum":"' + hashlib.sha256(body).hexdigest().encode() + b'"}'
 
 
-def ignored(caplog: pytest.LogCaptureFixture) -> list[str]:
+def ignore_reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [vars(r)["reason"] for r in caplog.records if r.getMessage() == "embedding_cache_ignored"]
 
 
@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data" / "cache" / "embeddings"
 
 
-# What it is for
+# Purpose
 
 
 @pytest.mark.req("S-10")
@@ -84,7 +84,7 @@ async def test_after_a_restart_nothing_needs_to_be_embedded(folder: Path) -> Non
     before = EmbeddingFiles(folder)
     assert await before.find(SERVERS, "m", TOOLS) == {}
     assert not await before.has(SERVERS)
-    await before.keep(SERVERS, "m", made(TOOLS))
+    await before.keep(SERVERS, "m", make_vectors(TOOLS))
     for cache in (before, EmbeddingFiles(folder)):
         found = await cache.find(reversed_list := SERVERS[::-1], "m", TOOLS)
         assert found.keys() == TOOLS.keys()
@@ -95,11 +95,11 @@ async def test_after_a_restart_nothing_needs_to_be_embedded(folder: Path) -> Non
 @pytest.mark.req("S-10")
 async def test_a_tool_that_changed_is_the_only_one_missing(folder: Path) -> None:
     cache = EmbeddingFiles(folder)
-    await cache.keep(SERVERS, "m", made(TOOLS))
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
     changed = TOOLS | {"git__log": "d1, but different", "git__new": "d4"}
     found = await cache.find(SERVERS, "m", changed)
     assert found.keys() == {"git__diff", "files__read"}
-    await cache.keep(SERVERS, "m", made({k: changed[k] for k in ("git__log", "git__new")}))
+    await cache.keep(SERVERS, "m", make_vectors({k: changed[k] for k in ("git__log", "git__new")}))
     found = await EmbeddingFiles(folder).find(SERVERS, "m", changed)
     assert found.keys() == changed.keys()
     assert right(found, changed)
@@ -109,12 +109,12 @@ async def test_a_tool_that_changed_is_the_only_one_missing(folder: Path) -> None
 async def test_another_model_finds_nothing_says_so_once_and_replaces_the_file(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await EmbeddingFiles(folder).keep(SERVERS, "m", made(TOOLS))
+    await EmbeddingFiles(folder).keep(SERVERS, "m", make_vectors(TOOLS))
     cache = EmbeddingFiles(folder)
     for _ in range(3):
         assert await cache.find(SERVERS, "n", TOOLS) == {}
-    assert ignored(caplog) == ["made by model m, in use is n"]
-    await cache.keep(SERVERS, "n", made({"git__log": "d1"}, "n"))
+    assert ignore_reasons(caplog) == ["written by model m, current model is n"]
+    await cache.keep(SERVERS, "n", make_vectors({"git__log": "d1"}, "n"))
     assert right(found := await cache.find(SERVERS, "n", TOOLS), TOOLS, "n")
     assert found.keys() == {"git__log"}
     assert await cache.find(SERVERS, "m", TOOLS) == {}
@@ -125,28 +125,28 @@ async def test_a_new_configuration_takes_over_what_has_not_changed(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = EmbeddingFiles(folder)
-    await cache.keep(SERVERS, "m", made(TOOLS))
-    await cache.keep(["git", "web"], "m", made({"git__log": "newer", "web__get": "d5"}))
-    await cache.keep(["web", "x"], "other model", made({"web__get": "d5"}, "other model"))
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
+    await cache.keep(["git", "web"], "m", make_vectors({"git__log": "newer", "web__get": "d5"}))
+    await cache.keep(["web", "x"], "other model", make_vectors({"web__get": "d5"}, "other model"))
     wanted = {"git__log": "d1", "git__diff": "d2", "web__get": "d5", "web__put": "d6"}
     found = await cache.find(["git", "web", "x"], "m", wanted)
     assert found.keys() == wanted.keys() - {"web__put"}
     assert right(found, wanted)
-    assert ignored(caplog) == []
+    assert ignore_reasons(caplog) == []
 
 
 @pytest.mark.req("S-10")
-async def test_what_belongs_to_no_server_of_the_list_is_forgotten(folder: Path) -> None:
+async def test_items_of_other_servers_are_removed(folder: Path) -> None:
     cache = EmbeddingFiles(folder)
     wanted = {"git__log": "1", "git__a__b": "2", "gi__t": "3", "a__b__c": "4", "a___d": "5", "nothing": "6"}
-    await cache.keep(["git", "a__b", "a_"], "m", made(wanted))
+    await cache.keep(["git", "a__b", "a_"], "m", make_vectors(wanted))
     document = json.loads(path_of(folder, ["git", "a__b", "a_"]).read_bytes())
     assert document["tools"].keys() == {"git__log", "git__a__b", "a__b__c", "a___d"}
 
 
 @pytest.mark.req("S-10")
 async def test_the_file_is_as_documented(folder: Path) -> None:
-    await EmbeddingFiles(folder).keep(["zwölf", "a b"], "m", made({"zwölf__x": "d"}))
+    await EmbeddingFiles(folder).keep(["zwölf", "a b"], "m", make_vectors({"zwölf__x": "d"}))
     content = path_of(folder, ["a b", "zwölf"]).read_bytes()
     document = json.loads(content)
     entry = document["tools"].pop("zwölf__x")
@@ -160,31 +160,31 @@ async def test_the_file_is_as_documented(folder: Path) -> None:
 
 
 @pytest.mark.req("S-10")
-async def test_what_is_kept_already_is_not_written_again(folder: Path) -> None:
+async def test_an_unchanged_cache_is_not_written_again(folder: Path) -> None:
     cache = EmbeddingFiles(folder)
-    await cache.keep(SERVERS, "m", made(TOOLS))
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
     before = path_of(folder, SERVERS).stat().st_ino
-    await cache.keep(SERVERS, "m", made(TOOLS))
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
     await cache.keep(SERVERS, "m", {})
     assert path_of(folder, SERVERS).stat().st_ino == before
 
 
 @pytest.mark.req("S-10")
-async def test_many_may_keep_at_once(folder: Path) -> None:
+async def test_concurrent_writers_lose_nothing(folder: Path) -> None:
     cache = EmbeddingFiles(folder)
     wanted = {f"git__{n}": str(n) for n in range(40)}
-    await asyncio.gather(*(cache.keep(SERVERS, "m", made({i: d})) for i, d in wanted.items()))
+    await asyncio.gather(*(cache.keep(SERVERS, "m", make_vectors({i: d})) for i, d in wanted.items()))
     found = await EmbeddingFiles(folder).find(SERVERS, "m", wanted)
     assert found.keys() == wanted.keys()
 
 
 @pytest.mark.req("S-10")
-async def test_what_another_process_keeps_is_seen_and_not_lost(folder: Path) -> None:
+async def test_vectors_of_another_process_are_found_and_kept(folder: Path) -> None:
     one, other = EmbeddingFiles(folder), EmbeddingFiles(folder)
-    await one.keep(SERVERS, "m", made({"git__log": "d1"}))
-    await other.keep(SERVERS, "m", made({"git__diff": "d2"}))
+    await one.keep(SERVERS, "m", make_vectors({"git__log": "d1"}))
+    await other.keep(SERVERS, "m", make_vectors({"git__diff": "d2"}))
     assert (await one.find(SERVERS, "m", TOOLS)).keys() == {"git__log", "git__diff"}
-    await one.keep(SERVERS, "m", made({"files__read": "d3"}))
+    await one.keep(SERVERS, "m", make_vectors({"files__read": "d3"}))
     assert (await other.find(SERVERS, "m", TOOLS)).keys() == TOOLS.keys()
 
 
@@ -192,46 +192,46 @@ async def test_what_another_process_keeps_is_seen_and_not_lost(folder: Path) -> 
 
 
 @pytest.mark.req("S-10")
-async def test_only_the_newest_files_of_other_configurations_are_looked_at(folder: Path) -> None:
-    for n in range(MOST_OTHERS + 1):
+async def test_only_the_newest_files_of_other_configurations_are_read(folder: Path) -> None:
+    for n in range(MAX_OTHER_FILES + 1):
         servers = ["git", f"s{n}"]
-        await EmbeddingFiles(folder).keep(servers, "m", made({f"git__{n}": "d", "git__all": "d"}))
+        await EmbeddingFiles(folder).keep(servers, "m", make_vectors({f"git__{n}": "d", "git__all": "d"}))
         os.utime(path_of(folder, servers), ns=(n, n))
-    wanted = {f"git__{n}": "d" for n in range(MOST_OTHERS + 1)}
+    wanted = {f"git__{n}": "d" for n in range(MAX_OTHER_FILES + 1)}
     found = await EmbeddingFiles(folder).find(["git"], "m", wanted)
     assert found.keys() == wanted.keys() - {"git__0"}
 
 
 @pytest.mark.req("S-10")
-async def test_looking_stops_when_all_is_found_and_skips_what_has_other_servers(
+async def test_the_search_stops_when_all_is_found_and_skips_files_of_other_servers(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = EmbeddingFiles(folder)
     for age, servers in enumerate([["git", "new"], ["git", "old"], ["elsewhere"]]):
-        await cache.keep(servers, "m", made({f"{servers[0]}__log": "d1"}))
+        await cache.keep(servers, "m", make_vectors({f"{servers[0]}__log": "d1"}))
         os.utime(path_of(folder, servers), ns=(10 - age, 10 - age))
     for servers in (["git", "old"], ["elsewhere"]):
         file = path_of(folder, servers)
-        file.write_bytes(file.read_bytes()[:-1] + b" ")  # whoever reads it to the end sees that it is damaged
+        file.write_bytes(file.read_bytes()[:-1] + b" ")  # a reader that reads to the end finds the wrong checksum
         os.utime(file, ns=(5, 5))
     assert (await cache.find(["git"], "m", {"git__log": "d1"})).keys() == {"git__log"}
-    assert ignored(caplog) == []
+    assert ignore_reasons(caplog) == []
     assert await cache.find(["git"], "m", {"git__log": "d2"}) == {}
-    assert ignored(caplog) == ["it is damaged"]
+    assert ignore_reasons(caplog) == ["damaged: wrong checksum"]
 
 
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b'{"servers":1,"tools":{', b'{"servers":[[]],"tools":{', b"[" * 99999]
 )
-async def test_a_file_of_another_configuration_that_is_none_is_passed_over(
+async def test_an_invalid_file_of_another_configuration_is_skipped(
     folder: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(folder, ["git", "x"], content)
     cache = EmbeddingFiles(folder)
     for _ in range(2):
         assert await cache.find(["git"], "m", {"git__log": "d1"}) == {}
-    assert len(ignored(caplog)) == 1
+    assert len(ignore_reasons(caplog)) == 1
 
 
 # Damage
@@ -251,36 +251,36 @@ SIGNALLING = np.full(8, 0x7FA00000, np.uint32).view(np.float32)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is damaged"),
-        (b"\x00", "it is damaged"),
-        (json.dumps(DOCUMENT | {"tools": {}}).encode(), "it is damaged"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}})[:-40], "it is damaged"),
-        (seal(DOCUMENT | {"tools": {}, "version": 2}), "it has version 2, not 1"),
-        (seal(DOCUMENT | {"tools": {}, "dimensions": 0}), "it has vectors of another size than it says"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD[:4])}}), "it has vectors of another size than it says"),
+        (b"", "damaged: wrong checksum"),
+        (b"\x00", "damaged: wrong checksum"),
+        (json.dumps(DOCUMENT | {"tools": {}}).encode(), "damaged: wrong checksum"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}})[:-40], "damaged: wrong checksum"),
+        (seal(DOCUMENT | {"tools": {}, "version": 2}), "version 2, expected 1"),
+        (seal(DOCUMENT | {"tools": {}, "dimensions": 0}), "vectors of another size than declared"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD[:4])}}), "vectors of another size than declared"),
         (
             seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}, "dimensions": 4}),
-            "it has vectors of another size than it says",
+            "vectors of another size than declared",
         ),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD.tobytes() + b"x")}}), "it has vectors that cannot be read"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD.tobytes() + b"x")}}), "unreadable vectors"),
         (
             seal(DOCUMENT | {"tools": {"git__log": {"hash": "d1", "vector": "é" * 44}}}),
-            "it has vectors that cannot be read",
+            "unreadable vectors",
         ),
         (
             seal(DOCUMENT | {"tools": {"git__log": {"hash": "d1", "vector": ["A"] * 44}}}),
-            "it has vectors that cannot be read",
+            "unreadable vectors",
         ),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(NOT_A_NUMBER)}}), "it has vectors that are not of length 1"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(SIGNALLING)}}), "it has vectors that are not of length 1"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 1e30)}}), "it has vectors that are not of length 1"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 0)}}), "it has vectors that are not of length 1"),
-        (seal(DOCUMENT | {"tools": [1]}), "it is no embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": "x"}}), "it is no embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": {}}}), "it is no embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}, "dimensions": "8"}), "it is no embedding cache"),
-        (seal({"version": 1}), "it is no embedding cache"),
-        (seal({"a": []}), "it is no embedding cache"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(NOT_A_NUMBER)}}), "vectors whose length is not 1"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(SIGNALLING)}}), "vectors whose length is not 1"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 1e30)}}), "vectors whose length is not 1"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 0)}}), "vectors whose length is not 1"),
+        (seal(DOCUMENT | {"tools": [1]}), "not an embedding cache"),
+        (seal(DOCUMENT | {"tools": {"git__log": "x"}}), "not an embedding cache"),
+        (seal(DOCUMENT | {"tools": {"git__log": {}}}), "not an embedding cache"),
+        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}, "dimensions": "8"}), "not an embedding cache"),
+        (seal({"version": 1}), "not an embedding cache"),
+        (seal({"a": []}), "not an embedding cache"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_ignored_and_then_replaced(
@@ -290,9 +290,8 @@ async def test_a_file_that_cannot_be_used_is_ignored_and_then_replaced(
     cache = EmbeddingFiles(folder)
     for _ in range(2):
         assert await cache.find(SERVERS, "m", TOOLS) == {}
-    (told,) = ignored(caplog)
-    assert told == reason
-    await cache.keep(SERVERS, "m", made(TOOLS))
+    assert ignore_reasons(caplog) == [reason]
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
     assert right(found := await EmbeddingFiles(folder).find(SERVERS, "m", TOOLS), TOOLS)
     assert found.keys() == TOOLS.keys()
 
@@ -302,7 +301,7 @@ async def test_a_full_disk_costs_a_warning_and_no_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = EmbeddingFiles(folder)
-    await cache.keep(SERVERS, "m", made(TOOLS))
+    await cache.keep(SERVERS, "m", make_vectors(TOOLS))
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -310,14 +309,14 @@ async def test_a_full_disk_costs_a_warning_and_no_file(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         for n in range(3):
-            await cache.keep(SERVERS, "m", made({"git__log": str(n)}))
+            await cache.keep(SERVERS, "m", make_vectors({"git__log": str(n)}))
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert [(r.getMessage(), vars(r)["reason"]) for r in warnings] == [
         ("embedding_cache_not_written", os.strerror(errno.ENOSPC))
     ]
     assert files_in(folder) == [path_of(folder, SERVERS)]
     assert (await cache.find(SERVERS, "m", TOOLS)).keys() == TOOLS.keys()
-    await cache.keep(SERVERS, "m", made({"git__log": "n"}))
+    await cache.keep(SERVERS, "m", make_vectors({"git__log": "n"}))
     assert (await cache.find(SERVERS, "m", {"git__log": "n"})).keys() == {"git__log"}
 
 
@@ -326,7 +325,7 @@ async def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, capl
     (tmp_path / "file").write_text("not a folder")
     cache = EmbeddingFiles(tmp_path / "file" / "cache")
     for _ in range(2):
-        await cache.keep(SERVERS, "m", made(TOOLS))
+        await cache.keep(SERVERS, "m", make_vectors(TOOLS))
         assert await cache.find(SERVERS, "m", TOOLS) == {}
     assert [r.getMessage() for r in caplog.records].count("embedding_cache_not_written") == 1
 
@@ -338,7 +337,7 @@ import asyncio, os, pathlib, sys, uuid
 from toolscript.adapters import vector_cache_files as embedding_files
 from toolscript.adapters.memory import HashedEmbedder
 
-def told(real):
+def announce(real):
     return lambda *given: (print(generation, flush=True), real(*given))[1]
 
 def stop(*_):
@@ -354,12 +353,12 @@ for generation in range(1, 10**9):
     elif generation == 1 and point == "replace":
         pathlib.Path.replace = stop
     elif generation == 1:
-        embedding_files.uuid4, os.fsync = told(uuid.uuid4), told(os.fsync)  # it says when it begins to write
+        embedding_files.uuid4, os.fsync = announce(uuid.uuid4), announce(os.fsync)  # prints when it begins to write
 """
 
 
-def killed(folder: Path, point: str, lines: int) -> str:
-    """Starts a writer, reads so many lines of it, kills it; returns the last line."""
+def run_writer_until_killed(folder: Path, point: str, lines: int) -> str:
+    """Starts a writer, kills it after that many lines, and returns the last line."""
     command = [sys.executable, "-c", WRITER, str(folder), point]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -379,40 +378,40 @@ def generations(folder: Path) -> set[str]:
 async def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(
     folder: Path, lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writing = killed(folder, "anywhere", lines)
+    writing = run_writer_until_killed(folder, "anywhere", lines)
     (generation,) = generations(folder)
     assert int(generation) >= int(writing) - 1
     found = await EmbeddingFiles(folder).find(["git"], "m", {f"git__{n}": generation for n in range(1500)})
     assert len(found) == 1500
-    assert ignored(caplog) == []
+    assert ignore_reasons(caplog) == []
 
 
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize("point", ["fsync", "replace"])
 async def test_a_kill_before_the_new_file_has_its_name_leaves_the_old_one(folder: Path, point: str) -> None:
-    assert killed(folder, point, 1) == "here"
+    assert run_writer_until_killed(folder, point, 1) == "here"
     assert generations(folder) == {"1"}
     (leftover,) = files_in(folder, "*.new-*")
     cache = EmbeddingFiles(folder)
-    await cache.keep(["git"], "m", made({"git__0": "2"}))
+    await cache.keep(["git"], "m", make_vectors({"git__0": "2"}))
     assert leftover.exists(), "its writer may be at work"
     long_ago = time.time() - LEFTOVER_SECONDS - 1
     os.utime(leftover, (long_ago, long_ago))
-    await cache.keep(["git"], "m", made({"git__0": "3"}))
+    await cache.keep(["git"], "m", make_vectors({"git__0": "3"}))
     assert files_in(folder) == [path_of(folder, ["git"])]
 
 
 @pytest.mark.req("S-10")
-async def test_what_vanishes_while_it_is_looked_at_is_no_trouble(folder: Path) -> None:
+async def test_files_that_vanish_during_a_search_are_skipped(folder: Path) -> None:
     cache = EmbeddingFiles(folder)
-    await cache.keep(["git", "x"], "m", made({"git__log": "d1"}))
+    await cache.keep(["git", "x"], "m", make_vectors({"git__log": "d1"}))
     for vanished in ("x.json.new-1", "embeddings-1.json"):
         (folder / vanished).symlink_to("gone")
-    await cache.keep(["git"], "m", made({"git__diff": "d2"}))
+    await cache.keep(["git"], "m", make_vectors({"git__diff": "d2"}))
     assert (await cache.find(["git"], "m", TOOLS)).keys() == {"git__log", "git__diff"}
 
 
-# Whatever happens, held to a dictionary
+# Any sequence of operations, compared with a dictionary
 
 LISTS = st.sampled_from([("a",), ("b",), ("a", "b"), ("a", "b", "c")])
 MODELS = st.sampled_from(["m", "n"])
@@ -420,7 +419,7 @@ WANTED = st.dictionaries(st.sampled_from(["a__x", "a__y", "b__x", "c__x"]), st.s
 
 
 class Cache(RuleBasedStateMachine):
-    """What was kept and never harmed must be found; what was harmed may be found; nothing else may."""
+    """Intact entries must be found, damaged ones may be found, others must not."""
 
     @initialize()
     def start(self) -> None:
@@ -435,7 +434,7 @@ class Cache(RuleBasedStateMachine):
 
     @rule(servers=LISTS, model=MODELS, wanted=WANTED)
     def keep(self, servers: tuple[str, ...], model: str, wanted: dict[str, str]) -> None:
-        asyncio.run(self.cache.keep(servers, model, made(wanted, model)))
+        asyncio.run(self.cache.keep(servers, model, make_vectors(wanted, model)))
         if self.models.get(servers) != model:
             self.sure[servers], self.perhaps[servers] = {}, {}
         self.models[servers] = model
@@ -447,7 +446,7 @@ class Cache(RuleBasedStateMachine):
         found = asyncio.run(self.cache.find(servers, model, wanted))
         assert right(found, wanted, model)
         sure, perhaps = (
-            {i for s, held in kept.items() if self.models[s] == model for i, d in held.items() if wanted.get(i) == d}
+            {i for s, tools in kept.items() if self.models[s] == model for i, d in tools.items() if wanted.get(i) == d}
             for kept in (self.sure, self.perhaps)
         )
         assert sure <= found.keys() <= sure | perhaps
@@ -481,7 +480,7 @@ Cache.TestCase.settings = settings(max_examples=40, stateful_step_count=15, dead
 
 
 @pytest.mark.req("S-10")
-async def test_files_that_nobody_would_read_again_are_removed(tmp_path: Path) -> None:
+async def test_files_beyond_the_maximum_are_removed(tmp_path: Path) -> None:
     cache = EmbeddingFiles(tmp_path)
     vector = np.array([1.0, 0.0], dtype=np.float32)
     for number in range(30):

@@ -136,7 +136,7 @@ async def test_a_url_decides_which_index_is_used(tmp_path: Path, small: Settings
     with pytest.raises(Unavailable, match="Qdrant does not answer"):
         async with open_app(replace(small, index="https://127.0.0.1:9", index_key="key")):
             pass
-    with pytest.raises(Invalid, match=r"'ftp' is not usable.*memory:"):
+    with pytest.raises(Invalid, match=r"'ftp' is not supported.*memory:"):
         async with open_app(replace(small, index="ftp://x")):
             pass
 

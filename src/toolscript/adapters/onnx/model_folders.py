@@ -1,4 +1,4 @@
-"""Where an embedding model's files are: a folder, the local cache, this package, or the hub, in that order."""
+"""Finds the files of a model: in a folder, the local cache, this package, or the hub, in that order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from toolscript.domain.search import SimilarityRange
 PACKAGED = "all-MiniLM-L6-v2"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-HUB_PATIENCE_SECONDS = 2.5
+HUB_TIMEOUT_SECONDS = 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What the registry says of a model. `similarity` is None where nobody has measured it yet."""
+    """The registry's entry for a model. `similarity` is None for a model that has not been measured."""
 
     name: str
     aliases: tuple[str, ...]
@@ -39,7 +39,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model that is on this machine."""
+    """The files of a model on this machine."""
 
     card: ModelCard
     onnx: Path
@@ -48,7 +48,7 @@ class ModelFolder:
 
 @cache
 def read_registry() -> tuple[ModelCard, ...]:
-    """Every model that Toolscript knows."""
+    """The models that Toolscript knows."""
     text = resources.files("toolscript").joinpath("data/models.toml").read_text(encoding="utf-8")
     return tuple(
         ModelCard(
@@ -67,14 +67,14 @@ def read_registry() -> tuple[ModelCard, ...]:
 
 
 def find_model_card(name: str) -> ModelCard | None:
-    """The card of a model by any of its names, whatever their case."""
+    """The card of a model by any of its names, ignoring case."""
     return next((c for c in read_registry() if name.casefold() in (a.casefold() for a in c.aliases)), None)
 
 
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
-    """The model in a folder, in the cache or in this package; None when only the hub could have it.
+    """The model in a folder, in the cache or in this package; None when only the hub may have it.
 
-    Raises Invalid for a folder that holds no usable model.
+    Raises Invalid for a folder without a usable model.
     """
     card = find_model_card(name)
     own = _as_folder(name)
@@ -89,9 +89,9 @@ def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
 
 
 def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None) -> ModelFolder:
-    """Fetches a model from the hub into the cache, showing progress; whole or not at all.
+    """Downloads a model from the hub into the cache, completely or not at all.
 
-    Raises Invalid for a name that the hub does not have, and Unavailable, within three seconds, when the hub does
+    Raises Invalid for a name that the hub does not know, and Unavailable, within three seconds, when the hub does
     not answer.
     """
     card = find_model_card(name)
@@ -99,14 +99,14 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
     if not _REPOSITORY.fullmatch(repository):
         raise unknown_model(name)
     _require_hub(name, hub_url)
-    from huggingface_hub import HfApi, errors  # slow to import, seldom needed
+    from huggingface_hub import HfApi, errors  # slow to import, rarely needed
 
     hub = HfApi(endpoint=hub_url, token=token or False)
     target = cache_dir / _folder_name(name)
     partial = target.with_name(f".{target.name}.partial")
     try:
-        there = set(hub.list_repo_files(repository))
-        onnx = next((f for f in (*(card.files if card else ()), *ONNX_FILES) if f in there), ONNX_FILES[0])
+        files = set(hub.list_repo_files(repository))
+        onnx = next((f for f in (*(card.files if card else ()), *ONNX_FILES) if f in files), ONNX_FILES[0])
         hub.snapshot_download(repository, local_dir=partial, allow_patterns=[onnx, "*.json", "1_Pooling/config.json"])
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise unknown_model(name) from error
@@ -121,10 +121,10 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
 
 
 def unknown_model(name: str) -> Invalid:
-    """The error for a name that nothing here can load."""
+    """The error for an unknown model name."""
     names = [c.aliases[1] for c in read_registry()]
     return Invalid(
-        f"model {name!r} is not known: use one of {', '.join(names)}, or the path of a folder with an ONNX model "
+        f"unknown model {name!r}: use one of {', '.join(names)}, or the path of a folder with an ONNX model "
         "and its tokenizer.json",
         details={"model": name, "supported": names},
     )
@@ -134,7 +134,7 @@ def _require_hub(name: str, hub_url: str) -> None:
     import httpx
 
     try:
-        httpx.head(hub_url, timeout=HUB_PATIENCE_SECONDS, follow_redirects=False)
+        httpx.head(hub_url, timeout=HUB_TIMEOUT_SECONDS, follow_redirects=False)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unavailable(
             f"model {name} is not on this machine and the hub {hub_url} cannot be reached ({type(error).__name__})",
@@ -156,19 +156,19 @@ def _folder_name(name: str) -> str:
 
 
 def _folder(place: Path, card: ModelCard | None = None) -> ModelFolder:
-    card = card or _described(place)
+    card = card or _describe(place)
     onnx = next((place / f for f in (*card.files, *ONNX_FILES) if (place / f).is_file()), None)
     tokenizer = place / "tokenizer.json"
     if onnx is None or not tokenizer.is_file():
         raise Invalid(
-            f"{place} holds no usable model: it needs tokenizer.json and one of {', '.join(ONNX_FILES)}",
+            f"{place} has no usable model: it needs tokenizer.json and one of {', '.join(ONNX_FILES)}",
             details={"model": card.name, "folder": str(place)},
         )
     return ModelFolder(card, onnx, tokenizer)
 
 
-def _described(place: Path) -> ModelCard:
-    """A card for a folder of the user's own, read from the files that models come with."""
+def _describe(place: Path) -> ModelCard:
+    """A card for a folder of the user, read from the files that come with models."""
     own = find_model_card(place.name)
     if own:
         return own
@@ -180,7 +180,7 @@ def _described(place: Path) -> ModelCard:
         pooling = json.loads(pooling_file.read_text(encoding="utf-8")) if pooling_file.is_file() else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(
-            f"{place} holds no usable model: config.json must be JSON with hidden_size",
+            f"{place} has no usable model: config.json must be JSON with hidden_size",
             details={"folder": str(place)},
         ) from error
     return ModelCard(
@@ -197,10 +197,10 @@ def _described(place: Path) -> ModelCard:
 
 
 def _fingerprint(place: Path, pooling: Any) -> str:
-    """Tells two models in folders of the same name apart: indexes must not mix their vectors."""
-    told = hashlib.sha256(json.dumps(pooling, sort_keys=True).encode())
+    """Distinguishes two models in folders of the same name: an index must not mix their vectors."""
+    digest = hashlib.sha256(json.dumps(pooling, sort_keys=True).encode())
     for file in (place / f for f in ONNX_FILES if (place / f).is_file()):
         with file.open("rb") as opened:
-            told.update(opened.read(2**20))
-            told.update(str(file.stat().st_size).encode())
-    return told.hexdigest()[:8]
+            digest.update(opened.read(2**20))
+            digest.update(str(file.stat().st_size).encode())
+    return digest.hexdigest()[:8]

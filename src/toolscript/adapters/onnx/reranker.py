@@ -1,7 +1,7 @@
-"""Reranks with a cross-encoder in ONNX Runtime: query and passage are read as one text of two segments.
+"""Reranks with a cross-encoder in ONNX Runtime: query and passage form one text with two segments.
 
-Passages run sorted by length, in batches where that is safe: as with embeddings, a dynamically quantised model gives
-a passage another score in other company, and so runs one at a time. See docs/decisions/0004.
+Passages are sorted by length and scored in batches where that is safe. A dynamically quantised model scores one passage
+at a time: in a batch, a score would depend on the other passages. See docs/decisions/0004.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ from toolscript.adapters.onnx.model_folders import (
 )
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
-LONGEST_WINDOW = 512
+MAX_WINDOW = 512
 PADDING = ("[PAD]", "<pad>", "<|padding|>")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-MOST_CLASSES = 2
+MAX_CLASSES = 2
 
 
-class _Row(NamedTuple):
-    """Query and passage as token numbers, and which of the two each token is of."""
+class _PairTokens(NamedTuple):
+    """Query and passage as token ids, and the segment of each token."""
 
     ids: Sequence[int]
     segments: Sequence[int]
 
 
 def find_reranker(name: str, cache_dir: Path, hub_url: str, token: str | None = None) -> ModelFolder:
-    """The model in a folder, in the cache, or from the hub. A folder need hold no more than tokenizer.json and the
-    model.
+    """The model in a folder, in the cache, or from the hub. A folder needs only tokenizer.json and the model.
 
-    Raises Invalid for what is no model, and Unavailable when the hub does not answer.
+    Raises Invalid for a folder without a model, and Unavailable when the hub does not answer.
     """
     for place in (Path(name).expanduser(), cache_dir / name.replace("/", "--")):
         if find_model_card(name) is None and place.is_dir():
@@ -63,7 +62,7 @@ class OnnxReranker:
     """A reranker over a model folder. Loads at once; scores in worker threads, never on the event loop."""
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
-        """Raises Invalid for a model that is no cross-encoder, Unavailable for `gpu` where there is none."""
+        """Raises Invalid for a model that is not a cross-encoder, Unavailable for `gpu` without a GPU."""
         threads = min(os.cpu_count() or 1, MAX_THREADS)
         self._name = folder.card.name
         self._batch = 1 if is_dynamically_quantised(folder.onnx) else BATCH
@@ -71,9 +70,9 @@ class OnnxReranker:
         self._session = open_session(folder.onnx, device, threads if workers == 1 else 1)
         self._inputs = {each.name: each.type for each in self._session.get_inputs()}
         self._output = _logits([each.name for each in self._session.get_outputs()])
-        self._pairs = _Pairs(folder)
+        self._pairs = _PairTokenizer(folder)
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="rerank")
-        self._room = asyncio.Semaphore(workers)
+        self._limit = asyncio.Semaphore(workers)
         try:
             self._check()
         except BaseException:
@@ -88,7 +87,7 @@ class OnnxReranker:
         """How well each passage answers the query, from 0 to 1, in order."""
         if not passages:
             return []
-        rows = await self._run(self._pairs.of, query, passages)
+        rows = await self._run(self._pairs.tokenize, query, passages)
         by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
         batches = [by_length[start : start + self._batch] for start in range(0, len(rows), self._batch)]
         done = await asyncio.gather(*(self._run(self._forward, [rows[i] for i in chosen]) for chosen in batches))
@@ -97,7 +96,7 @@ class OnnxReranker:
             scores[chosen] = found
         if not np.isfinite(scores).all():
             raise UpstreamFailed(
-                f"reranker {self._name} gave scores that are no numbers", details={"model": self._name}
+                f"reranker {self._name} gave scores that are not numbers", details={"model": self._name}
             )
         return [float(score) for score in scores]
 
@@ -105,15 +104,15 @@ class OnnxReranker:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     async def _run(self, work: Any, *given: Any) -> Any:
-        # No more than can run: what comes after a long call need not wait for the whole of it.
-        async with self._room:
+        # Submits only what can run now: a later call must not wait until all of a long call is done.
+        async with self._limit:
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._workers, work, *given)
             except Exception as error:
                 raise Unavailable(f"reranker {self._name} failed: {error}", details={"model": self._name}) from error
 
-    def _forward(self, rows: Sequence[_Row]) -> NDArray[np.float64]:
-        """Scores from 0 to 1 for rows of token numbers."""
+    def _forward(self, rows: Sequence[_PairTokens]) -> NDArray[np.float64]:
+        """Scores from 0 to 1 for rows of token ids."""
         ids = np.full((len(rows), max(len(row.ids) for row in rows)), self._pairs.padding, np.int64)
         mask, segments = np.zeros_like(ids), np.zeros_like(ids)
         for number, row in enumerate(rows):
@@ -121,53 +120,55 @@ class OnnxReranker:
             mask[number, : len(row.ids)] = 1
             segments[number, : len(row.ids)] = row.segments
         feeds = dict(zip(INPUTS, (ids, mask, segments), strict=True))
-        taken = {
+        inputs = {
             name: feeds[name].astype(np.int32) if kind == "tensor(int32)" else feeds[name]
             for name, kind in self._inputs.items()
         }
-        logits = np.asarray(self._session.run([self._output], taken)[0], np.float64).reshape(len(rows), -1)
-        if logits.shape[1] > MOST_CLASSES:
+        logits = np.asarray(self._session.run([self._output], inputs)[0], np.float64).reshape(len(rows), -1)
+        if logits.shape[1] > MAX_CLASSES:
             raise ValueError(f"it gives {logits.shape[1]} numbers for a passage, not one or two")
-        # Of two numbers the second speaks for the passage: softmax of two is the sigmoid of their difference.
+        # With two classes the second means relevant: the softmax of two is the sigmoid of their difference.
         logit = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         with np.errstate(invalid="ignore"):
             return np.exp(-np.logaddexp(0.0, -logit))
 
     def _check(self) -> None:
         try:
-            if strange := self._inputs.keys() - INPUTS:
-                raise ValueError(f"it wants {', '.join(sorted(strange))}, of which only its makers know")  # noqa: TRY301
-            self._forward(self._pairs.of("a query", ["a passage", "another one, longer"]))
+            if unknown := self._inputs.keys() - INPUTS:
+                raise ValueError(f"it has unknown inputs: {', '.join(sorted(unknown))}")  # noqa: TRY301
+            self._forward(self._pairs.tokenize("a query", ["a passage", "another one, longer"]))
         except Exception as error:
-            raise Invalid(f"model {self._name} is no cross-encoder: {error}", details={"model": self._name}) from error
+            raise Invalid(
+                f"model {self._name} is not a cross-encoder: {error}", details={"model": self._name}
+            ) from error
 
 
-class _Pairs:
-    """Makes token numbers of query and passage; where the two are too long, the passage is cut."""
+class _PairTokenizer:
+    """Tokenizes pairs of query and passage; cuts the passage where the two are too long."""
 
     def __init__(self, folder: ModelFolder) -> None:
-        self._of_queries, self._of_pairs = (read_tokenizer(folder.tokenizer) for _ in range(2))
-        # Half the window at most is the query's: the rest is the passage's.
-        self._longest_query = folder.card.window // 2
-        self._of_queries.no_padding()
-        self._of_queries.enable_truncation(self._longest_query)
-        self._of_pairs.no_padding()
-        self._of_pairs.enable_truncation(folder.card.window, strategy="only_second")
-        numbers = (self._of_pairs.token_to_id(token) for token in PADDING)
-        self.padding = next((number for number in numbers if number is not None), 0)
+        self._queries, self._pairs = (read_tokenizer(folder.tokenizer) for _ in range(2))
+        # The query gets half of the window, the passage the rest.
+        self._max_query = folder.card.window // 2
+        self._queries.no_padding()
+        self._queries.enable_truncation(self._max_query)
+        self._pairs.no_padding()
+        self._pairs.enable_truncation(folder.card.window, strategy="only_second")
+        ids = (self._pairs.token_to_id(token) for token in PADDING)
+        self.padding = next((token_id for token_id in ids if token_id is not None), 0)
 
-    def of(self, query: str, passages: Sequence[str]) -> list[_Row]:
-        asked = self._shortened(_clean(query))
-        pairs = [(asked, _clean(passage)) for passage in passages]
-        return [_Row(each.ids, each.type_ids) for each in self._of_pairs.encode_batch(pairs)]
+    def tokenize(self, query: str, passages: Sequence[str]) -> list[_PairTokens]:
+        short = self._shorten(_replace_surrogates(query))
+        pairs = [(short, _replace_surrogates(passage)) for passage in passages]
+        return [_PairTokens(each.ids, each.type_ids) for each in self._pairs.encode_batch(pairs)]
 
-    def _shortened(self, query: str) -> str:
-        ends = [end for _, end in self._of_queries.encode(query, add_special_tokens=False).offsets]
-        return query if len(ends) < self._longest_query else query[: ends[-1]]
+    def _shorten(self, query: str) -> str:
+        ends = [end for _, end in self._queries.encode(query, add_special_tokens=False).offsets]
+        return query if len(ends) < self._max_query else query[: ends[-1]]
 
 
-def _clean(text: str) -> str:
-    """Half a surrogate pair is something that no tokenizer takes."""
+def _replace_surrogates(text: str) -> str:
+    """Replaces lone surrogates, which tokenizers refuse."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -176,14 +177,14 @@ def _logits(outputs: Sequence[str]) -> str:
 
 
 def _folder(place: Path) -> ModelFolder:
-    """A folder with a model in it, whatever else it lacks. Raises Invalid."""
+    """A folder with a model and a tokenizer, without any other file. Raises Invalid."""
     named = [place / file for file in ONNX_FILES if (place / file).is_file()]
     others = [*sorted(place.glob("onnx/model*.onnx")), *sorted(place.glob("model*.onnx"))]
     onnx = next(iter([*named, *others]), None)
     tokenizer = place / "tokenizer.json"
     if onnx is None or not tokenizer.is_file():
         raise Invalid(
-            f"{place} holds no usable reranker: it needs tokenizer.json and a model, such as onnx/model.onnx or "
+            f"{place} has no usable reranker: it needs tokenizer.json and a model, such as onnx/model.onnx or "
             "model.onnx",
             details={"field": "TOOLSCRIPT_RERANKER", "folder": str(place)},
         )
@@ -202,9 +203,9 @@ def _folder(place: Path) -> ModelFolder:
 
 
 def _window(place: Path) -> int:
-    """How many tokens the model reads, as far as its files say."""
+    """The number of tokens that the model reads, from config.json where it says so."""
     try:
-        told = json.loads((place / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"]
-        return min(int(told), LONGEST_WINDOW) if int(told) > 0 else LONGEST_WINDOW
+        window = int(json.loads((place / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"])
+        return min(window, MAX_WINDOW) if window > 0 else MAX_WINDOW
     except (OSError, ValueError, LookupError, TypeError):
-        return LONGEST_WINDOW
+        return MAX_WINDOW

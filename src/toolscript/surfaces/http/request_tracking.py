@@ -65,7 +65,7 @@ class RequestTracking:
         method, route = scope["method"], _route(scope)
         opened = self._served.current
         if opened is not None and opened.metrics is not None:
-            opened.metrics.request_done(method, route, status, seconds)
+            opened.metrics.count_request(method, route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             told = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
             log.info("request", extra=told)

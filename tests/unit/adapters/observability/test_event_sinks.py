@@ -1,4 +1,4 @@
-"""The query log: everything arrives where it should, and nobody notices when it cannot."""
+"""The query log: every event arrives, and a failing target affects no request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks, encoded
+from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks, encode_event
 from toolscript.domain.errors import Invalid
 from toolscript.ports.observability import EventSink
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.req("D-12", "X-02")
 
 
 class Collector(HttpDouble):
-    """Takes events, unless it is told not to."""
+    """Accepts events unless `statuses` says otherwise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,67 +94,67 @@ STRANGE += [{"type": "strange", (1, 2): "key"}, ROUND, {"type": "\ud800 \x00 gr�
 
 @pytest.fixture(params=["file", "http", "both"])
 async def sink(request: pytest.FixtureRequest, tmp_path: Path, collector: Collector) -> AsyncIterator[EventSink]:
-    file, http = JsonlSink(tmp_path / "events.jsonl"), HttpSink(collector.root, every=0.05)
+    file, http = JsonlSink(tmp_path / "events.jsonl"), HttpSink(collector.root, interval=0.05)
     made: dict[str, EventSink] = {"file": file, "http": http, "both": Sinks([file, http])}
     yield made[request.param]
     await file.close()
     await http.close()
 
 
-def taken(tmp_path: Path, collector: Collector) -> list[list[dict[str, Any]]]:
+def read_events(tmp_path: Path, collector: Collector) -> list[list[dict[str, Any]]]:
     file = tmp_path / "events.jsonl"
-    return [told for told in (lines(file) if file.exists() else [], collector.events) if told]
+    return [events for events in (lines(file) if file.exists() else [], collector.events) if events]
 
 
 async def test_every_event_arrives_once_and_in_order(sink: EventSink, tmp_path: Path, collector: Collector) -> None:
     for number in range(250):
         sink.record({"type": "search", "number": number, "query": "größer 日本語\n"})
     await sink.close()
-    for told in taken(tmp_path, collector):
-        assert [event["number"] for event in told] == list(range(250))
-        assert told[0]["query"] == "größer 日本語\n"
+    for events in read_events(tmp_path, collector):
+        assert [event["number"] for event in events] == list(range(250))
+        assert events[0]["query"] == "größer 日本語\n"
     assert getattr(sink, "dropped") == 0  # noqa: B009
 
 
-async def test_values_that_json_does_not_know_are_told_somehow(
+async def test_values_that_json_cannot_represent_become_strings_or_null(
     sink: EventSink, tmp_path: Path, collector: Collector
 ) -> None:
     for event in STRANGE:
         sink.record(event)
     await sink.close()
-    for told in taken(tmp_path, collector):
-        assert len(told) == len(STRANGE)
-        assert told[1]["value"] == "2026-01-01 00:00:00+00:00"
-        assert (told[5]["value"], told[6]["value"]) == (None, None)
+    for events in read_events(tmp_path, collector):
+        assert len(events) == len(STRANGE)
+        assert events[1]["value"] == "2026-01-01 00:00:00+00:00"
+        assert (events[5]["value"], events[6]["value"]) == (None, None)
 
 
-async def test_an_event_that_cannot_be_read_is_lost_and_nobody_fails(sink: EventSink) -> None:
+async def test_an_event_that_cannot_be_read_is_dropped_without_an_error(sink: EventSink) -> None:
     sink.record(Unreadable())
     sink.record({"type": "fine"})
     await sink.close()
     assert getattr(sink, "dropped") in {1, 2}  # noqa: B009
 
 
-async def test_what_comes_after_the_end_is_lost_and_nobody_fails(sink: EventSink) -> None:
+async def test_an_event_after_closing_is_dropped_without_an_error(sink: EventSink) -> None:
     await sink.close()
     sink.record({"type": "late"})
     await sink.close()
     assert getattr(sink, "dropped") in {1, 2}  # noqa: B009
 
 
-async def test_threads_may_record_at_once(sink: EventSink, tmp_path: Path, collector: Collector) -> None:
+async def test_threads_can_record_concurrently(sink: EventSink, tmp_path: Path, collector: Collector) -> None:
     def talk(speaker: int) -> None:
         for number in range(200):
             sink.record({"speaker": speaker, "number": number})
 
     await asyncio.gather(*(asyncio.to_thread(talk, speaker) for speaker in range(4)))
     await sink.close()
-    for told in taken(tmp_path, collector):
+    for events in read_events(tmp_path, collector):
         for speaker in range(4):
-            assert [e["number"] for e in told if e["speaker"] == speaker] == list(range(200))
+            assert [e["number"] for e in events if e["speaker"] == speaker] == list(range(200))
 
 
-async def test_a_file_is_added_to_and_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_a_file_is_appended_to_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "events.jsonl"
     for number in range(2):
         sink = JsonlSink(path)
@@ -164,7 +164,7 @@ async def test_a_file_is_added_to_and_is_its_owners_alone(tmp_path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_file_that_was_moved_away_is_created_again(tmp_path: Path) -> None:
     path, moved = tmp_path / "events.jsonl", tmp_path / "events.1.jsonl"
     sink = JsonlSink(path)
     sink.record({"number": 1})
@@ -175,7 +175,7 @@ async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     assert (lines(moved), lines(path)) == ([{"number": 1}], [{"number": 2}])
 
 
-async def test_a_disk_that_refuses_is_told_once_and_events_go_on_when_it_takes_them_again(
+async def test_a_write_error_is_logged_once_and_later_events_are_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "events.jsonl"
@@ -192,18 +192,16 @@ async def test_a_disk_that_refuses_is_told_once_and_events_go_on_when_it_takes_t
     assert sink.dropped == 3
 
 
-async def test_a_line_that_was_torn_off_does_not_spoil_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_partial_line_does_not_damage_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
     sink = JsonlSink(path)
-    written = os.write
+    real_write = os.write
 
     def full(file: int, data: bytes) -> int:
         if b"torn" in data:
-            written(file, data[:5])
+            real_write(file, data[:5])
             raise OSError(28, "No space left on device")
-        return written(file, data)
+        return real_write(file, data)
 
     monkeypatch.setattr(os, "write", full)
     sink.record({"torn": 1})
@@ -214,50 +212,50 @@ async def test_a_line_that_was_torn_off_does_not_spoil_the_next(
     assert (torn, json.loads(whole)) == ('{"tor', {"whole": 2})
 
 
-async def test_batches_have_a_hundred_events_at_most(collector: Collector) -> None:
-    sink = HttpSink(collector.root, every=60)
+async def test_a_batch_has_up_to_a_hundred_events(collector: Collector) -> None:
+    sink = HttpSink(collector.root, interval=60)
     for number in range(230):
         sink.record({"number": number})
     await sink.close()
     assert [len(batch) for batch in collector.batches] == [100, 100, 30]
 
 
-async def test_a_full_batch_goes_at_once_and_a_part_after_a_while(collector: Collector) -> None:
-    sink = HttpSink(collector.root, every=60)
+async def test_a_full_batch_is_sent_at_once_and_a_partial_one_after_the_interval(collector: Collector) -> None:
+    sink = HttpSink(collector.root, interval=60)
     for number in range(101):
         sink.record({"number": number})
     await _until(lambda: len(collector.events) == 100)
     await sink.close()
-    prompt = HttpSink(collector.root, every=0.01)
+    prompt = HttpSink(collector.root, interval=0.01)
     prompt.record({"number": 101})
     await _until(lambda: len(collector.events) == 102)
     await prompt.close()
 
 
-async def test_a_collector_that_failed_is_asked_once_more(collector: Collector) -> None:
+async def test_a_failed_batch_is_retried_once(collector: Collector) -> None:
     collector.statuses = [500]
-    sink = HttpSink(collector.root, every=0.01)
+    sink = HttpSink(collector.root, interval=0.01)
     sink.record({"number": 1})
     await sink.close()
     assert (collector.events, sink.dropped) == ([{"number": 1}], 0)
 
 
 @pytest.mark.parametrize(("status", "tries"), [(500, 2), (503, 2), (429, 2), (400, 1), (404, 1), (302, 1)])
-async def test_what_is_refused_is_lost_and_counted(
+async def test_refused_events_are_dropped_and_counted(
     collector: Collector, status: int, tries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.statuses = [status] * 4
-    sink = HttpSink(collector.root.replace("://", "://user:secret@") + "/in?token=secret", every=0.01)
+    sink = HttpSink(collector.root.replace("://", "://user:secret@") + "/in?token=secret", interval=0.01)
     sink.record({"number": 1})
     await _until(lambda: sink.dropped == 1)
     assert len(collector.requests) == tries
     await sink.close()
-    told = [(r.getMessage(), r.__dict__["reason"]) for r in caplog.records if r.name.startswith("toolscript")]
-    assert told == [("events_lost", f"{collector.root}/in did not take them: status {status}")]
+    warnings = [(r.getMessage(), r.__dict__["reason"]) for r in caplog.records if r.name.startswith("toolscript")]
+    assert warnings == [("events_lost", f"{collector.root}/in did not accept them: status {status}")]
 
 
-async def test_a_collector_that_is_down_costs_nobody_time(caplog: pytest.LogCaptureFixture) -> None:
-    sink = HttpSink("http://127.0.0.1:9/", every=0.01)
+async def test_a_collector_that_is_down_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    sink = HttpSink("http://127.0.0.1:9/", interval=0.01)
     for number in range(5):
         sink.record({"number": number})
     await _until(lambda: sink.dropped == 5)
@@ -267,9 +265,9 @@ async def test_a_collector_that_is_down_costs_nobody_time(caplog: pytest.LogCapt
     assert sum(record.getMessage() == "events_lost" for record in caplog.records) == 1
 
 
-async def test_a_collector_that_hangs_fills_the_memory_and_the_oldest_are_forgotten(collector: Collector) -> None:
+async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_dropped(collector: Collector) -> None:
     collector.let_go.clear()
-    sink = HttpSink(collector.root, memory=50, every=0.0)
+    sink = HttpSink(collector.root, queue_size=50, interval=0.0)
     sink.record({"number": -1})
     await asyncio.to_thread(collector.arrived.acquire)
     started = time.perf_counter()
@@ -284,7 +282,7 @@ async def test_a_collector_that_hangs_fills_the_memory_and_the_oldest_are_forgot
 
 async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: Collector) -> None:
     collector.let_go.clear()
-    sink = HttpSink(collector.root, every=0.0)
+    sink = HttpSink(collector.root, interval=0.0)
     sink.record({"number": 1})
     await asyncio.to_thread(collector.arrived.acquire)
     sink.record({"number": 2})
@@ -295,12 +293,12 @@ async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: C
 
 
 @pytest.mark.parametrize("url", ["", "nowhere", "ftp://there", "http://", "http://[::1"])
-def test_a_url_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(Invalid, match="TOOLSCRIPT_EVENTS is not usable"):
+def test_an_invalid_url_is_refused(url: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_EVENTS is not a valid URL"):
         HttpSink(url)
 
 
-async def test_a_sink_that_raises_takes_nothing_from_the_others(tmp_path: Path) -> None:
+async def test_a_sink_that_raises_does_not_affect_the_others(tmp_path: Path) -> None:
     class Broken:
         def record(self, event: Mapping[str, Any]) -> None:
             raise RuntimeError("no")
@@ -315,15 +313,15 @@ async def test_a_sink_that_raises_takes_nothing_from_the_others(tmp_path: Path) 
     assert lines(tmp_path / "events.jsonl") == [{"type": "kept"}]
 
 
-def test_an_event_is_one_line_whatever_is_in_it() -> None:
+def test_an_event_is_always_one_line() -> None:
     assert (
-        encoded({"a": "line\nbreak", "b": {"c": [1, None, True]}})
+        encode_event({"a": "line\nbreak", "b": {"c": [1, None, True]}})
         == b'{"a": "line\\nbreak", "b": {"c": [1, null, true]}}'
     )
 
 
 async def _until(holds: Any) -> None:
-    """Waits for what another thread does."""
+    """Waits for another thread."""
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110  (what is waited for happens in another thread)
             await asyncio.sleep(0.005)

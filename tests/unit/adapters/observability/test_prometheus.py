@@ -1,4 +1,4 @@
-"""What is counted and timed for Prometheus, and that no caller can make the counts grow without end."""
+"""The counts and times for Prometheus; no client can create unlimited labels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SEARCH: dict[str, Any] = {
 
 
 def samples(metrics: PrometheusMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What is exposed, as Prometheus reads it."""
-    told, _ = metrics.exposition()
+    """The metrics as Prometheus reads them."""
+    text, _ = metrics.exposition()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(told.decode())
+        for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
 
@@ -41,8 +41,8 @@ def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float | None:
 def test_requests_are_counted_and_timed_by_route() -> None:
     metrics = PrometheusMetrics()
     for _ in range(3):
-        metrics.request_done("GET", "/documents/{doc_id}", 200, 0.004)
-    metrics.request_done("GET", "/documents/{doc_id}", 404, 0.2)
+        metrics.count_request("GET", "/documents/{doc_id}", 200, 0.004)
+    metrics.count_request("GET", "/documents/{doc_id}", 404, 0.2)
     labels = {"method": "GET", "route": "/documents/{doc_id}"}
     assert value(metrics, "toolscript_http_requests_total", **labels, status="200") == 3
     assert value(metrics, "toolscript_http_requests_total", **labels, status="404") == 1
@@ -64,20 +64,20 @@ def test_a_search_is_counted_by_type_and_outcome_and_its_stages_are_timed() -> N
     assert value(metrics, "toolscript_stage_seconds_sum", search="documents", stage="rank") == pytest.approx(0.005)
 
 
-def test_nothing_of_a_tenant_or_a_query_is_told() -> None:
+def test_metrics_contain_neither_tenants_nor_queries() -> None:
     metrics = PrometheusMetrics()
     metrics.record(SEARCH)
-    told, kind = metrics.exposition()
-    assert b"acme" not in told
-    assert b"secret" not in told
+    text, kind = metrics.exposition()
+    assert b"acme" not in text
+    assert b"secret" not in text
     assert kind.startswith("text/plain; version=")
 
 
-def test_no_caller_can_make_labels_without_end() -> None:
+def test_clients_cannot_create_unlimited_labels() -> None:
     metrics = PrometheusMetrics()
     before = len(samples(metrics))
     for number in range(1000):
-        metrics.request_done(f"METHOD{number}", "none", 404, 0.001)
+        metrics.count_request(f"METHOD{number}", "none", 404, 0.001)
         timings = {f"stage{number}": 1.0}
         metrics.record({**SEARCH, "search_type": f"type{number}", "error": f"CODE{number}", "timings_ms": timings})
     assert value(metrics, "toolscript_http_requests_total", method="other", route="none", status="404") == 1000
@@ -95,13 +95,13 @@ def test_no_caller_can_make_labels_without_end() -> None:
         {**SEARCH, "search_type": None},
     ],
 )
-def test_an_event_of_another_shape_fails_nobody(event: dict[str, Any]) -> None:
+def test_an_event_of_another_shape_is_ignored(event: dict[str, Any]) -> None:
     metrics = PrometheusMetrics()
     metrics.record(event)
     metrics.exposition()
 
 
-async def test_two_of_them_live_side_by_side() -> None:
+async def test_two_instances_are_independent() -> None:
     one, other = PrometheusMetrics(), PrometheusMetrics()
     one.record(SEARCH)
     assert value(other, "toolscript_searches_total", type="hybrid", outcome="ok") is None
@@ -109,7 +109,7 @@ async def test_two_of_them_live_side_by_side() -> None:
     await other.close()
 
 
-def test_events_that_were_lost_are_shown() -> None:
+def test_lost_events_are_counted() -> None:
     metrics = PrometheusMetrics()
     lost = 0
     metrics.watch_drops(lambda: lost)

@@ -165,8 +165,8 @@ async def test_a_collector_gets_the_whole_of_a_request(exported: tuple[OtlpColle
     assert {spans[f"search.{n}"].parent_span_id for n in ("embed", "weigh", "rank")} == {
         spans["search.execute"].span_id
     }
-    told = {a.key: a.value.string_value or a.value.int_value for a in server.attributes}
-    assert told == {
+    attributes = {a.key: a.value.string_value or a.value.int_value for a in server.attributes}
+    assert attributes == {
         "http.request.method": "GET",
         "http.route": "/search/{name}",
         "http.response.status_code": 200,
@@ -226,5 +226,5 @@ async def test_the_base_url_and_that_of_spans_both_do(collector: OtlpCollector, 
 
 @pytest.mark.parametrize("endpoint", ["nowhere", "ftp://there", "http://", "grpc://there:4317"])
 def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
-    with pytest.raises(Invalid, match="TOOLSCRIPT_OTLP_ENDPOINT is not usable"):
+    with pytest.raises(Invalid, match="TOOLSCRIPT_OTLP_ENDPOINT is not a valid URL"):
         Telemetry(endpoint)

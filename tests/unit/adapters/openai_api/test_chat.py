@@ -1,4 +1,4 @@
-"""A language model behind a chat API: what it is asked, what is taken for an answer, and what each fault becomes."""
+"""A language model behind a chat API: requests, accepted answers, and the error of each fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.servers.chat import ChatApi, Reply, Script, refuses, says
 from toolscript.adapters.openai_api import chat as openai_chat
-from toolscript.adapters.openai_api.chat import OpenAiChat, Spent
+from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
@@ -34,8 +34,8 @@ BLUE = {"colour": "blue"}
 
 @contextmanager
 def chat_api(*script: Reply, answering: Any = None) -> Iterator[ChatApi]:
-    told: Script = answering or script
-    with ChatApi(told) as api:
+    replies: Script = answering or script
+    with ChatApi(replies) as api:
         yield api
 
 
@@ -54,22 +54,22 @@ async def failure(api: ChatApi, **how: Any) -> ToolscriptError:
     return raised.value
 
 
-async def test_the_schema_goes_with_the_question_and_the_answer_comes_back() -> None:
+async def test_the_request_carries_the_schema_and_the_answer_is_returned() -> None:
     with chat_api(says(BLUE)) as api:
         assert await answer(api) == BLUE
-    (asked,) = api.asked
-    assert asked["model"] == "tiny"
-    assert [(m["role"], m["content"]) for m in asked["messages"]] == [
+    (request,) = api.bodies
+    assert request["model"] == "tiny"
+    assert [(m["role"], m["content"]) for m in request["messages"]] == [
         ("system", PROMPT.instructions),
         ("user", PROMPT.text),
     ]
-    assert asked["response_format"]["json_schema"] == {"name": "answer", "strict": True, "schema": SCHEMA}
-    assert (asked["temperature"], asked["max_tokens"]) == (0, 50)
+    assert request["response_format"]["json_schema"] == {"name": "answer", "strict": True, "schema": SCHEMA}
+    assert (request["temperature"], request["max_tokens"]) == (0, 50)
     assert api.keys == [f"Bearer {KEY}"]
 
 
 @pytest.mark.parametrize("fenced", ["```json\n{}\n```", "```\n{}\n```", "  {}\n", "```json\n{}```"])
-async def test_an_answer_may_stand_in_a_code_fence(fenced: str) -> None:
+async def test_an_answer_in_a_code_fence_is_read(fenced: str) -> None:
     with chat_api(says(fenced.replace("{}", json.dumps(BLUE)))) as api:
         assert await answer(api) == BLUE
 
@@ -90,69 +90,69 @@ async def test_an_answer_may_stand_in_a_code_fence(fenced: str) -> None:
         ("{}", "colour"),
     ],
 )
-async def test_a_wrong_answer_is_asked_for_once_more_saying_what_was_wrong(wrong: str | None, why: str) -> None:
+async def test_after_a_wrong_answer_the_prompt_is_repeated_once_with_the_reason(wrong: str | None, why: str) -> None:
     with chat_api(Reply(wrong), says(BLUE)) as api:
         assert await answer(api) == BLUE
-    assert len(api.asked) == 2
-    said, correction = api.asked[1]["messages"][2:]
-    assert said == {"role": "assistant", "content": (wrong or "")[: openai_chat.LONGEST_QUOTE]}
+    assert len(api.bodies) == 2
+    quote, correction = api.bodies[1]["messages"][2:]
+    assert quote == {"role": "assistant", "content": (wrong or "")[: openai_chat.MAX_QUOTE_LENGTH]}
     assert why in correction["content"]
     assert json.dumps(SCHEMA) in correction["content"]
 
 
-async def test_an_answer_that_is_wrong_twice_is_no_answer() -> None:
+async def test_a_second_wrong_answer_is_an_error() -> None:
     with chat_api(says("blue"), says("really, blue")) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
     assert "not JSON" in error.message
     assert "answer" not in error.details
-    assert len(api.asked) == 2
+    assert len(api.bodies) == 2
 
 
-async def test_an_object_that_does_not_fit_comes_with_the_error() -> None:
+async def test_an_object_that_does_not_match_the_schema_is_in_the_error() -> None:
     with chat_api(says({"colour": "green"}), says("blue")) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
     assert error.details["answer"] == {"colour": "green"}
 
 
-async def test_an_answer_that_was_cut_off_is_not_asked_for_again() -> None:
+async def test_an_answer_cut_off_at_the_maximum_length_is_not_retried() -> None:
     with chat_api(Reply('{"colour": "bl', finish="length")) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
     assert "cut off" in error.message
-    assert len(api.asked) == 1
+    assert len(api.bodies) == 1
 
 
 @pytest.mark.parametrize("wanted", ["json_object", "text"])
-async def test_a_server_that_does_not_know_schemas_is_asked_otherwise_once_and_for_good(wanted: str) -> None:
-    def picky(asked: dict[str, Any]) -> Reply:
-        form = asked.get("response_format", {}).get("type", "text")
+async def test_a_server_without_json_schemas_gets_the_schema_in_the_prompt_from_then_on(wanted: str) -> None:
+    def picky(request: dict[str, Any]) -> Reply:
+        form = request.get("response_format", {}).get("type", "text")
         return says(BLUE) if form == wanted else refuses(400, f"'response_format' {form} is not supported")
 
     with chat_api(answering=picky) as api:
         model = OpenAiChat.at(api.url, None, "tiny")
         first = await asyncio.gather(*(model.answer(PROMPT) for _ in range(4)))
-        before = len(api.asked)
+        before = len(api.bodies)
         assert await model.answer(PROMPT) == BLUE
         await model.close()
     assert first == [BLUE] * 4
-    assert len(api.asked) == before + 1
-    assert json.dumps(SCHEMA) in api.asked[-1]["messages"][0]["content"]
+    assert len(api.bodies) == before + 1
+    assert json.dumps(SCHEMA) in api.bodies[-1]["messages"][0]["content"]
 
 
 async def test_parameters_that_a_model_refuses_are_left_out() -> None:
-    def reasoning(asked: dict[str, Any]) -> Reply:
-        if "max_tokens" in asked:
+    def reasoning(request: dict[str, Any]) -> Reply:
+        if "max_tokens" in request:
             return refuses(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-        if "temperature" in asked:
+        if "temperature" in request:
             return refuses(422, "'temperature' does not support 0 with this model.")
         return says(BLUE)
 
     with chat_api(answering=reasoning) as api:
         assert await answer(api) == BLUE
-    assert api.asked[-1]["max_completion_tokens"] == 50
-    assert api.asked[-1]["response_format"]["type"] == "json_schema"
+    assert api.bodies[-1]["max_completion_tokens"] == 50
+    assert api.bodies[-1]["response_format"]["type"] == "json_schema"
 
 
 async def test_a_prompt_that_is_refused_for_another_reason_fails() -> None:
@@ -160,42 +160,42 @@ async def test_a_prompt_that_is_refused_for_another_reason_fails() -> None:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
     assert "maximum context length" in error.message
-    assert len(api.asked) == 1
+    assert len(api.bodies) == 1
 
 
-async def test_a_server_that_is_busy_is_asked_again_when_it_says() -> None:
+async def test_a_busy_server_is_retried_after_the_time_it_names() -> None:
     busy = {"Retry-After": "0"}
     with chat_api(refuses(429, **busy), refuses(503, **busy), says(BLUE)) as api:
         assert await answer(api) == BLUE
-    assert len(api.asked) == 3
+    assert len(api.bodies) == 3
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_server_that_stays_busy_is_given_up(status: int) -> None:
+async def test_a_server_that_stays_busy_is_unavailable(status: int) -> None:
     with chat_api(refuses(status, **{"Retry-After": "0"})) as api:
         error = await failure(api, retries=2)
     assert isinstance(error, Unavailable)
     assert "TOOLSCRIPT_LLM_URL" in error.message
-    assert len(api.asked) == 3
+    assert len(api.bodies) == 3
 
 
 @pytest.mark.parametrize("wait", ["3600", "inf", "21"])
-async def test_nobody_waits_as_long_as_a_server_likes(wait: str) -> None:
+async def test_a_server_that_names_too_long_a_wait_is_not_retried(wait: str) -> None:
     started = time.monotonic()
     with chat_api(refuses(429, **{"Retry-After": wait})) as api:
         assert isinstance(await failure(api), Unavailable)
-    assert len(api.asked) == 1
+    assert len(api.bodies) == 1
     assert time.monotonic() - started < 5
 
 
-async def test_without_a_word_from_the_server_the_waits_grow() -> None:
+async def test_without_a_retry_after_header_the_waits_grow() -> None:
     started = time.monotonic()
     with chat_api(refuses(500), refuses(502, **{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), says(BLUE)) as api:
         assert await answer(api) == BLUE
-    assert time.monotonic() - started >= 3 * openai_chat.FIRST_WAIT
+    assert time.monotonic() - started >= 3 * openai_chat.FIRST_WAIT_SECONDS
 
 
-async def test_a_server_that_takes_too_long_is_given_up() -> None:
+async def test_a_server_that_takes_too_long_is_unavailable() -> None:
     with chat_api(Reply(hold=True)) as api:
         error = await failure(api, timeout_seconds=0.2, retries=0)
     assert isinstance(error, Unavailable)
@@ -211,15 +211,15 @@ async def test_a_server_that_takes_too_long_is_given_up() -> None:
         (405, "TOOLSCRIPT_LLM_URL"),
     ],
 )
-async def test_a_wrong_setting_is_named_and_not_tried_again(status: int, setting: str) -> None:
+async def test_a_wrong_setting_is_named_and_not_retried(status: int, setting: str) -> None:
     with chat_api(refuses(status, f"Incorrect API key provided: {KEY}")) as api:
         error = await failure(api)
     assert isinstance(error, Invalid)
     assert setting in error.message
-    assert len(api.asked) == 1
+    assert len(api.bodies) == 1
 
 
-async def test_where_nobody_listens_the_setting_is_named() -> None:
+async def test_without_a_server_the_error_names_the_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     model = OpenAiChat.at(f"http://someone:secret@127.0.0.1:{port}/v1", KEY, "tiny", retries=0)
@@ -230,7 +230,7 @@ async def test_where_nobody_listens_the_setting_is_named() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://host/v1", "http://"])
-def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
+def test_an_invalid_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_LLM_URL"):
         OpenAiChat.at(url, None, "tiny")
 
@@ -241,22 +241,22 @@ def test_a_url_without_a_model_is_refused_at_once(model: str | None) -> None:
         OpenAiChat.at("http://127.0.0.1:1/v1", None, model)
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
-    with chat_api(Reply(" " * (openai_chat.MOST_BYTES + 1))) as api:
+async def test_a_response_beyond_the_maximum_size_is_an_error() -> None:
+    with chat_api(Reply(" " * (openai_chat.MAX_BYTES + 1))) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
-    assert str(openai_chat.MOST_BYTES) in error.message
+    assert str(openai_chat.MAX_BYTES) in error.message
 
 
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b'{"choices": []}', b"[]", b'{"error": "sorry"}'])
-async def test_a_server_that_speaks_another_language_is_shown(body: bytes) -> None:
+async def test_a_response_that_is_not_openai_compatible_is_quoted(body: bytes) -> None:
     with chat_api(Reply(body=body)) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
     assert body.decode() in error.message
 
 
-async def test_no_more_prompts_are_asked_at_once_than_allowed() -> None:
+async def test_concurrent_prompts_are_limited() -> None:
     with chat_api(answering=lambda _: Reply(json.dumps(BLUE), hold=True)) as api:
         model = OpenAiChat.at(api.url, None, "tiny", at_once=3)
         answers = asyncio.gather(*(model.answer(PROMPT) for _ in range(10)))
@@ -265,10 +265,10 @@ async def test_no_more_prompts_are_asked_at_once_than_allowed() -> None:
         api.let_go.set()
         assert await answers == [BLUE] * 10
         await model.close()
-    assert api.most_at_once == 3
+    assert api.max_concurrent == 3
 
 
-async def test_what_answers_cost_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_tokens_of_every_call_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="toolscript")
     caplog.set_level(logging.DEBUG)
     odd = Reply(json.dumps(BLUE), usage={"prompt_tokens": "many", "completion_tokens": -4})
@@ -277,27 +277,23 @@ async def test_what_answers_cost_is_counted_and_logged(caplog: pytest.LogCapture
         for _ in range(3):
             await model.answer(PROMPT)
         await model.close()
-    assert model.spent == Spent(calls=4, prompt_tokens=200, completion_tokens=20)
     ours = [r for r in caplog.records if r.message == "language_model_call"]
-    assert [(r.__dict__["model"], r.__dict__["prompt_tokens"]) for r in ours] == [
-        ("tiny", 100),
-        ("tiny", 100),
-        ("tiny", 0),
-        ("tiny", 0),
-    ]
+    tokens = [(r.__dict__["prompt_tokens"], r.__dict__["completion_tokens"]) for r in ours]
+    assert tokens == [(100, 10), (100, 10), (0, 0), (0, 0)]
+    assert {r.__dict__["model"] for r in ours} == {"tiny"}
     assert all(r.__dict__["latency_ms"] > 0 for r in ours)
     own = [r for r in caplog.records if r.name.startswith("toolscript")]
     assert not any(KEY in str(r.__dict__) or PROMPT.text in str(r.__dict__) for r in own)
     assert not any(KEY in str(r.__dict__) for r in caplog.records)
 
 
-async def test_examples_are_shown_as_a_conversation_before_the_question() -> None:
+async def test_examples_precede_the_question_as_a_conversation() -> None:
     prompt = Prompt("Name a colour.", "The sea?", SCHEMA, examples=(("Blood?", '{"colour": "red"}'),))
     with chat_api(says(BLUE)) as api:
         model = OpenAiChat.at(api.url, None, "tiny")
         assert await model.answer(prompt) == BLUE
         await model.close()
-    assert [(m["role"], m["content"]) for m in api.asked[0]["messages"]] == [
+    assert [(m["role"], m["content"]) for m in api.bodies[0]["messages"]] == [
         ("system", "Name a colour."),
         ("user", "Blood?"),
         ("assistant", '{"colour": "red"}'),
@@ -305,10 +301,10 @@ async def test_examples_are_shown_as_a_conversation_before_the_question() -> Non
     ]
 
 
-async def test_half_a_character_does_not_break_the_request() -> None:
+async def test_lone_surrogates_are_replaced() -> None:
     with chat_api(says(BLUE)) as api:
         model = OpenAiChat.at(api.url, None, "tiny")
         assert await model.answer(Prompt("\ud800", "a\udfffb", SCHEMA)) == BLUE
         assert model.model == "tiny"
         await model.close()
-    assert [m["content"] for m in api.asked[0]["messages"]] == ["?", "a?b"]
+    assert [m["content"] for m in api.bodies[0]["messages"]] == ["?", "a?b"]

@@ -16,7 +16,7 @@ from typing import Any
 import jwt
 import pytest
 
-from tests.servers.published_keys import PublishedKeys, SigningKey, new_key, unpadded
+from tests.servers.published_keys import PublishedKeys, SigningKey, encode_part, new_key
 from toolscript.adapters.tokens import jwks as key_set
 from toolscript.adapters.tokens.jwt import JwtVerifier, sign_local_token
 from toolscript.domain.access import Principal
@@ -66,7 +66,7 @@ def elliptic() -> SigningKey:
 
 @pytest.fixture
 def keys(rsa: SigningKey, elliptic: SigningKey) -> Iterator[PublishedKeys]:
-    with PublishedKeys(rsa.published(), elliptic.published()) as published:
+    with PublishedKeys(rsa.public_jwk(), elliptic.public_jwk()) as published:
         yield published
 
 
@@ -87,8 +87,8 @@ def sign(claims: Any = None, secret: str = SECRET, algorithm: str = "HS256", **h
     """A token with a valid signature, whatever its payload."""
     digest = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}[algorithm]
     payload = claims if isinstance(claims, bytes) else json.dumps(CLAIMS if claims is None else claims).encode()
-    parts = f"{unpadded({'alg': algorithm, 'typ': 'JWT', **headers})}.{unpadded(payload)}"
-    return f"{parts}.{unpadded(hmac.digest(secret.encode(), parts.encode(), digest))}"
+    parts = f"{encode_part({'alg': algorithm, 'typ': 'JWT', **headers})}.{encode_part(payload)}"
+    return f"{parts}.{encode_part(hmac.digest(secret.encode(), parts.encode(), digest))}"
 
 
 async def refusal(verifies: JwtVerifier, token: str) -> str:
@@ -123,14 +123,14 @@ async def test_a_token_signed_with_a_published_key_is_accepted(
 ) -> None:
     key = SigningKey(rsa.private, algorithm, "k") if algorithm.startswith("RS") else new_key(algorithm, "k")
     overrides: dict[str, Any] = {} if names_algorithm else {"alg": None, "use": None}
-    with PublishedKeys(key.published(**overrides)) as keys:
+    with PublishedKeys(key.public_jwk(**overrides)) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert await verifies.verify(key.sign(CLAIMS)) == Principal("acme")
 
 
 async def test_keys_can_come_from_a_file(tmp_path: Path, rsa: SigningKey, clock: Clock) -> None:
     file = tmp_path / "keys.json"
-    file.write_text(json.dumps({"keys": [rsa.published()]}))
+    file.write_text(json.dumps({"keys": [rsa.public_jwk()]}))
     async with verifying(str(file), clock) as verifies:
         assert await verifies.verify(rsa.sign(CLAIMS)) == Principal("acme")
 
@@ -145,7 +145,7 @@ async def test_a_secret_and_published_keys_work_side_by_side(
 
 async def test_a_token_without_a_key_id_is_tried_with_every_key_of_its_algorithm(clock: Clock) -> None:
     several = [new_key("ES256") for _ in range(3)]
-    with PublishedKeys(*(k.published() for k in several)) as keys:
+    with PublishedKeys(*(k.public_jwk() for k in several)) as keys:
         async with verifying(keys.url, clock) as verifies:
             for key in several:
                 assert await verifies.verify(key.sign(CLAIMS)) == Principal("acme")
@@ -255,15 +255,15 @@ async def test_a_signed_token_with_an_unreadable_payload_is_refused(payload: byt
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "nOnE"])
 async def test_a_token_that_is_not_signed_is_refused(algorithm: str) -> None:
-    parts = f"{unpadded({'alg': algorithm, 'typ': 'JWT'})}.{unpadded(CLAIMS)}"
-    for signature in ("", unpadded(hmac.digest(SECRET.encode(), parts.encode(), "sha256"))):
+    parts = f"{encode_part({'alg': algorithm, 'typ': 'JWT'})}.{encode_part(CLAIMS)}"
+    for signature in ("", encode_part(hmac.digest(SECRET.encode(), parts.encode(), "sha256"))):
         assert "not signed" in await refusal(verifier(), f"{parts}.{signature}")
 
 
 @pytest.mark.parametrize("algorithm", [None, "", 5, ["HS256"], {"alg": "HS256"}, True])
 async def test_a_token_without_an_algorithm_is_refused(algorithm: Any) -> None:
-    parts = f"{unpadded({'alg': algorithm})}.{unpadded(CLAIMS)}"
-    signature = unpadded(hmac.digest(SECRET.encode(), parts.encode(), "sha256"))
+    parts = f"{encode_part({'alg': algorithm})}.{encode_part(CLAIMS)}"
+    signature = encode_part(hmac.digest(SECRET.encode(), parts.encode(), "sha256"))
     assert "does not name its algorithm" in await refusal(verifier(), f"{parts}.{signature}")
 
 
@@ -275,11 +275,11 @@ async def test_another_algorithm_with_the_same_secret_is_refused(algorithm: str)
 async def test_another_secret_or_a_changed_token_is_refused() -> None:
     assert "signature is wrong" in await refusal(verifier(), sign(secret=OTHER_SECRET))
     header, payload, signature = sign().split(".")
-    other = unpadded({**CLAIMS, "tenant_id": "other"})
+    other = encode_part({**CLAIMS, "tenant_id": "other"})
     for changed in (
         f"{header}.{other}.{signature}",
         f"{header}.{payload}.",
-        f"{header}.{payload}.{unpadded(b'x' * 32)}",
+        f"{header}.{payload}.{encode_part(b'x' * 32)}",
     ):
         assert "signature is wrong" in await refusal(verifier(), changed)
 
@@ -294,10 +294,10 @@ async def test_with_only_a_secret_a_valid_rs_token_is_refused(rsa: SigningKey) -
 
 
 async def test_a_public_key_is_never_used_as_a_secret(keys: PublishedKeys, rsa: SigningKey, clock: Clock) -> None:
-    published = json.dumps(rsa.published()).encode()
-    for key in (rsa.pem(), rsa.pem().strip(), published, rsa.published()["n"].encode()):
-        parts = f"{unpadded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'first'})}.{unpadded(CLAIMS)}"
-        token = f"{parts}.{unpadded(hmac.digest(key, parts.encode(), 'sha256'))}"
+    published = json.dumps(rsa.public_jwk()).encode()
+    for key in (rsa.pem(), rsa.pem().strip(), published, rsa.public_jwk()["n"].encode()):
+        parts = f"{encode_part({'alg': 'HS256', 'typ': 'JWT', 'kid': 'first'})}.{encode_part(CLAIMS)}"
+        token = f"{parts}.{encode_part(hmac.digest(key, parts.encode(), 'sha256'))}"
         async with verifying(keys.url, clock) as verifies:
             assert "sign it with RS256" in await refusal(verifies, token)
         async with verifying(keys.url, clock, secret=SECRET) as verifies:
@@ -305,7 +305,7 @@ async def test_a_public_key_is_never_used_as_a_secret(keys: PublishedKeys, rsa: 
 
 
 async def test_a_published_symmetric_key_is_not_used(clock: Clock) -> None:
-    published = {"kty": "oct", "k": unpadded(SECRET.encode()), "alg": "HS256", "kid": "oct", "use": "sig"}
+    published = {"kty": "oct", "k": encode_part(SECRET.encode()), "alg": "HS256", "kid": "oct", "use": "sig"}
     with PublishedKeys(published) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert "sign it with RS256" in await refusal(verifies, sign(kid="oct"))
@@ -334,7 +334,7 @@ async def test_a_published_symmetric_key_is_not_used(clock: Clock) -> None:
 async def test_a_key_that_is_published_for_something_else_is_not_used(
     rsa: SigningKey, overrides: dict[str, Any], clock: Clock
 ) -> None:
-    with PublishedKeys(rsa.published(**overrides)) as keys:
+    with PublishedKeys(rsa.public_jwk(**overrides)) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert "(kid)" in await refusal(verifies, rsa.sign(CLAIMS))
 
@@ -343,7 +343,7 @@ async def test_a_key_that_is_too_short_is_not_used(clock: Clock) -> None:
     short = new_key("RS256", "short", bits=1024)
     with pytest.warns(jwt.warnings.InsecureKeyLengthWarning):
         token = short.sign(CLAIMS)
-    with PublishedKeys(short.published()) as keys:
+    with PublishedKeys(short.public_jwk()) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert "(kid)" in await refusal(verifies, token)
 
@@ -352,7 +352,7 @@ async def test_a_key_is_used_only_with_its_own_type_and_curve(
     keys: PublishedKeys, rsa: SigningKey, elliptic: SigningKey, clock: Clock
 ) -> None:
     wide = new_key("ES384", "wide")
-    keys.keys.append(wide.published(alg="ES256"))
+    keys.keys.append(wide.public_jwk(alg="ES256"))
     async with verifying(keys.url, clock) as verifies:
         assert "(kid)" in await refusal(verifies, wide.sign(CLAIMS))
         assert "(kid)" in await refusal(verifies, rsa.sign(CLAIMS, kid="curved"))
@@ -363,7 +363,7 @@ async def test_a_token_that_names_one_key_and_is_signed_with_another_is_refused(
     keys: PublishedKeys, elliptic: SigningKey, clock: Clock
 ) -> None:
     stranger = SigningKey(new_key("ES256").private, "ES256", "curved")
-    keys.keys.append(new_key("ES256", "another").published())
+    keys.keys.append(new_key("ES256", "another").public_jwk())
     async with verifying(keys.url, clock) as verifies:
         assert await verifies.verify(elliptic.sign(CLAIMS)) == Principal("acme")
         assert "signature is wrong" in await refusal(verifies, stranger.sign(CLAIMS))
@@ -372,9 +372,9 @@ async def test_a_token_that_names_one_key_and_is_signed_with_another_is_refused(
 
 async def test_keys_inside_a_token_are_ignored(keys: PublishedKeys, rsa: SigningKey, clock: Clock) -> None:
     stranger = new_key("RS256", "stranger")
-    with PublishedKeys(stranger.published()) as theirs:
+    with PublishedKeys(stranger.public_jwk()) as theirs:
         async with verifying(keys.url, clock) as verifies:
-            for brought in ({"jwk": stranger.published()}, {"jku": theirs.url}, {"x5u": theirs.url}):
+            for brought in ({"jwk": stranger.public_jwk()}, {"jku": theirs.url}, {"x5u": theirs.url}):
                 assert "(kid)" in await refusal(verifies, stranger.sign(CLAIMS, **brought))
                 as_first = stranger.sign(CLAIMS, kid="first", **brought)
                 assert "signature is wrong" in await refusal(verifies, as_first)
@@ -409,9 +409,9 @@ async def test_a_key_id_is_compared_and_never_interpreted(
         sign() + "\n",
         "é" + sign(),
         "\ud800",
-        f"{unpadded(b'[]')}.{unpadded(CLAIMS)}.x",
-        f"{unpadded(b'{')}.{unpadded(CLAIMS)}.x",
-        f"{unpadded(b'[' * 3000)}.{unpadded(CLAIMS)}.x",
+        f"{encode_part(b'[]')}.{encode_part(CLAIMS)}.x",
+        f"{encode_part(b'{')}.{encode_part(CLAIMS)}.x",
+        f"{encode_part(b'[' * 3000)}.{encode_part(CLAIMS)}.x",
         sign(kid=7),
         sign(kid=["first"]),
         sign(crit=["exp"], exp=1),
@@ -424,8 +424,8 @@ async def test_a_string_that_is_not_a_jwt_is_refused(token: str) -> None:
 
 async def test_a_token_of_an_unencoded_payload_is_refused() -> None:
     await refusal(verifier(), sign(b64=False, crit=["b64"]))
-    header = unpadded({"alg": "HS256", "b64": False, "crit": ["b64"]})
-    await refusal(verifier(), f"{header}..{unpadded(hmac.digest(SECRET.encode(), f'{header}.'.encode(), 'sha256'))}")
+    header = encode_part({"alg": "HS256", "b64": False, "crit": ["b64"]})
+    await refusal(verifier(), f"{header}..{encode_part(hmac.digest(SECRET.encode(), f'{header}.'.encode(), 'sha256'))}")
 
 
 async def test_a_token_may_not_be_longer_than_eight_kilobytes() -> None:
@@ -550,7 +550,7 @@ async def test_a_new_key_is_found_at_once_with_one_read_for_concurrent_requests(
     async with verifying(keys.url, clock) as verifies:
         await verifies.verify(rsa.sign(CLAIMS))
         second = new_key("ES256", "second")
-        keys.keys = [second.published()]
+        keys.keys = [second.public_jwk()]
         keys.hold = True
         keys.arrived = type(keys.arrived)(0)
         asking = [asyncio.create_task(verifies.verify(second.sign(CLAIMS))) for _ in range(20)]
@@ -569,7 +569,7 @@ async def test_unknown_key_ids_cause_a_read_every_thirty_seconds_at_the_earliest
         for _ in range(10):
             assert "(kid)" in await refusal(verifies, stranger.sign(CLAIMS))
         assert keys.times == 2
-        keys.keys.append(late.published())
+        keys.keys.append(late.public_jwk())
         clock.now += 29
         assert "(kid)" in await refusal(verifies, late.sign(CLAIMS))
         assert keys.times == 2
@@ -581,10 +581,10 @@ async def test_unknown_key_ids_cause_a_read_every_thirty_seconds_at_the_earliest
 
 async def test_keys_without_ids_can_rotate(clock: Clock) -> None:
     old, new = new_key("ES256"), new_key("ES256")
-    with PublishedKeys(old.published()) as keys:
+    with PublishedKeys(old.public_jwk()) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert await verifies.verify(old.sign(CLAIMS)) == Principal("acme")
-            keys.keys = [new.published()]
+            keys.keys = [new.public_jwk()]
             assert await verifies.verify(new.sign(CLAIMS)) == Principal("acme")
             assert "signature is wrong" in await refusal(verifies, old.sign(CLAIMS))
             assert keys.times == 2
@@ -592,10 +592,10 @@ async def test_keys_without_ids_can_rotate(clock: Clock) -> None:
 
 async def test_keys_in_a_file_can_rotate(tmp_path: Path, rsa: SigningKey, elliptic: SigningKey, clock: Clock) -> None:
     file = tmp_path / "keys.json"
-    file.write_text(json.dumps({"keys": [rsa.published()]}))
+    file.write_text(json.dumps({"keys": [rsa.public_jwk()]}))
     async with verifying(str(file), clock) as verifies:
         assert await verifies.verify(rsa.sign(CLAIMS)) == Principal("acme")
-        file.write_text(json.dumps({"keys": [elliptic.published()]}))
+        file.write_text(json.dumps({"keys": [elliptic.public_jwk()]}))
         assert await verifies.verify(elliptic.sign(CLAIMS)) == Principal("acme")
         assert "(kid)" in await refusal(verifies, rsa.sign(CLAIMS))
 
@@ -706,7 +706,7 @@ async def test_a_cancelled_request_does_not_stop_others_that_wait_for_the_keys(
 
 async def test_malformed_keys_are_skipped(rsa: SigningKey, clock: Clock) -> None:
     nonsense: list[Any] = [None, 7, "key", [], {}, {"kty": "RSA"}, {"kty": ["RSA"]}, {"kty": "EC", "crv": "P-256"}]
-    with PublishedKeys(*nonsense, rsa.published()) as keys:
+    with PublishedKeys(*nonsense, rsa.public_jwk()) as keys:
         async with verifying(keys.url, clock) as verifies:
             assert await verifies.verify(rsa.sign(CLAIMS)) == Principal("acme")
 
@@ -714,4 +714,4 @@ async def test_malformed_keys_are_skipped(rsa: SigningKey, clock: Clock) -> None
 def test_the_tests_sign_as_hs256_does() -> None:
     token = jwt.encode({"a": 1}, SECRET, algorithm="HS256")
     parts, _, signature = token.rpartition(".")
-    assert signature == unpadded(hmac.new(SECRET.encode(), parts.encode(), hashlib.sha256).digest())
+    assert signature == encode_part(hmac.new(SECRET.encode(), parts.encode(), hashlib.sha256).digest())

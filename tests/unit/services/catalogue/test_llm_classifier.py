@@ -62,7 +62,7 @@ async def classify(
             found = await LlmClassifier(model, batch=batch).classify([(item, NOBODY) for item in items], skills)
         finally:
             await model.close()
-    return found, api.asked
+    return found, api.bodies
 
 
 async def one(said: Any) -> Classification | None:
@@ -264,7 +264,7 @@ async def test_as_many_questions_are_asked_at_a_time_as_the_model_takes() -> Non
         api.let_go.set()
         assert all(await answers)
         await model.close()
-    assert api.most_at_once == 12
+    assert api.max_concurrent == 12
 
 
 async def test_a_wrong_key_breaks_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

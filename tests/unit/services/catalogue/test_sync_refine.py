@@ -442,9 +442,9 @@ async def test_a_model_that_fails_leaves_the_classifiers_word_and_is_asked_again
         is_up = True
         assert await house.sync.refine() == 7
         assert await house.assigned(READ) == [("money", LLM)]
-        asked = len(api.asked)
+        asked = len(api.bodies)
         assert await house.sync.refine() == 0
-        assert len(api.asked) == asked
+        assert len(api.bodies) == asked
         await model.close()
 
 

@@ -68,7 +68,7 @@ async def extracted(script: Script, *chunks: Chunk, batch: int = 4) -> tuple[Ext
             made = await Extractor(model, batch=batch).extract("The Handbook", chunks)
         finally:
             await model.close()
-    return made, api.asked
+    return made, api.bodies
 
 
 async def one(said: Any) -> Extracted:
@@ -283,7 +283,7 @@ async def ingested(library: Library, script: Script, *, extract_: bool = True) -
         finally:
             await model.close()
     await library.assert_whole()
-    return made, api.asked
+    return made, api.bodies
 
 
 def asked_of(asked: Sequence[dict[str, Any]]) -> int:
