@@ -27,18 +27,18 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(params=["onnx", "hashed", "openai", "gathered-onnx", "gathered-openai"])
+@pytest.fixture(params=["onnx", "hashed", "openai", "batching-onnx", "batching-openai"])
 async def embedder(request: pytest.FixtureRequest, minilm: OnnxEmbedder) -> AsyncIterator[Embedder]:
     kind = request.param
     if "openai" in kind:
         with EmbeddingsApi() as api:
             remote: MultiQueryEmbedder = await OpenAiEmbedder.at(api.url, "key", "some-model")
-            yield BatchingEmbedder(remote, similarity=None) if "gathered" in kind else remote
+            yield BatchingEmbedder(remote, similarity=None) if "batching" in kind else remote
             await remote.close()
     elif kind == "hashed":
         yield HashedEmbedder(64)
     else:
-        yield BatchingEmbedder(minilm, similarity=None) if "gathered" in kind else minilm
+        yield BatchingEmbedder(minilm, similarity=None) if "batching" in kind else minilm
 
 
 async def test_vectors_are_of_length_one_and_of_the_declared_size(embedder: Embedder) -> None:

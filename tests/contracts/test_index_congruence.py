@@ -158,24 +158,26 @@ def test_a_real_server_is_among_the_engines() -> None:
 @given(
     data=st.lists(st.tuples(payloads, weights, st.integers(0, 10_000)), min_size=1, max_size=25),
     wheres=st.lists(filters, min_size=1, max_size=6),
-    asked=weights,
+    query_weights=weights,
     limit=st.integers(1, 12),
 )
 def test_an_engine_agrees_with_the_oracle(
     pair: Pair,
     data: list[tuple[dict[str, Any], dict[int, float], int]],
     wheres: list[Filter],
-    asked: dict[int, float],
+    query_weights: dict[int, float],
     limit: int,
 ) -> None:
-    points = [Point(f"p{n:02d}", _unit(seed), terms(held), payload) for n, (payload, held, seed) in enumerate(data)]
+    points = [
+        Point(f"p{n:02d}", _unit(seed), terms(weighted), payload) for n, (payload, weighted, seed) in enumerate(data)
+    ]
     pair.run(pair.fill(points))
     for where in wheres:
-        pair.run(_compare(pair.engine, pair.oracle, points, where, terms(asked), limit))
+        pair.run(_compare(pair.engine, pair.oracle, points, where, terms(query_weights), limit))
 
 
 async def _compare(
-    index: VectorIndex, oracle: VectorIndex, points: list[Point], where: Filter, asked: Terms, limit: int
+    index: VectorIndex, oracle: VectorIndex, points: list[Point], where: Filter, query_terms: Terms, limit: int
 ) -> None:
     passing = [p.id for p in points if matches(where, p.payload)]
     assert [c.id for c in await index.scroll(NAME, where=where)] == passing
@@ -190,8 +192,8 @@ async def _compare(
     same_ranking(near, nearer)
     assert counted == recounted
     same_ranking(
-        await index.lexical(NAME, asked, where=where, limit=limit),
-        await oracle.lexical(NAME, asked, where=where, limit=limit),
+        await index.lexical(NAME, query_terms, where=where, limit=limit),
+        await oracle.lexical(NAME, query_terms, where=where, limit=limit),
     )
 
 

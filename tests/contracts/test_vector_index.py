@@ -54,30 +54,30 @@ async def test_points_below_the_floor_are_left_out(things: VectorIndex) -> None:
     assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=10, floor=0.5)] == ["a", "b"]
 
 
-async def test_candidates_bring_their_payload(things: VectorIndex) -> None:
+async def test_candidates_have_their_payload(things: VectorIndex) -> None:
     (found,) = await things.dense(NAME, unit(1, 0, 0), limit=1)
     assert found.payload == {"color": "red", "size": 1, "tags": ["x", "y"]}
 
 
-async def test_candidates_bring_only_the_fields_that_are_asked_for(things: VectorIndex) -> None:
+async def test_candidates_have_only_the_requested_fields(things: VectorIndex) -> None:
     (near,) = await things.dense(NAME, unit(1, 0, 0), limit=1, fields=["size", "nothing"])
-    (said,) = await things.lexical(NAME, Terms((2,), (1.0,)), limit=1, fields=["color"])
+    (lexical,) = await things.lexical(NAME, Terms((2,), (1.0,)), limit=1, fields=["color"])
     assert (near.id, near.payload) == ("a", {"size": 1})
-    assert (said.id, said.payload) == ("b", {"color": "red"})
+    assert (lexical.id, lexical.payload) == ("b", {"color": "red"})
     assert [c.payload for c in await things.dense(NAME, unit(1, 0, 0), limit=9, fields=())] == [{}] * 4
 
 
-async def test_the_fields_of_a_candidate_are_those_that_were_written_last(things: VectorIndex) -> None:
-    async def told() -> list[tuple[str, Payload]]:
+async def test_a_candidate_has_the_fields_that_were_written_last(things: VectorIndex) -> None:
+    async def read() -> list[tuple[str, Payload]]:
         found, _ = await things.nearest(NAME, unit(1, 0, 0), limit=9, floor=0.9, count_to=9, fields=["size"])
         return [(c.id, c.payload) for c in found]
 
-    assert await told() == [("a", {"size": 1})]
+    assert await read() == [("a", {"size": 1})]
     await things.upsert(NAME, [point("a", unit(1, 0, 0), size=7)])
-    assert await told() == [("a", {"size": 7})]
+    assert await read() == [("a", {"size": 7})]
     await things.delete(NAME, ["a"])
     await things.upsert(NAME, [point("e", unit(1, 0, 0), size=9)])
-    assert await told() == [("e", {"size": 9})]
+    assert await read() == [("e", {"size": 9})]
 
 
 async def test_terms_rank_by_dot_product_and_need_a_shared_term(things: VectorIndex) -> None:
@@ -121,7 +121,7 @@ async def test_deleted_points_are_gone_and_unknown_ids_are_no_error(things: Vect
     assert [c.id for c in await things.scroll(NAME)] == ["b", "c", "d"]
 
 
-async def test_a_scroll_gives_every_point_by_id_with_the_asked_fields(things: VectorIndex) -> None:
+async def test_a_scroll_gives_every_point_by_id_with_the_requested_fields(things: VectorIndex) -> None:
     await things.upsert(NAME, [point(f"m{n:04d}", unit(1, 2, 3), size=n) for n in range(2500)])
     found = await things.scroll(NAME, fields=["size"])
     assert [c.id for c in found] == sorted(["a", "b", "c", "d", *(f"m{n:04d}" for n in range(2500))])
@@ -172,24 +172,24 @@ async def test_a_collection_made_by_another_model_is_refused_naming_the_remedy(t
             await things.open(other)
 
 
-async def test_a_collection_says_what_it_was_made_with(things: VectorIndex) -> None:
-    held = await things.describe(NAME)
-    assert held is not None
-    assert (held.model, held.dimensions, held.exact) == ("model-a", 3, False)
+async def test_a_collection_is_described_by_its_model_and_dimensions(things: VectorIndex) -> None:
+    existing = await things.describe(NAME)
+    assert existing is not None
+    assert (existing.model, existing.dimensions, existing.exact) == ("model-a", 3, False)
     assert await things.describe("nothing") is None
 
 
 @pytest.mark.req("D-04")
 @pytest.mark.filterwarnings("ignore:Local mode performs exact")
-async def test_a_collection_is_as_exact_as_it_was_last_asked_to_be(things: VectorIndex) -> None:
+async def test_a_collection_is_as_exact_as_it_was_last_opened(things: VectorIndex) -> None:
     for exact in (True, True, False):
         await things.open(replace(THINGS, exact=exact))
         assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=3)] == ["a", "b", "c"]
     await things.drop(NAME)
     await things.open(replace(THINGS, exact=True))
-    held = await things.describe(NAME)
-    assert held is not None
-    assert held.exact
+    existing = await things.describe(NAME)
+    assert existing is not None
+    assert existing.exact
     assert await things.count(NAME) == 0
 
 
@@ -198,7 +198,7 @@ async def test_opening_again_keeps_the_points(things: VectorIndex) -> None:
     assert await things.count(NAME) == 4
 
 
-async def test_a_dropped_collection_is_forgotten(things: VectorIndex) -> None:
+async def test_a_dropped_collection_does_not_exist(things: VectorIndex) -> None:
     await things.drop(NAME)
     assert await things.describe(NAME) is None
     await things.open(Collection(NAME, "model-b", 2))
@@ -210,7 +210,7 @@ async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> Non
         await index.dense("nowhere", unit(1, 0, 0), limit=1)
 
 
-async def test_the_nearest_are_those_of_a_dense_search_and_the_others_are_counted(things: VectorIndex) -> None:
+async def test_nearest_gives_the_result_of_a_dense_search_and_counts_the_rest(things: VectorIndex) -> None:
     for limit in (1, 2, 3, 4):
         found, count = await things.nearest(NAME, unit(1, 0, 0), limit=limit, floor=-1.0, count_to=4)
         assert found == await things.dense(NAME, unit(1, 0, 0), limit=limit)
@@ -221,7 +221,7 @@ async def test_the_nearest_are_those_of_a_dense_search_and_the_others_are_counte
     assert (await things.nearest(NAME, unit(1, 0, 0), limit=1, floor=-1.0, count_to=2))[1] == 2
 
 
-async def test_equally_near_points_come_by_their_ids_wherever_the_counting_ends(things: VectorIndex) -> None:
+async def test_points_with_equal_scores_are_ordered_by_id_wherever_counting_ends(things: VectorIndex) -> None:
     await things.upsert(NAME, [point(f"t{n:02d}", unit(1, 0, 0)) for n in range(20)])
     for count_to in (5, 10, 40):
         found, count = await things.nearest(NAME, unit(1, 0, 0), limit=5, floor=0.9, count_to=count_to)
@@ -229,7 +229,7 @@ async def test_equally_near_points_come_by_their_ids_wherever_the_counting_ends(
         assert count == min(21, count_to)
 
 
-async def test_payloads_are_told_of_the_points_that_exist_whole_or_in_part(things: VectorIndex) -> None:
+async def test_payloads_of_existing_points_are_read_completely_or_in_part(things: VectorIndex) -> None:
     assert await things.payloads(NAME, ["a", "nobody"]) == {"a": {"color": "red", "size": 1, "tags": ["x", "y"]}}
     assert await things.payloads(NAME, ["b", "d"], ["size"]) == {"b": {"size": 2}, "d": {}}
     assert await things.payloads(NAME, []) == {}

@@ -1,5 +1,5 @@
-"""What the core needs of the world outside, in the domain's words.
+"""The interfaces that services need and adapters implement, in terms of the domain.
 
-Ports that do I/O are async. Each method says what it promises; the contract tests in `tests/contracts/` hold every
-adapter to it.
+Ports that do I/O are async. Each method states its promise; the contract tests in `tests/contracts/` check every
+adapter against it. The examples in the docstrings run as tests.
 """

@@ -1,4 +1,4 @@
-"""Files that become books."""
+"""Readers of files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from toolscript.domain.knowledge import Book
 
 
 class BookReader(Protocol):
-    """Makes books of files."""
+    """Reads files as books.
+
+    >>> import asyncio, tempfile
+    >>> from toolscript.adapters.books.reader import FileBooks
+    >>> file = Path(tempfile.mkdtemp()) / "guide.md"
+    >>> _ = file.write_text("# Installing\\n\\nRun the installer.")
+    >>> book = asyncio.run(FileBooks().read(file))
+    >>> book.blocks[-1].text
+    'Run the installer.'
+    """
 
     async def read(self, path: Path) -> Book:
-        """The book that a file holds. Raises Invalid, in one line without the path, for one that cannot or must not be
-        read: too large, broken, a trap, of a kind that nobody knows. Bounded in time and memory."""
+        """The book in a file, within limits of time and memory. Raises Invalid, in one line without the path, for a
+        file that is too large, damaged, malicious or of an unknown type."""

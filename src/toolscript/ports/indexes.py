@@ -1,4 +1,4 @@
-"""The vector index, and the cache of vectors that fills it."""
+"""The vector index, and the cache of vectors for it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,40 @@ from typing import Any, Protocol
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
 
-# The payload fields that are read: all for None, or those named.
+# The payload fields to read: all for None, or the named ones.
 Fields = Sequence[str] | None
 
 
 class VectorIndex(Protocol):
-    """Points with a dense vector, weighted terms and a flat payload, in named collections. Derived data: everything in
-    it can be rebuilt from a store. Rankings are best first, equal scores by id."""
+    """Stores points with a dense vector, weighted terms and a flat payload, in named collections. Everything in it can
+    be rebuilt from a store. Rankings are best first, equal scores by id.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+    >>> async def search():
+    ...     embedder, index = HashedEmbedder(), MemoryIndex()
+    ...     await index.open(Collection("tools", embedder.model, embedder.dimensions))
+    ...     for name in ("read a file", "send mail"):
+    ...         await index.upsert("tools", [Point(name, await embedder.embed_query(name), Terms(), {})])
+    ...     return await index.dense("tools", await embedder.embed_query("read a text file"), limit=1)
+    >>> [candidate.id for candidate in asyncio.run(search())]
+    ['read a file']
+    """
 
     async def describe(self, name: str) -> Collection | None:
-        """What the named collection was made with, or None where there is none."""
+        """The model, dimensions and settings of a collection; None if it does not exist."""
 
     async def open(self, collection: Collection) -> None:
-        """Creates the collection, or opens it. Raises Invalid when it was made with another model or size."""
+        """Creates the collection, or opens it. Raises Invalid when its model or dimensions differ."""
 
     async def drop(self, name: str) -> None:
-        """Forgets the collection and all its points, if it exists."""
+        """Deletes the collection and all its points, if it exists."""
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        """Adds points, replacing those with the same id whole."""
+        """Adds points; replaces those with the same id completely."""
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
-        """Removes points; ids that are not there are no error."""
+        """Deletes points; unknown ids are ignored."""
 
     async def dense(
         self,
@@ -42,7 +54,7 @@ class VectorIndex(Protocol):
         floor: float | None = None,
         fields: Fields = None,
     ) -> list[Candidate]:
-        """The points nearest by cosine, those below `floor` left out."""
+        """The points with the largest cosines, without those below `floor`."""
 
     async def nearest(
         self,
@@ -55,12 +67,12 @@ class VectorIndex(Protocol):
         count_to: int,
         fields: Fields = None,
     ) -> tuple[list[Candidate], int]:
-        """What `dense` answers, and how many points are not below the floor, counted up to `count_to` (≥ the limit)."""
+        """The result of `dense`, and the number of points not below the floor, counted up to `count_to` (≥ limit)."""
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
-        """The points with the largest dot product of terms; points that share no term are left out."""
+        """The points with the largest dot products of terms, without those that share no term."""
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int: ...
 
@@ -77,15 +89,26 @@ class VectorIndex(Protocol):
 
 
 class VectorCache(Protocol):
-    """Vectors of items from earlier runs, so that nothing unchanged is embedded twice."""
+    """Keeps vectors of items between runs, so that nothing unchanged is embedded twice.
+
+    >>> import asyncio, tempfile
+    >>> from pathlib import Path
+    >>> from toolscript.adapters.memory import HashedEmbedder
+    >>> from toolscript.adapters.vector_cache_files import EmbeddingFiles
+    >>> embedder, cache = HashedEmbedder(), EmbeddingFiles(Path(tempfile.mkdtemp()))
+    >>> vector = asyncio.run(embedder.embed_query("show the log"))
+    >>> asyncio.run(cache.keep(["git"], embedder.model, {"git__log": ("digest", vector)}))
+    >>> list(asyncio.run(cache.find(["git"], embedder.model, {"git__log": "digest", "git__diff": "digest"})))
+    ['git__log']
+    """
 
     async def has(self, servers: Several[str]) -> bool:
-        """Whether anything was kept for this list of servers."""
+        """Whether there are vectors for this list of servers."""
 
     async def find(self, servers: Several[str], model: str, wanted: Mapping[str, str]) -> dict[str, Vector]:
-        """The vectors of the wanted items (id to digest) that were kept with that digest by that model: from the
-        file of this list of servers, and for the rest from those of other configurations."""
+        """The cached vectors of the wanted items (id to digest) with that digest and model, from this list of servers
+        or any other."""
 
     async def keep(self, servers: Several[str], model: str, vectors: Mapping[str, tuple[str, Vector]]) -> None:
-        """Adds or replaces vectors (id to digest and vector) in the file of this list of servers, and forgets items
-        of servers that are not in it. Never raises for a disk that is full or read-only: it logs a warning once."""
+        """Adds or replaces vectors (id to digest and vector) for this list of servers, and removes items of other
+        servers. A full or read-only disk causes one warning in the log, never an error."""

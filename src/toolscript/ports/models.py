@@ -11,25 +11,34 @@ from toolscript.domain.search import SimilarityRange, Vector
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. The query side and the document side may differ (prefix, pooling)."""
+    """Turns texts into unit vectors. Queries and documents may be embedded differently (prefix, pooling).
+
+    >>> import asyncio
+    >>> from toolscript.adapters.memory import HashedEmbedder
+    >>> embedder = HashedEmbedder(dimensions=64)
+    >>> query = asyncio.run(embedder.embed_query("read a file"))
+    >>> near, far = asyncio.run(embedder.embed_documents(["read a text file", "send mail"]))
+    >>> bool(query @ near > query @ far)
+    True
+    """
 
     @property
     def model(self) -> str:
-        """The canonical name of the model; collections carry it."""
+        """The canonical name of the model; collections store it."""
 
     @property
     def dimensions(self) -> int: ...
 
     @property
     def similarity(self) -> SimilarityRange | None:
-        """What the model's cosines mean; None where nobody has measured it."""
+        """The range of the model's cosines; None for a model that has not been measured."""
 
     @property
     def window(self) -> int:
-        """How many tokens of a text the model reads; what comes after them it does not see."""
+        """Maximum number of tokens of a text that the model reads; it ignores the rest."""
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens of its window a text takes; an estimate, rather high, where the tokenizer is elsewhere."""
+        """The number of tokens of a text; a high estimate for models without a local tokenizer."""
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a query. Raises Unavailable when the model cannot answer."""
@@ -41,36 +50,64 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """Reads query and passage together, which is slower and sees more than comparing vectors."""
+    """Scores query and passage together, which is slower and more accurate than comparing vectors.
+
+    >>> import asyncio
+    >>> class SharedWords:
+    ...     model = "shared-words"
+    ...     async def scores(self, query, passages):
+    ...         words = set(query.split())
+    ...         return [len(words & set(passage.split())) / len(words) for passage in passages]
+    >>> asyncio.run(SharedWords().scores("read a file", ["read a book", "send mail"]))
+    [0.6666666666666666, 0.0]
+    """
 
     @property
     def model(self) -> str: ...
 
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """How well each passage answers the query, in order; more is better. Raises Unavailable or UpstreamFailed."""
+        """One score per passage, in order; higher is better. Raises Unavailable or UpstreamFailed."""
 
     async def close(self) -> None: ...
 
 
 class Classifier(Protocol):
-    """Sorts items into skills."""
+    """Assigns items to skills.
+
+    >>> import asyncio
+    >>> class Undecided:
+    ...     async def classify(self, items, skills):
+    ...         return [None for _ in items]
+    >>> asyncio.run(Undecided().classify([], []))
+    []
+    """
 
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
-        """One classification per item (given with its vector), in order: only ids of these skills, only confidences
-        of 0.5 and more, three at most. Where it was asked and said nothing usable, one that is not clear; None where
-        it could not be asked, which may pass."""
+        """One classification per item (given with its vector), in order: up to three of these skills, each with a
+        confidence of 0.5 or more. An unusable answer gives a classification that is not clear; a temporary error
+        gives None."""
 
 
 class LanguageModel(Protocol):
-    """A model that answers prompts with JSON objects."""
+    """A model that answers prompts with JSON objects.
+
+    >>> import asyncio
+    >>> from toolscript.domain.prompts import Prompt
+    >>> class AlwaysBlue:
+    ...     model = "always-blue"
+    ...     async def answer(self, prompt):
+    ...         return {"colour": "blue"}
+    >>> asyncio.run(AlwaysBlue().answer(Prompt("Name a colour.", "What colour is the sky?", {"type": "object"})))
+    {'colour': 'blue'}
+    """
 
     @property
     def model(self) -> str: ...
 
     async def answer(self, prompt: Prompt) -> dict[str, Any]:
-        """An object that fits the prompt's schema. Raises Unavailable when the model cannot be had (after retries),
-        UpstreamFailed when what it says cannot be used."""
+        """An object that matches the prompt's schema. Raises Unavailable when the model does not answer, after
+        retries, and UpstreamFailed for an unusable answer."""
 
     async def close(self) -> None: ...

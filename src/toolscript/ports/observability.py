@@ -1,4 +1,4 @@
-"""Where events go."""
+"""Events for analysis."""
 
 from __future__ import annotations
 
@@ -7,10 +7,21 @@ from typing import Any, Protocol
 
 
 class EventSink(Protocol):
-    """Takes what happened, for analysis. It may be down: nobody waits for it, and nothing fails because of it."""
+    """Receives events. It may be down: callers never wait for it, and its errors never fail a request.
+
+    >>> import asyncio, tempfile
+    >>> from pathlib import Path
+    >>> from toolscript.adapters.observability.event_sinks import JsonlSink
+    >>> file = Path(tempfile.mkdtemp()) / "events.jsonl"
+    >>> sink = JsonlSink(file)
+    >>> sink.record({"type": "search", "query": "read a file"})
+    >>> asyncio.run(sink.close())
+    >>> file.read_text().strip()
+    '{"type": "search", "query": "read a file"}'
+    """
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Takes one event: `type`, `time`, `request_id`, and whatever belongs to that type. Never raises or waits."""
+        """Takes one event: `type`, `time`, `request_id`, and the fields of that type. Never raises or waits."""
 
     async def close(self) -> None:
-        """Gives what is left a moment to be written."""
+        """Writes the remaining events, within a time limit."""

@@ -1,4 +1,4 @@
-"""MCP servers."""
+"""Connections to MCP servers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from toolscript.domain.servers import CallResult, ServerListing, ServerSpec
 
 
 class ToolServer(Protocol):
-    """A connection to one server, for as long as it lasts."""
+    """An open connection to one server.
+
+    >>> import asyncio
+    >>> class EmptyServer:
+    ...     async def list_items(self):
+    ...         return ServerListing(items=())
+    >>> asyncio.run(EmptyServer().list_items()).items
+    ()
+    """
 
     async def list_items(self) -> ServerListing:
-        """Everything it offers that the configuration lets through. Raises Unavailable."""
+        """All tools, prompts and resources of the server that the configuration allows. Raises Unavailable."""
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
-        """What the tool answers; for a prompt its messages, for a resource its contents. Raises UpstreamFailed with the
-        server's message, TimedOut, or Unavailable when the connection is gone."""
+        """The result of a tool; the messages of a prompt; the contents of a resource. Raises UpstreamFailed with the
+        server's message, TimedOut, or Unavailable when the connection is lost."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""
@@ -31,7 +39,22 @@ class ToolServer(Protocol):
 
 
 class ToolServers(Protocol):
-    """The way to servers."""
+    """Opens connections to servers.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.mcp.client import McpServers
+    >>> from toolscript.domain.errors import Unavailable
+    >>> from toolscript.domain.servers import Transport
+    >>> async def connect(spec):
+    ...     try:
+    ...         async with McpServers().connect(spec, within=5.0) as server:
+    ...             return await server.list_items()
+    ...     except Unavailable as error:
+    ...         return type(error).__name__
+    >>> asyncio.run(connect(ServerSpec("files", Transport.STDIO, command="no-such-command")))
+    'Unavailable'
+    """
 
     def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
-        """A connection for as long as the block lasts. Entering raises Unavailable, saying why there is none."""
+        """A connection for the duration of the block. Raises Unavailable with the reason when there is none within
+        that many seconds."""

@@ -1,4 +1,4 @@
-"""Remembering and gathering change how often the model runs, never what comes out."""
+"""Caching and batching change how often the model runs, never the vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolscript.domain.search import Vector
 
 
 class Watched(HashedEmbedder):
-    """Writes down what it is asked, and can be made to wait or to fail."""
+    """Records its calls, and can be made to wait or to fail."""
 
     def __init__(self) -> None:
         super().__init__(8)
@@ -42,14 +42,14 @@ async def test_a_repeated_query_is_embedded_once() -> None:
     assert inner.calls == [["a"]]
 
 
-async def test_the_same_query_asked_twice_at_once_is_embedded_once() -> None:
+async def test_concurrent_equal_queries_are_embedded_once() -> None:
     inner = Watched()
     embedder = BatchingEmbedder(inner, similarity=None)
     await asyncio.gather(*(embedder.embed_query("a") for _ in range(100)))
     assert inner.calls == [["a"]]
 
 
-async def test_queries_that_arrive_while_the_model_is_busy_go_together() -> None:
+async def test_queries_that_arrive_while_the_model_is_busy_form_batches() -> None:
     inner = Watched()
     inner.gate.clear()
     embedder = BatchingEmbedder(inner, similarity=None)
@@ -64,7 +64,7 @@ async def test_queries_that_arrive_while_the_model_is_busy_go_together() -> None
     assert all(np.array_equal(a, b) for a, b in zip(vectors, expected, strict=True))
 
 
-async def test_only_the_most_recent_queries_are_remembered() -> None:
+async def test_only_recent_queries_are_cached() -> None:
     inner = Watched()
     embedder = BatchingEmbedder(inner, similarity=None, cached_queries=2)
     for text in ("a", "b", "a", "c", "a", "b"):
@@ -72,7 +72,7 @@ async def test_only_the_most_recent_queries_are_remembered() -> None:
     assert inner.calls == [["a"], ["b"], ["c"], ["b"]]
 
 
-async def test_a_failure_reaches_those_who_asked_and_is_not_remembered() -> None:
+async def test_an_error_reaches_every_caller_and_is_not_cached() -> None:
     inner = Watched()
     inner.broken = True
     embedder = BatchingEmbedder(inner, similarity=None)
@@ -82,7 +82,7 @@ async def test_a_failure_reaches_those_who_asked_and_is_not_remembered() -> None
     assert (await embedder.embed_query("a")).shape == (8,)
 
 
-async def test_one_who_stops_waiting_does_not_disturb_the_others() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     inner = Watched()
     inner.gate.clear()
     embedder = BatchingEmbedder(inner, similarity=None)
@@ -96,7 +96,7 @@ async def test_one_who_stops_waiting_does_not_disturb_the_others() -> None:
     await embedder.close()
 
 
-async def test_an_answer_of_the_wrong_size_is_a_failure_not_a_wait_without_end() -> None:
+async def test_a_wrong_number_of_vectors_is_an_error() -> None:
     class Short(HashedEmbedder):
         async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
             return []
@@ -107,7 +107,7 @@ async def test_an_answer_of_the_wrong_size_is_a_failure_not_a_wait_without_end()
             await asyncio.wait_for(embedder.embed_query("a"), timeout=5)
 
 
-async def test_a_query_that_comes_as_the_last_one_is_done_is_not_left_waiting() -> None:
+async def test_a_query_that_arrives_as_the_last_one_finishes_is_embedded() -> None:
     embedder = BatchingEmbedder(HashedEmbedder(8), similarity=None)
 
     async def ask_then_ask_again(number: int) -> None:
@@ -119,7 +119,7 @@ async def test_a_query_that_comes_as_the_last_one_is_done_is_not_left_waiting() 
         await asyncio.gather(*(ask_then_ask_again(1000 * number + each) for each in range(5)))
 
 
-async def test_an_embedder_that_takes_several_calls_at_once_gets_them() -> None:
+async def test_an_embedder_with_concurrent_calls_gets_them() -> None:
     class TwoLanes(Watched):
         query_batch_size = 1
         max_concurrent_calls = 2
@@ -127,10 +127,10 @@ async def test_an_embedder_that_takes_several_calls_at_once_gets_them() -> None:
     inner = TwoLanes()
     inner.gate.clear()
     embedder = BatchingEmbedder(inner, similarity=None)
-    asked = [asyncio.create_task(embedder.embed_query(f"q{n}")) for n in range(4)]
+    queries = [asyncio.create_task(embedder.embed_query(f"q{n}")) for n in range(4)]
     await inner.busy.wait()
     await asyncio.sleep(0)
     assert inner.calls == [["q0"], ["q1"]]
     inner.gate.set()
-    await asyncio.gather(*asked)
+    await asyncio.gather(*queries)
     assert inner.calls == [["q0"], ["q1"], ["q2"], ["q3"]]

@@ -22,12 +22,12 @@ from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 
 @pytest.mark.req("S-07")
 async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm: OnnxEmbedder) -> None:
-    told = [build_item_text(item) for item in load_demo_items()]
+    texts_of_items = [build_item_text(item) for item in load_demo_items()]
     texts = [
         *(query for query, _ in load_demo_pairs()),
-        *(t[:120] for t in told),
-        *(t[60:200] for t in told),
-        *(t[-80:] for t in told),
+        *(t[:120] for t in texts_of_items),
+        *(t[60:200] for t in texts_of_items),
+        *(t[-80:] for t in texts_of_items),
     ]
     texts = texts[:200]
     assert len(texts) == 200
@@ -86,7 +86,7 @@ def test_auto_prefers_a_gpu_and_keeps_the_cpu_as_the_last_resort() -> None:
 
 
 @pytest.mark.req("S-09")
-def test_gpu_where_there_is_none_fails_and_says_what_to_do() -> None:
+def test_gpu_without_a_gpu_fails_and_says_what_to_do() -> None:
     folder = find_locally(PACKAGED, Path("nowhere"))
     assert folder is not None
     with pytest.raises(Unavailable, match=r"no GPU here.*toolscript\[gpu\]"):
@@ -104,7 +104,7 @@ def _with_config(**values: Any) -> Callable[[Path], None]:
     return damage
 
 
-def _loaded(own: Path) -> OnnxEmbedder:
+def _load(own: Path) -> OnnxEmbedder:
     folder = find_locally(str(own), own.parent)
     assert folder is not None
     return OnnxEmbedder(folder)
@@ -112,7 +112,7 @@ def _loaded(own: Path) -> OnnxEmbedder:
 
 @pytest.mark.req("S-07", "X-03")
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (_without("tokenizer.json"), "tokenizer.json"),
         (_without("model_quantized.onnx"), "model.onnx"),
@@ -121,23 +121,23 @@ def _loaded(own: Path) -> OnnxEmbedder:
         (_with_config(hidden_size=768), "384 dimensions, but .* 768"),
     ],
 )
-def test_a_folder_that_holds_no_usable_model_is_refused_saying_what_is_missing(
-    tmp_path: Path, damage: Callable[[Path], None], told: str
+def test_a_folder_without_a_usable_model_is_refused_with_what_is_missing(
+    tmp_path: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     own = tmp_path / "my-model"
     shutil.copytree(SHIPPED, own)
     damage(own)
-    with pytest.raises(Invalid, match=told):
-        _loaded(own)
+    with pytest.raises(Invalid, match=message):
+        _load(own)
 
 
 @pytest.mark.req("S-07")
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "my-model"
     shutil.copytree(SHIPPED, own)
     (own / "model_quantized.onnx").write_bytes(b"not a model")
     with pytest.raises(Unavailable, match="could not be loaded"):
-        _loaded(own)
+        _load(own)
 
 
 @pytest.mark.req("S-07")
