@@ -122,22 +122,6 @@ async def test_schemas_are_told_of_the_active_items_that_are_named(item_store: I
     assert await item_store.get_schemas([]) == {}
 
 
-async def test_schemas_can_be_read_a_few_at_a_time(item_store: ItemStore) -> None:
-    """In the order of code points, wherever capitals and letters of other languages stand; vanished items are left
-    out."""
-    items = [Item("s", name, input_schema={"name": name}) for name in ("b", "B", "ä", "_", "a", "gone", "Z", "z")]
-    await item_store.save_items([(item, TERMS) for item in items])
-    await item_store.deactivate(["s__gone"])
-    read: list[str] = []
-    last = ""
-    while page := await item_store.get_schemas_after(last, 3):
-        assert len(page) <= 3
-        assert all(schemas == ({"name": i.removeprefix("s__")}, None, None) for i, schemas in page.items())
-        read += page
-        last = read[-1]
-    assert read == sorted(i.id for i in items if i.name != "gone")
-
-
 async def test_items_can_be_asked_for_by_id_in_any_number(item_store: ItemStore) -> None:
     many = [Item("bulk", f"tool{n:05d}") for n in range(5000)]
     await item_store.save_items([(item, frozenset({n})) for n, item in enumerate(many)])

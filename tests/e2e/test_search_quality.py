@@ -26,6 +26,7 @@ from toolscript.evaluation.metrics import mean, score_by_group
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import parse_item
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -96,7 +97,8 @@ async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     await Sync(item_store, skill_store, index, embedder).run(items)
-    yield ToolSearch(Retriever(embedder, index), item_store)
+    retriever = Retriever(embedder, index)
+    yield ToolSearch(retriever, CatalogueSnapshots(item_store, index, retriever.similarity))
     await database.close()
 
 

@@ -1,11 +1,11 @@
-"""The composition root: settings in, a working application out. The only place that knows every adapter."""
+"""The composition root: builds the application that the settings describe. The only module that knows every adapter."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from toolscript.app.engines import Servers, open_index, open_language_model, ope
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.observability import Observability, open_observability
-from toolscript.domain.catalog import Skill, compute_skills_digest
+from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.search import Collection
 from toolscript.ports.access import TokenVerifier
 from toolscript.ports.indexes import VectorIndex
@@ -41,6 +41,7 @@ from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.skill_proposals import ProposeSkills
 from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.documents.ingest import IngestDocuments
@@ -49,13 +50,10 @@ from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
-from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.call import CallTool
-from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults, HierarchicalSearch
+from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
-from toolscript.services.tools.schema_cache import KnownSchemas
-from toolscript.services.tools.skill_finder import SkillFinder
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.settings import Settings
 
@@ -67,17 +65,15 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 
-# How old what is kept of an index or a store may be where other processes write to it too.
-OTHERS_MAY_WRITE_SECONDS = 2.0
-# Skills change seldom, and looking at all of them takes a while.
-SKILLS_LOOKED_AT_SECONDS = 10.0
+# How old the catalogue in memory may be where other processes write to the index or the store too.
+SNAPSHOT_MAX_AGE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """Every use case, wired."""
+    """Every use case, ready to be called."""
 
     settings: Settings
     model: Model
@@ -93,9 +89,9 @@ class App:
     sync: Sync
     ingest_documents: IngestDocuments
     ingest_knowledge: IngestKnowledge | None
-    """None where knowledge is served: there it is read and nothing else."""
+    """None where knowledge is served: a server only reads it."""
     import_knowledge: ImportKnowledge | None
-    """The same."""
+    """None where knowledge is served."""
     gateway: Gateway
     call_tool: CallTool
     list_tools: ListTools
@@ -103,6 +99,7 @@ class App:
     skills: Skills
     propose_skills: ProposeSkills
     resync: Resync
+    snapshots: CatalogueSnapshots
     token_costs: TokenCosts
     verifier: TokenVerifier
     plans: Plans
@@ -110,35 +107,36 @@ class App:
     metrics: PrometheusMetrics | None
     telemetry: Telemetry | None
     local_key: str
-    """What the tokens of this machine's own commands are signed with."""
+    """Signs the tokens of this machine's own commands."""
 
     async def count_indexed_tools(self) -> int:
-        """How many tools, prompts and resources searches look at."""
+        """The number of tools, prompts and resources in the index."""
         return await self.index.count(TOOLS)
 
     async def check_ready(self) -> None:
-        """Raises Unavailable when store or index do not answer."""
+        """Raises Unavailable when the store or the index does not respond."""
         await self.item_store.ping()
         await self.index.count(TOOLS)
 
 
 @asynccontextmanager
 async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bool = False) -> AsyncIterator[App]:
-    """Opens everything that the settings name and closes it in the end.
+    """Opens everything that the settings name, and closes it in the end.
 
-    With `fresh_index` the collections are dropped first, so that another model may fill them; what only a server needs
-    is opened when `serving`. Raises Invalid or Unavailable, naming what cannot be opened.
+    With `fresh_index` the collections are dropped first, so that another model may fill them. `serving` opens what only
+    a server needs. Raises Invalid or Unavailable, naming what cannot be opened.
     """
     check_environment(settings)
     async with AsyncExitStack() as stack:
-        outside = await _open_outside(settings, stack, fresh_index=fresh_index, serving=serving)
-        await outside.skill_store.seed_skills(*_seed(settings))
-        yield _wired(settings, outside, stack)
+        adapters = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
+        skills = load_skills(settings.skills)
+        await adapters.skill_store.seed_skills(compute_skills_digest(skills), skills)
+        yield _build_app(settings, adapters, stack)
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
-    """What the settings name: everything that is opened, and closed again."""
+class _Adapters:
+    """What the settings name: everything that has to be closed again."""
 
     model: Model
     index: VectorIndex
@@ -149,28 +147,28 @@ class _Outside:
     knowledge_store: KnowledgeStore | None
     language_model: LanguageModel | None
     reranker: Reranker | None
-    watching: Observability
+    observability: Observability
     others_write: bool
-    """Whether other processes may write to the index or the store, too."""
+    """Whether other processes may write to the index or the store too."""
 
 
-async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> _Outside:
+async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> _Adapters:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
     for each in (language_model, reranker):
         if each:
             stack.push_async_callback(each.close)
-    watching = open_observability(settings, stack, serving=serving)
+    observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
-        with suppress(OSError):  # whoever needs the folder says what is wrong with it
+        with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = open_index(settings)
     stack.push_async_callback(index.close)
     is_shared = settings.index.startswith(("http", "postgres"))
-    anew = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
-    for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else anew:
+    stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
+    for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale:
         await index.drop(name)
-    held = await index.describe(TOOLS)
-    model = await open_model(settings, held.model if held else None)
+    existing = await index.describe(TOOLS)
+    model = await open_model(settings, existing.model if existing else None)
     if model.embedder:
         stack.push_async_callback(model.embedder.close)
     database = await asyncio.to_thread(Database, store_url(settings))
@@ -182,7 +180,7 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
         stack.push_async_callback(knowledge_store.close)
     await _open_collections(index, model.embedder, shared=is_shared)
     others_write = is_shared or settings.store.startswith("postgres")
-    return _Outside(
+    return _Adapters(
         model,
         index,
         SqlItems(database),
@@ -192,171 +190,140 @@ async def _open_outside(settings: Settings, stack: AsyncExitStack, *, fresh_inde
         knowledge_store,
         language_model,
         reranker,
-        watching,
+        observability,
         others_write,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Caches:
-    """What is kept of the catalogue, for as long as nothing is written to it."""
-
-    answers: ResultCache[HierarchicalQuery, HierarchicalResults]
-    schemas: KnownSchemas
-    sizes: ResultCache[None, int]
-
-    def changed(self) -> None:
-        for each in (self.answers, self.schemas, self.sizes):
-            each.changed()
-
-
-def _caches(item_store: ItemStore, oldest: float | None) -> _Caches:
-    return _Caches(ResultCache(oldest=oldest), KnownSchemas(item_store, oldest=oldest), ResultCache(oldest=oldest))
-
-
-def _wired(settings: Settings, outside: _Outside, stack: AsyncExitStack) -> App:
-    index, embedder = outside.index, outside.model.embedder
-    item_store, skill_store = outside.item_store, outside.skill_store
+def _build_app(settings: Settings, adapters: _Adapters, stack: AsyncExitStack) -> App:
+    index, embedder = adapters.index, adapters.model.embedder
+    item_store, skill_store = adapters.item_store, adapters.skill_store
     retriever = Retriever(embedder, index)
-    tool_search = _tool_search(settings, outside, retriever, lambda: gateway.is_incomplete)
-    oldest = OTHERS_MAY_WRITE_SECONDS if outside.others_write else None
-    finder = SkillFinder(index, retriever.similarity, oldest=oldest and SKILLS_LOOKED_AT_SECONDS)
-    caches = _caches(item_store, oldest)
-    sync = _sync(settings, outside, tool_search, finder, caches)
+    snapshots = _build_snapshots(settings, adapters, retriever)
+    sync = _build_sync(settings, adapters, snapshots)
     gateway = Gateway(Servers(), sync, Timeouts(connect=settings.connect_timeout, call=settings.call_timeout))
+    tool_search = ToolSearch(
+        retriever, snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
+    )
     local_key = secrets.token_urlsafe(32)
     verifier = Verifier(settings, local_key)
-    for each in (caches.schemas, finder, sync, gateway, verifier):
-        stack.push_async_callback(each.close)
+    for service in (snapshots, sync, gateway, verifier):
+        stack.push_async_callback(service.close)
     plans = Plans(load_plans(settings.plans))
     return App(
         settings=settings,
-        model=outside.model,
+        model=adapters.model,
         index=index,
         item_store=item_store,
         skill_store=skill_store,
-        documents=outside.documents,
-        knowledge=outside.knowledge,
+        documents=adapters.documents,
+        knowledge=adapters.knowledge,
         tool_search=tool_search,
-        document_search=_document_search(settings, outside, retriever, plans),
-        knowledge_search=_knowledge_search(outside, retriever),
+        document_search=_build_document_search(settings, adapters, retriever, plans),
+        knowledge_search=_build_knowledge_search(adapters, retriever),
         knowledge_rates=Rates(settings.knowledge_rate),
         sync=sync,
-        ingest_documents=IngestDocuments(outside.documents, index, embedder),
-        ingest_knowledge=_ingest_knowledge(outside),
-        import_knowledge=_import_knowledge(outside),
+        ingest_documents=IngestDocuments(adapters.documents, index, embedder),
+        ingest_knowledge=_build_ingest_knowledge(adapters),
+        import_knowledge=_build_import_knowledge(adapters),
         gateway=gateway,
         call_tool=CallTool(item_store, gateway, tool_search),
         list_tools=ListTools(item_store),
-        hierarchical_search=_hierarchical_search(retriever, finder, caches, gateway),
+        hierarchical_search=HierarchicalSearch(retriever, snapshots, is_incomplete=lambda: gateway.is_incomplete),
         skills=Skills(item_store, skill_store, sync),
-        propose_skills=ProposeSkills(item_store, skill_store, index, embedder, outside.language_model),
+        propose_skills=ProposeSkills(item_store, skill_store, index, embedder, adapters.language_model),
         resync=Resync(gateway, sync, item_store, skill_store),
-        token_costs=TokenCosts(item_store, caches.sizes),
+        snapshots=snapshots,
+        token_costs=TokenCosts(item_store, snapshots),
         verifier=verifier,
         plans=plans,
-        events=outside.watching.events,
-        metrics=outside.watching.metrics,
-        telemetry=outside.watching.telemetry,
+        events=adapters.observability.events,
+        metrics=adapters.observability.metrics,
+        telemetry=adapters.observability.telemetry,
         local_key=local_key,
     )
 
 
-def _tool_search(
-    settings: Settings, outside: _Outside, retriever: Retriever, is_incomplete: Callable[[], bool]
-) -> ToolSearch:
-    return ToolSearch(
-        retriever,
-        outside.item_store,
-        alpha=settings.search_alpha,
+def _build_snapshots(settings: Settings, adapters: _Adapters, retriever: Retriever) -> CatalogueSnapshots:
+    return CatalogueSnapshots(
+        adapters.item_store,
+        adapters.index,
+        retriever.similarity,
         capabilities=load_capabilities(settings.search_capabilities),
-        is_incomplete=is_incomplete,
+        max_age=SNAPSHOT_MAX_AGE_SECONDS if adapters.others_write else None,
     )
 
 
-def _hierarchical_search(
-    retriever: Retriever, finder: SkillFinder, caches: _Caches, gateway: Gateway
-) -> HierarchicalSearch:
-    return HierarchicalSearch(
-        retriever, finder, caches.answers, caches.schemas, is_incomplete=lambda: gateway.is_incomplete
-    )
-
-
-def _sync(settings: Settings, outside: _Outside, tool_search: ToolSearch, finder: SkillFinder, caches: _Caches) -> Sync:
-    embedder, language_model = outside.model.embedder, outside.language_model
+def _build_sync(settings: Settings, adapters: _Adapters, snapshots: CatalogueSnapshots) -> Sync:
+    embedder, language_model = adapters.model.embedder, adapters.language_model
     return Sync(
-        outside.item_store,
-        outside.skill_store,
-        outside.index,
+        adapters.item_store,
+        adapters.skill_store,
+        adapters.index,
         embedder,
         cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
         classifier=EmbeddingClassifier(embedder) if embedder else None,
         refiner=LlmClassifier(language_model) if language_model else None,
-        on_change=tool_search.catalogue_changed,
-        on_written=caches.changed,
-        on_indexed=finder.changed,
+        on_change=snapshots.advance,
     )
 
 
-def _ingest_knowledge(outside: _Outside) -> IngestKnowledge | None:
-    if outside.knowledge_store is None:
+def _build_ingest_knowledge(adapters: _Adapters) -> IngestKnowledge | None:
+    if adapters.knowledge_store is None:
         return None
     from toolscript.adapters.books.reader import FileBooks
     from toolscript.services.knowledge.extraction import Extractor
     from toolscript.services.knowledge.ingest import IngestKnowledge
 
-    extractor = Extractor(outside.language_model) if outside.language_model else None
-    embedder = outside.model.embedder
-    return IngestKnowledge(outside.knowledge_store, outside.index, embedder, FileBooks(), extractor)
+    extractor = Extractor(adapters.language_model) if adapters.language_model else None
+    embedder = adapters.model.embedder
+    return IngestKnowledge(adapters.knowledge_store, adapters.index, embedder, FileBooks(), extractor)
 
 
-def _import_knowledge(outside: _Outside) -> ImportKnowledge | None:
-    if outside.knowledge_store is None:
+def _build_import_knowledge(adapters: _Adapters) -> ImportKnowledge | None:
+    if adapters.knowledge_store is None:
         return None
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
-    return ImportKnowledge(outside.knowledge_store, outside.index, outside.model.embedder)
+    return ImportKnowledge(adapters.knowledge_store, adapters.index, adapters.model.embedder)
 
 
-def _document_search(settings: Settings, outside: _Outside, retriever: Retriever, plans: Plans) -> DocumentSearch:
-    watching = outside.watching
+def _build_document_search(
+    settings: Settings, adapters: _Adapters, retriever: Retriever, plans: Plans
+) -> DocumentSearch:
     return DocumentSearch(
         retriever,
-        outside.index,
-        outside.documents,
+        adapters.index,
+        adapters.documents,
         plans,
         PageTokens((settings.page_secret or secrets.token_urlsafe(32)).encode()),
-        watching.events,
-        reranker=outside.reranker,
-        span=watching.span,
+        adapters.observability.events,
+        reranker=adapters.reranker,
+        span=adapters.observability.span,
     )
 
 
-def _knowledge_search(outside: _Outside, retriever: Retriever) -> KnowledgeSearch:
-    watching = outside.watching
-    return KnowledgeSearch(retriever, outside.index, outside.knowledge, watching.events, span=watching.span)
+def _build_knowledge_search(adapters: _Adapters, retriever: Retriever) -> KnowledgeSearch:
+    return KnowledgeSearch(
+        retriever, adapters.index, adapters.knowledge, adapters.observability.events, span=adapters.observability.span
+    )
 
 
 async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:
-    """Opens the collections. What another model made of tools is dropped, for the next sync to make anew: it costs
-    little. Documents are not, nor what others may be using on a server: there opening raises Invalid."""
+    """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
+    again. Documents are kept, and so is everything on a shared server: there opening raises Invalid."""
     model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
-    for make in (tools_collection, skills_collection, documents_collection):
-        collection = make(model, dimensions)
-        held = await index.describe(collection.name)
-        if held and embedder and held.model != model:
-            ours_to_drop = not shared and (held.name != DOCUMENTS or await _is_empty(index, held))
-            if held.model == "none" or ours_to_drop:
-                log.info("index_of_another_model_dropped", extra={"collection": held.name, "model": held.model})
+    for build in (tools_collection, skills_collection, documents_collection):
+        collection = build(model, dimensions)
+        existing = await index.describe(collection.name)
+        if existing and embedder and existing.model != model:
+            may_drop = not shared and (existing.name != DOCUMENTS or await _is_empty(index, existing))
+            if existing.model == "none" or may_drop:
+                log.info("index_of_another_model_dropped", extra={"collection": existing.name, "model": existing.model})
                 await index.drop(collection.name)
-        await index.open(collection if embedder or not held else held)
+        await index.open(collection if embedder or not existing else existing)
 
 
-async def _is_empty(index: VectorIndex, held: Collection) -> bool:
-    await index.open(held)
-    return await index.count(held.name) == 0
-
-
-def _seed(settings: Settings) -> tuple[str, list[Skill]]:
-    skills = load_skills(settings.skills)
-    return compute_skills_digest(skills), skills
+async def _is_empty(index: VectorIndex, existing: Collection) -> bool:
+    await index.open(existing)
+    return await index.count(existing.name) == 0

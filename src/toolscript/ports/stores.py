@@ -44,9 +44,6 @@ class ItemStore(Protocol):
     async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         """The schemas of those of these items that are active, by id."""
 
-    async def get_schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
-        """The schemas of the first `limit` active items whose ids come after this one."""
-
     async def get_fingerprints(self, servers: Ids = None, *, item_ids: Ids = None) -> list[ItemFingerprint]:
         """What a sync compares of each item, active or not, ordered by id: of these servers and with these ids."""
 

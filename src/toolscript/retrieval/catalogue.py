@@ -1,5 +1,5 @@
-"""What every search needs to know of the whole catalogue, kept in memory so that none has to ask the store: how words
-are spelt and how common they are, what tools are called, what they are about."""
+"""The facts about a whole catalogue that hybrid search needs in memory: the spelling and frequency of words, the names
+of tools, their subjects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.domain.catalog import ItemType, StoredItem
+from toolscript.domain.catalog import ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
@@ -16,8 +16,8 @@ from toolscript.retrieval.text.words import words
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What there is to know of one item; the same as long as its digest is."""
+class ItemFacts:
+    """The facts about one item; the same as long as its digest is."""
 
     digest: str
     server: str
@@ -27,13 +27,14 @@ class Facts:
     terms: frozenset[int]
     spelt: frozenset[str]
     subjects: Subjects
+    schemas: Schemas
 
 
-def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> Facts:
-    """Reads an item that has that digest."""
+def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
+    """Builds the facts about an item with that digest."""
     item = stored.item
     name, server, description = words(item.name), words(item.server), words(item.description)
-    return Facts(
+    return ItemFacts(
         digest=digest,
         server=item.server,
         name=item.name,
@@ -42,29 +43,30 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         terms=stored.terms,
         spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),
         subjects=capabilities.of_tool(name, server, description),
+        schemas=(item.input_schema, item.output_schema, item.annotations),
     )
 
 
-class Catalogue:
-    """A picture of the active items, as they were when it was taken."""
+class CatalogueFacts:
+    """The facts about all active items, and what follows from them together."""
 
-    def __init__(self, facts: Mapping[str, Facts], capabilities: Capabilities) -> None:
-        """Takes what is known of each item by its id."""
+    def __init__(self, facts: Mapping[str, ItemFacts], capabilities: Capabilities) -> None:
+        """Takes the facts about each item by its id."""
         holding: Counter[int] = Counter()
         spelt: Counter[str] = Counter(dict.fromkeys(capabilities.vocabulary, 0))
         for each in facts.values():
             holding.update(each.terms)
             spelt.update(each.spelt)
-        self.facts = facts
+        self.items = facts
         self.names = Names((item_id, each.name) for item_id, each in facts.items())
         self.spelling = Spelling(spelt)
         self.subjects: Mapping[str, Subjects] = {item_id: each.subjects for item_id, each in facts.items()}
         self._counts = TermCounts(len(facts), holding)
 
     async def term_counts(self, _: object) -> TermCounts:
-        """How many items hold each term: all terms, since they are at hand."""
+        """How many items contain each term."""
         return self._counts
 
     def is_mistyped(self, text: str) -> bool:
-        """Whether a text has a word that no tool has, as a name with a typo would."""
+        """Whether a text has a word that no tool has, as a name with a typo does."""
         return not all(map(self.spelling.is_own, words(text)))

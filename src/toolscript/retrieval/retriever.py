@@ -59,8 +59,6 @@ class Retriever:
     def __init__(self, embedder: Embedder | None, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
-        self.last_query_at = -math.inf
-        """When the last query came, by the monotonic clock."""
 
     @property
     def model(self) -> str | None:
@@ -90,7 +88,6 @@ class Retriever:
         misses the deadline or returns no finite vector costs the vector alone, and the report says so.
         """
         rules.check(text)
-        self.last_query_at = time.monotonic()
         text = replace_unencodable(text)
         if correct is not None:
             text = correct(text)

@@ -21,11 +21,9 @@ from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch, StageTimeouts
-from toolscript.services.tools.schema_cache import KnownSchemas
-from toolscript.services.tools.skill_finder import SkillFinder
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -129,9 +127,12 @@ async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClie
         parts[name] = trouble
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
-        SkillFinder(parts["index"], SimilarityRange(0.0, 1.0), within=SHORT.skills / 2),
-        ResultCache(),
-        KnownSchemas(parts["item_store"]),
+        CatalogueSnapshots(
+            parts["item_store"],
+            parts["index"],
+            SimilarityRange(0.0, 1.0),
+            read_timeout=SHORT.skills / 2,
+        ),
         SHORT,
     )
     serving = ServedApp(app.settings, replace(app, hierarchical_search=search))
@@ -271,4 +272,4 @@ async def test_a_stage_alone_without_a_vector_is_a_clear_503(filled: App, fault:
         for stage in ("skills", "tools"):
             answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
             assert answer.status_code == 503
-            assert "the model does not answer" in answer.json()["error"]["message"]
+            assert "the embedding model does not respond" in answer.json()["error"]["message"]

@@ -66,13 +66,9 @@ class SqlItems:
 
     async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         def work(session: Session) -> dict[str, Schemas]:
-            return _read_schemas(session, session.among("item_id", "ids"), ids=list(item_ids))
-
-        return await self._database.read(work)
-
-    async def get_schemas_after(self, item_id: str, limit: int) -> dict[str, Schemas]:
-        def work(session: Session) -> dict[str, Schemas]:
-            return _read_schemas(session, "item_id > :last", "ORDER BY item_id LIMIT :size", last=item_id, size=limit)
+            columns, condition = "item_id, input_schema, output_schema, annotations", session.among("item_id", "ids")
+            rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition} AND is_active", ids=list(item_ids))
+            return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
 
         return await self._database.read(work)
 
@@ -104,12 +100,6 @@ class SqlItems:
 
     async def close(self) -> None:
         await self._database.close()
-
-
-def _read_schemas(session: Session, condition: str, order: str = "", **parameters: Any) -> dict[str, Schemas]:
-    columns = "item_id, input_schema, output_schema, annotations"
-    rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition} AND is_active {order}", **parameters)
-    return {row["item_id"]: (row["input_schema"], row["output_schema"], row["annotations"]) for row in rows}
 
 
 def _active_rows(session: Session, item_ids: Sequence[str]) -> list[dict[str, Any]]:

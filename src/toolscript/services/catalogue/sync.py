@@ -30,6 +30,7 @@ from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet, by_people
 from toolscript.services.catalogue.skill_points import SkillPoints
+from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_points import IndexedTool, ToolPoints
 
 BATCH = 64
@@ -95,13 +96,11 @@ class Sync:
         classifier: Classifier | None = None,
         refiner: Classifier | None = None,
         refine_every: float = REFINE_EVERY_SECONDS,
-        on_change: Callable[[], None] = lambda: None,
-        on_written: Callable[[], None] = lambda: None,
-        on_indexed: Callable[[], None] = lambda: None,
+        on_change: Callable[[Change], None] = lambda _: None,
     ) -> None:
         """`classifier` sorts every new item at once; `refiner` may take its time, and has the last word where it says
-        anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called whenever the
-        catalogue has changed, `on_written` when tools' points have, `on_indexed` when skills', too."""
+        anything; in the background it begins once in `refine_every` seconds at most. `on_change` is called after every
+        write that searches may notice."""
         self._item_store = item_store
         self._skill_store = skill_store
         self._points = ToolPoints(index, embedder, cache)
@@ -110,8 +109,6 @@ class Sync:
         self._refiner = refiner if self._classifier else None
         self._refine_every = refine_every
         self._on_change = on_change
-        self._on_written = on_written
-        self._on_indexed = on_indexed
         self._turn = asyncio.Lock()
         self._followed: str | None = None
         """Which skills the index was last brought to, all of them; None when something was begun, by whoever ran
@@ -139,7 +136,7 @@ class Sync:
             gone = [m for m in marks if m.is_active and m.server not in configured]
             if gone:
                 await self._item_store.deactivate([m.id for m in gone])
-                self._on_change()
+                self._on_change(Change.ITEMS)
             await self._points.remove([m.id for m in gone])
             kept = [m for m in marks if m.is_active and m.server in configured]
             skills = await self._skills()
@@ -174,7 +171,7 @@ class Sync:
             if vanished:
                 await self._item_store.deactivate(vanished)
             if added or changed or vanished:
-                self._on_change()
+                self._on_change(Change.ITEMS)
                 stored = {m.id: m for m in await self._item_store.get_fingerprints(servers)}
             work = _SyncPass(await self._points.held(servers), await self._skills())
             done = await self._index_marks(list(stored.values()), work, progress)
@@ -325,8 +322,7 @@ class Sync:
                 work.touched.update(skill for i in gone for skill in work.held[i].skill_ids)
                 await self._follow(work.touched if is_followed else None, work.skills)
             except BaseException:
-                self._on_written()
-                self._on_indexed()  # a part of it may be there
+                self._on_change(Change.POINTS | Change.SKILLS)  # a part of it may be there
                 raise
         return IndexReport(len(behind), len(gone), self._points.embedded - before, work.classified)
 
@@ -348,7 +344,7 @@ class Sync:
                 work.made[item.id] = item.digest, vectors[item.id]
         items = await self._sort(marks, items, vectors, work)
         await self._points.write(items, vectors)
-        self._on_written()
+        self._on_change(Change.POINTS)
         work.touched.update(skill for m in marks if m.id in work.held for skill in work.held[m.id].skill_ids)
         work.touched.update(a.skill_id for s in items for a in s.assignments)
 
@@ -400,8 +396,7 @@ class Sync:
         if self._skill_points and (skill_ids is None or skill_ids):
             await self._skill_points.refresh(skill_ids)
         self._followed = skills.digest
-        self._on_written()
-        self._on_indexed()
+        self._on_change(Change.POINTS | Change.SKILLS)
 
 
 def _differs(mark: ItemFingerprint, item: Item) -> bool:

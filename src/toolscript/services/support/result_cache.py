@@ -1,59 +1,33 @@
-"""Answers that were given before, for as long as nothing has changed that they were made from."""
+"""The results of recent searches."""
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-Question = TypeVar("Question", bound=Hashable)
-Answer = TypeVar("Answer")
-# When a question was asked: how many changes there had been, and the time.
-Moment = tuple[int, float]
-
-ROOM = 1024
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 
 
-class ResultCache(Generic[Question, Answer]):
-    """The last answers. One that was on its way while something changed is not found again."""
+class ResultCache(Generic[Key, Result]):
+    """The last results by key. A key holds the version of what was searched: results of older versions are never found
+    again, and make room for newer ones."""
 
-    def __init__(
-        self, *, oldest: float | None = None, room: int = ROOM, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`oldest` is how many seconds an answer is good for, where others may change what it was made from."""
-        self._oldest = oldest
-        self._room = room
-        self._clock = clock
-        self._changes = 0
-        self._answers: OrderedDict[Question, tuple[Answer, Moment]] = OrderedDict()
+    def __init__(self, *, size: int = 1024) -> None:
+        self._size = size
+        self._results: OrderedDict[Key, Result] = OrderedDict()
 
-    def changed(self) -> None:
-        """Forgets everything: what answers are made from has changed."""
-        self._changes += 1
-        self._answers.clear()
-
-    def now(self) -> Moment:
-        """To be taken before an answer is looked for, and given when it is kept."""
-        return self._changes, self._clock()
-
-    def find(self, question: Question) -> Answer | None:
-        """The answer, if it is still good."""
-        held = self._answers.get(question)
-        if held is None:
+    def find(self, key: Key) -> Result | None:
+        """The result, if it is still there."""
+        if key not in self._results:
             return None
-        answer, (changes, at) = held
-        if changes != self._changes or (self._oldest is not None and self._clock() - at >= self._oldest):
-            del self._answers[question]
-            return None
-        self._answers.move_to_end(question)
-        return answer
+        self._results.move_to_end(key)
+        return self._results[key]
 
-    def keep(self, question: Question, answer: Answer, at: Moment) -> None:
-        """Keeps an answer that was looked for at that moment."""
-        if at[0] != self._changes:
-            return
-        self._answers[question] = answer, at
-        self._answers.move_to_end(question)
-        if len(self._answers) > self._room:
-            self._answers.popitem(last=False)
+    def keep(self, key: Key, result: Result) -> None:
+        """Adds a result; the one that was not needed for longest makes room for it."""
+        self._results[key] = result
+        self._results.move_to_end(key)
+        if len(self._results) > self._size:
+            self._results.popitem(last=False)

@@ -1,6 +1,6 @@
-"""Hierarchical search, one straight line: embed once, find the skills, find tools within them, read their schemas.
+"""Hierarchical search: embed the query once, find the skills, find tools within them, read their schemas.
 
-Each stage has its time and its fallback; whatever had to be done without is named in the answer and never fails it.
+Each stage has a timeout and a fallback: a part that fails is named in the report and never fails the search.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
+from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.result_cache import ResultCache
-from toolscript.services.tools.schema_cache import KnownSchemas
-from toolscript.services.tools.skill_finder import SkillFinder
 
-# The most that are looked at before the limit: what is beyond is not counted.
+# Candidates are counted up to this number.
 DEPTH = 100
-# Skills that score this much less than the best one are matched, but not searched: their tools would hardly be among
-# the best (docs/decisions/0011). The best may score more than 1 before that is cut off.
+# Skills that score this much less than the best one are matched, but their tools are not searched: they are hardly ever
+# among the best (docs/decisions/0011). The best may score more than 1 before its score is clipped.
 NEAR_THE_BEST = 0.62
-NEEDED = ("type", "name", "description", "db_id")
-PAYLOAD = (*NEEDED, "skill_ids", "primary_skill_id")
+REQUIRED_FIELDS = ("type", "name", "description", "db_id")
+PAYLOAD = (*REQUIRED_FIELDS, "skill_ids", "primary_skill_id")
 ACTIVE = Condition("is_active", Op.EQ, True)
 
-# Thresholds are held against scores as they are told: a score that was told, given as a threshold, keeps its tool.
+# Thresholds are compared with rounded scores: a returned score, given as a threshold, keeps its tool.
 DIGITS = 4
 
 SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "skill_search", "tool_search", "schema_load"
@@ -56,7 +55,7 @@ log = logging.getLogger(__name__)
 
 
 class Strategy(StrEnum):
-    """Whether skills narrow the search down: they do; they are left aside; both, and the best of both counts."""
+    """Search within the matched skills; everywhere; or both, and take the best of both."""
 
     HIERARCHICAL = "hierarchical"
     DIRECT = "direct"
@@ -65,7 +64,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageTimeouts:
-    """How many seconds each stage may take."""
+    """The seconds that each stage may take."""
 
     embedding: float = 10.0
     skills: float = 2.0
@@ -75,7 +74,7 @@ class StageTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalQuery:
-    """What is asked for."""
+    """A hierarchical search request."""
 
     query: str
     item_type: ItemType | None = None
@@ -93,11 +92,11 @@ class SkillHit(NamedTuple):
     skill: SkillFacts
     score: float
     is_near: bool = True
-    """Whether it is near enough to the best one for its tools to be searched."""
+    """Whether its score is near enough to the best one for its tools to be searched."""
 
 
 class HierarchicalHit(NamedTuple):
-    """A tool that was found; its schemas are read last, for those that are returned alone."""
+    """A tool that was found. Schemas are read last, and only for the tools that are returned."""
 
     id: str
     score: float
@@ -108,7 +107,7 @@ class HierarchicalHit(NamedTuple):
 
 
 class HierarchicalResults(NamedTuple):
-    """The answer to a hierarchical search."""
+    """The results of a hierarchical search."""
 
     query: str
     strategy: Strategy
@@ -119,222 +118,232 @@ class HierarchicalResults(NamedTuple):
     candidates: int = 0
 
 
-NOTHING: tuple[list[HierarchicalHit], int] = [], 0
-
-
 class HierarchicalSearch:
     """Finds tools, prompts and resources through the skills that they belong to."""
 
     def __init__(
         self,
         retriever: Retriever,
-        skills: SkillFinder,
-        answers: ResultCache[HierarchicalQuery, HierarchicalResults],
-        schemas: KnownSchemas,
+        snapshots: CatalogueSnapshots,
         timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
-        """While `is_incomplete` says so, more tools are on their way, and answers tell that."""
+        """While `is_incomplete` returns true, tools are still being indexed, and reports say so."""
         self._retriever = retriever
-        self._skills = skills
-        self._answers = answers
-        self._schemas = schemas
+        self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
-        self._under_way: dict[tuple[HierarchicalQuery, int], asyncio.Future[HierarchicalResults | None]] = {}
+        self._results: ResultCache[tuple[int, HierarchicalQuery], HierarchicalResults] = ResultCache()
+        self._running: dict[tuple[int, HierarchicalQuery], asyncio.Future[HierarchicalResults | None]] = {}
 
-    async def search(self, ask: HierarchicalQuery) -> HierarchicalResults:
+    async def search(self, request: HierarchicalQuery) -> HierarchicalResults:
         """The best tools, most similar first.
 
-        Raises Invalid for a blank query, InvalidArguments for what is too long or out of range.
+        Raises Invalid for a blank query, InvalidArguments for a query too long or a number out of range.
         """
-        _check(ask)
-        query = replace_unencodable(ask.query)
-        if query != ask.query:
-            ask = replace(ask, query=query)
+        _check(request)
+        query = replace_unencodable(request.query)
+        if query != request.query:
+            request = replace(request, query=query)
         report = SearchReport()
         with Stage(report, "total"):
-            known = self._answers.find(ask)
-            if known is None:
-                known = await self._joined(ask)
-                report.timings_ms.update(known.report.timings_ms)
-                report.degraded += known.report.degraded
-            found = known._replace(report=report)
-        if ask.strategy is not Strategy.DIRECT and found.skill_ids_used is None and not report.degraded:
+            snapshot = self._snapshots.current()
+            results = self._results.find((snapshot.version, request))
+            if results is None:
+                results = await self._search_once(request, snapshot)
+                report.timings_ms.update(results.report.timings_ms)
+                report.degraded += results.report.degraded
+            results = results._replace(report=report)
+        if request.strategy is not Strategy.DIRECT and results.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
-        return found
+        return results
 
-    async def _joined(self, ask: HierarchicalQuery) -> HierarchicalResults:
-        """The answer that somebody else is waiting for already, or else a new one: asked by many at once, it is looked
-        for once."""
-        at = self._answers.now()
-        question = ask, at[0]
-        while (under_way := self._under_way.get(question)) is not None:
-            found = await asyncio.shield(under_way)
-            if found is not None:
-                return found
-        answer = self._under_way[question] = asyncio.get_running_loop().create_future()
-        found = None
+    async def _search_once(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
+        """Searches once for all who make the same request at the same time."""
+        key = snapshot.version, request
+        while (running := self._running.get(key)) is not None:
+            shared = await asyncio.shield(running)
+            if shared is not None:
+                return shared
+        running = self._running[key] = asyncio.get_running_loop().create_future()
+        results = None
         try:
-            found = await self._searched(ask, SearchReport())
-        finally:  # whoever looked for it may have gone away: then the next one who waits has to
-            del self._under_way[question]
-            answer.set_result(found)
-        if not found.report.degraded:
-            self._answers.keep(ask, found, at)
-        return found
+            results = await self._search(request, snapshot, SearchReport())
+        finally:  # without results this search was cancelled, and one of those that wait takes over
+            del self._running[key]
+            running.set_result(results)
+        if not results.report.degraded:
+            self._results.keep(key, results)
+        return results
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
-        ask = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
-        _check(ask, most_skills=50)
+        request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
+        _check(request, max_skills=50)
         report = SearchReport()
         prepared = await self._prepare(query, report)
-        hits = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
-        _require(report, "skills")
+        hits = await self._match_skills(prepared, request, self._snapshots.current(), report)
+        _require_complete(report, "skills")
         return hits
 
-    async def find_tools(self, ask: HierarchicalQuery, skill_ids: Sequence[str] | None = None) -> list[HierarchicalHit]:
-        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when there is no index, or
-        nothing in one that is not complete yet."""
-        _check(ask)
+    async def find_tools(
+        self, request: HierarchicalQuery, skill_ids: Sequence[str] | None = None
+    ) -> list[HierarchicalHit]:
+        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
+        no result while tools are still being indexed."""
+        _check(request)
         report = SearchReport()
-        prepared = await self._prepare(ask.query, report)
-        work = self._ranked(prepared, replace(ask, strategy=Strategy.DIRECT), skill_ids, report)
-        tools, _ = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
-        if not tools:
-            _require(report, "tools")
+        prepared = await self._prepare(request.query, report)
+        hits, _ = await self._find_tools(prepared, replace(request, strategy=Strategy.DIRECT), skill_ids, report)
+        if not hits:
+            _require_complete(report, "tools")
             if self._is_incomplete():
                 raise Unavailable(
-                    "nothing was found, and not every tool is indexed yet: try again in a moment",
+                    "nothing found yet, and tools are still being indexed: try again in a moment",
                     details={"degraded": [SearchPart.CATALOGUE]},
                 )
-        return tools
+        return hits
 
-    async def _searched(self, ask: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
-        prepared = await self._prepare(ask.query, report)
+    async def _search(
+        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, report: SearchReport
+    ) -> HierarchicalResults:
+        prepared = await self._prepare(request.query, report)
         if prepared.vector is None:
-            return HierarchicalResults(ask.query, ask.strategy, report)
+            return HierarchicalResults(request.query, request.strategy, report)
         skills: list[SkillHit] = []
-        if ask.strategy is not Strategy.DIRECT:
-            skills = await _bounded(report, SKILLS_STAGE, self._timeouts.skills, self._near(prepared, ask), [])
+        if request.strategy is not Strategy.DIRECT:
+            skills = await self._match_skills(prepared, request, snapshot, report)
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
-        work = self._ranked(prepared, ask, ids, report)
-        tools, candidates = await _bounded(report, TOOLS_STAGE, self._timeouts.tools, work, NOTHING)
-        if ask.include_schemas and tools:
-            enriched = self._enriched(tools, report)
-            tools = await _bounded(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, tools)
-        return HierarchicalResults(ask.query, ask.strategy, report, tools, skills, ids, candidates)
+        hits, candidates = await self._find_tools(prepared, request, ids, report)
+        if request.include_schemas and hits:
+            work = _add_schemas(hits, snapshot, report)
+            hits = await _run_stage(report, SCHEMAS_STAGE, self._timeouts.schemas, work, hits)
+        return HierarchicalResults(request.query, request.strategy, report, hits, skills, ids, candidates)
 
     async def _prepare(self, query: str, report: SearchReport) -> PreparedQuery:
         return await self._retriever.prepare(query, Deadline(self._timeouts.embedding, "tools"), report, rules=RULES)
 
-    async def _near(self, prepared: PreparedQuery, ask: HierarchicalQuery) -> list[SkillHit]:
+    async def _match_skills(
+        self, prepared: PreparedQuery, request: HierarchicalQuery, snapshot: CatalogueSnapshot, report: SearchReport
+    ) -> list[SkillHit]:
+        work = self._rank_skills(prepared, request, snapshot)
+        return await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, [])
+
+    async def _rank_skills(
+        self, prepared: PreparedQuery, request: HierarchicalQuery, snapshot: CatalogueSnapshot
+    ) -> list[SkillHit]:
         if prepared.vector is None:
             return []
-        skill_map = await self._skills.map()
+        skill_map = await snapshot.skill_map()
         try:
-            near = skill_map.nearest(prepared.vector, ask.skill_limit, _least(ask.skill_threshold))
+            near = skill_map.nearest(prepared.vector, request.skill_limit, _lower_bound(request.skill_threshold))
         except ValueError as error:
-            self._skills.changed()  # it was drawn from something else than this model's vectors
+            self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
         hits = [
             SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS), score >= near[0][1] - NEAR_THE_BEST)
             for skill, score in near
         ]
-        return [hit for hit in hits if hit.score >= ask.skill_threshold]
+        return [hit for hit in hits if hit.score >= request.skill_threshold]
 
-    async def _ranked(
-        self, prepared: PreparedQuery, ask: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
+    async def _find_tools(
+        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
     ) -> tuple[list[HierarchicalHit], int]:
         """The best tools, and how many there were to choose from."""
-        if ask.strategy is Strategy.HYBRID and skill_ids is not None:
-            (inside, _), (everywhere, candidates) = await asyncio.gather(
-                self._within(prepared, ask, skill_ids), self._within(prepared, ask, None)
+        work = self._rank_tools(prepared, request, skill_ids, report)
+        return await _run_stage(report, TOOLS_STAGE, self._timeouts.tools, work, ([], 0))
+
+    async def _rank_tools(
+        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
+    ) -> tuple[list[HierarchicalHit], int]:
+        if request.strategy is Strategy.HYBRID and skill_ids is not None:
+            (inside, _), (everywhere, count) = await asyncio.gather(
+                self._nearest(prepared, request, skill_ids), self._nearest(prepared, request, None)
             )
             best = {c.id: c for c in everywhere}
             best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
-            found = sort_candidates(list(best.values()))[: ask.limit]
+            candidates = sort_candidates(list(best.values()))[: request.limit]
         else:
-            found, candidates = await self._within(prepared, ask, skill_ids)
-        tools = self._told(found, ask, report)
-        return tools, candidates - (len(found) - len(tools)) if tools else 0
+            candidates, count = await self._nearest(prepared, request, skill_ids)
+        hits = self._build_hits(candidates, request, report)
+        return hits, count - (len(candidates) - len(hits)) if hits else 0
 
-    def _told(self, found: Sequence[Candidate], ask: HierarchicalQuery, report: SearchReport) -> list[HierarchicalHit]:
-        """The candidates as tools; one that tells too little of itself is left out, and that is told."""
-        whole = [c for c in found if math.isfinite(c.score) and None not in map(c.payload.get, NEEDED)]
-        if len(whole) < len(found):
-            _done_without(
-                report, TOOLS_STAGE, "the index tells too little of some tools: run `toolscript index rebuild`"
-            )
+    def _build_hits(
+        self, candidates: Sequence[Candidate], request: HierarchicalQuery, report: SearchReport
+    ) -> list[HierarchicalHit]:
+        """The candidates as hits, without those that lack a score or a field, which the report names."""
+        usable = [c for c in candidates if math.isfinite(c.score) and None not in map(c.payload.get, REQUIRED_FIELDS)]
+        if len(usable) < len(candidates):
+            _note_failure(report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`")
         similarity = self._retriever.similarity
-        scored = [HierarchicalHit(c.id, round(calibrate(c.score, similarity), DIGITS), c.payload) for c in whole]
-        return [tool for tool in scored if tool.score >= ask.tool_threshold]
+        hits = [HierarchicalHit(c.id, round(calibrate(c.score, similarity), DIGITS), c.payload) for c in usable]
+        return [hit for hit in hits if hit.score >= request.tool_threshold]
 
-    def _floor(self, threshold: float) -> float:
-        """The least cosine that can have that score, once it is rounded."""
-        return find_cosine(threshold, self._retriever.similarity) - 0.1**DIGITS
-
-    async def _within(
-        self, prepared: PreparedQuery, ask: HierarchicalQuery, skill_ids: Sequence[str] | None
+    async def _nearest(
+        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None
     ) -> tuple[list[Candidate], int]:
         return await self._retriever.nearest(
             prepared,
             TOOLS,
-            where=_where(ask.item_type, None if skill_ids is None else tuple(skill_ids)),
-            limit=ask.limit,
-            floor=self._floor(ask.tool_threshold),
+            where=_build_filter(request.item_type, None if skill_ids is None else tuple(skill_ids)),
+            limit=request.limit,
+            # The smallest cosine that can have that score, once it is rounded.
+            floor=find_cosine(request.tool_threshold, self._retriever.similarity) - 0.1**DIGITS,
             count_to=DEPTH,
             fields=PAYLOAD,
         )
 
-    async def _enriched(self, tools: Sequence[HierarchicalHit], report: SearchReport) -> list[HierarchicalHit]:
-        known = await self._schemas.of([t.id for t in tools])
-        gone = [i for i, schemas in known.items() if schemas is None]
-        if gone:
-            _done_without(report, SCHEMAS_STAGE, f"{gone[0]} is not in the catalogue any more")
-        return [HierarchicalHit(t.id, t.score, t.payload, *(known[t.id] or ())) for t in tools]
+
+async def _add_schemas(
+    hits: Sequence[HierarchicalHit], snapshot: CatalogueSnapshot, report: SearchReport
+) -> list[HierarchicalHit]:
+    schemas = await snapshot.schemas([hit.id for hit in hits])
+    missing = [item_id for item_id, found in schemas.items() if found is None]
+    if missing:
+        _note_failure(report, SCHEMAS_STAGE, f"{missing[0]} is no longer in the catalogue")
+    return [HierarchicalHit(hit.id, hit.score, hit.payload, *(schemas[hit.id] or ())) for hit in hits]
 
 
-async def _bounded(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-    """Times a stage, and lets it fail: by an error, by taking too long, by an answer that makes no sense."""
+async def _run_stage(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], fallback: T) -> T:
+    """Times a stage; returns the fallback when it raises, takes too long, or gets an unusable response."""
     with Stage(report, name):
         try:
             async with asyncio.timeout(seconds):
                 return await work
         except TimeoutError:
-            _done_without(report, name, f"no answer within {seconds:g} s")
+            _note_failure(report, name, f"no response within {seconds:g} s")
         except ToolscriptError as error:
-            _done_without(report, name, error.message)
+            _note_failure(report, name, error.message)
         except Exception as error:  # an adapter that returns garbage must not fail a search
             log.debug("stage_fault", exc_info=error)
-            _done_without(report, name, f"{type(error).__name__}: {error}")
-    return otherwise
+            _note_failure(report, name, f"{type(error).__name__}: {error}")
+    return fallback
 
 
-def _done_without(report: SearchReport, stage: str, reason: str) -> None:
+def _note_failure(report: SearchReport, stage: str, reason: str) -> None:
     report.degrade(STAGE_PARTS[stage])
     log.warning("stage_failed", extra={"stage": stage, "reason": reason})
 
 
-def _require(report: SearchReport, what: str) -> None:
+def _require_complete(report: SearchReport, what: str) -> None:
     if report.degraded:
-        why = "the model does not answer" if SearchPart.EMBEDDER in report.degraded else "the index does not answer"
+        part = "embedding model" if SearchPart.EMBEDDER in report.degraded else "index"
         raise Unavailable(
-            f"{what} cannot be searched right now, because {why}: try again in a moment, the log tells more",
+            f"{what} cannot be searched right now: the {part} does not respond. Try again in a moment; the log has "
+            "the reason",
             details={"degraded": list(report.degraded)},
         )
 
 
-def _least(threshold: float) -> float:
-    """The least score that is told as that threshold, once it is rounded; nothing is below no threshold."""
+def _lower_bound(threshold: float) -> float:
+    """The smallest score that rounds to the threshold; every score passes a threshold of 0."""
     return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
 @lru_cache(maxsize=1024)
-def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
+def _build_filter(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
     must = [ACTIVE]
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))
@@ -343,15 +352,15 @@ def _where(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Fil
     return Filter(must=tuple(must))
 
 
-def _check(ask: HierarchicalQuery, *, most_skills: int = 10) -> None:
-    for name, value, least, most in (
-        ("limit", ask.limit, 1, 50),
-        ("skill_limit", ask.skill_limit, 1, most_skills),
-        ("skill_threshold", ask.skill_threshold, 0, 1),
-        ("tool_threshold", ask.tool_threshold, 0, 1),
+def _check(request: HierarchicalQuery, *, max_skills: int = 10) -> None:
+    for name, value, low, high in (
+        ("limit", request.limit, 1, 50),
+        ("skill_limit", request.skill_limit, 1, max_skills),
+        ("skill_threshold", request.skill_threshold, 0, 1),
+        ("tool_threshold", request.tool_threshold, 0, 1),
     ):
-        if not least <= value <= most:
+        if not low <= value <= high:
             raise InvalidArguments(
-                f"{name} {value} is out of range: give {least} to {most}",
-                details={"field": name, "least": least, "most": most},
+                f"{name} {value} is out of range: give {low} to {high}",
+                details={"field": name, "least": low, "most": high},
             )

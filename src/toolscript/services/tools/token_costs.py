@@ -1,30 +1,34 @@
-"""What reading costs an agent: how many tokens of its context a text takes, and how many all tools would have taken."""
+"""Estimates how many tokens of an agent's context a text takes, and how many all tools together would take."""
 
 from __future__ import annotations
 
 from toolscript.ports.stores import ItemStore
-from toolscript.services.support.result_cache import ResultCache
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 
-# What the tokenizers of large language models make of English and JSON, on average: near enough to compare two texts.
+# The average of large language models' tokenizers for English and JSON: good enough to compare two texts.
 CHARACTERS_PER_TOKEN = 4
 
 
 class TokenCosts:
-    """Estimates, by the number of characters."""
+    """Estimates by the number of characters."""
 
-    def __init__(self, item_store: ItemStore, known: ResultCache[None, int]) -> None:
+    def __init__(self, item_store: ItemStore, snapshots: CatalogueSnapshots) -> None:
         self._item_store = item_store
-        self._known = known
+        self._snapshots = snapshots
+        self._total: tuple[int, int] | None = None
+        """The version of the catalogue, and its tokens."""
 
     def of(self, text: str) -> int:
         """The tokens of a text."""
-        return -(-len(text) // CHARACTERS_PER_TOKEN)
+        return _count_tokens(len(text))
 
     async def of_everything(self) -> int:
         """The tokens of the names, descriptions and schemas of all tools, prompts and resources."""
-        known = self._known.find(None)
-        if known is None:
-            at = self._known.now()
-            known = -(-await self._item_store.count_definition_characters() // CHARACTERS_PER_TOKEN)
-            self._known.keep(None, known, at)
-        return known
+        version = self._snapshots.current().version
+        if self._total is None or self._total[0] != version:
+            self._total = version, _count_tokens(await self._item_store.count_definition_characters())
+        return self._total[1]
+
+
+def _count_tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_PER_TOKEN)

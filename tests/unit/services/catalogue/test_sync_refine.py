@@ -103,13 +103,13 @@ async def stamps(house: House) -> dict[str, str]:
 
 async def test_it_wins_where_it_says_something_and_the_index_follows(furnished: Making) -> None:
     house = await furnished(ScriptedRefiner({READ.id: [("money", 0.9), ("files", 0.6)], SEND.id: [("mail", 0.7)]}))
-    told = house.told
+    changes = house.skill_changes
     assert await house.sync.refine() == 2
     assert await house.assigned(READ) == [("money", LLM), ("files", LLM)]
     assert await house.assigned(SEND) == [("mail", LLM)]
     assert await house.assigned(WRITE) == [("files", EMBEDDING)]
     assert house.sync.refined == 2
-    assert house.told > told
+    assert house.skill_changes > changes
     assert (await house.index.payloads(TOOLS, [READ.id]))[READ.id]["skill_ids"] == ["money", "files"]
     assert (await house.skill_points())["money"][0]["tool_count"] == 1
     await house.assert_index_is_current()

@@ -210,12 +210,12 @@ async def test_whoever_keeps_something_of_the_index_is_told_after_a_failure_too(
         house.start()
         await house.sync.configure({item.server for item in ITEMS})
         changed = [*ITEMS[:-1], replace(STRANGE, title=f"Title {at}")]  # it has no skill whose points would change
-        told, fuse.left, fuse.burnt_at = house.told, at, ""
+        changes, fuse.left, fuse.burnt_at = house.skill_changes, at, ""
         with suppress(ConnectionError):
             await house.sync.run(changed)
         fuse.left = -1
         await house.sync.run(changed)
-        assert house.told > told, f"cut off at call {at}"
+        assert house.skill_changes > changes, f"cut off at call {at}"
         if not fuse.burnt_at:
             break
     await house.close()

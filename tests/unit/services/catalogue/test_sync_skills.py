@@ -220,12 +220,12 @@ async def test_new_words_of_a_skill_reach_the_index_at_once(house: House) -> Non
 
 async def test_a_second_sync_writes_embeds_and_tells_nothing(house: House) -> None:
     await house.sync.run(ITEMS)
-    before, told = await house.dump(), house.told
+    before, changes = await house.dump(), house.skill_changes
     counted(house).embedded.clear()
     report = await house.sync.run(ITEMS)
     assert (report.indexed, report.removed, report.embedded, report.classified) == (0, 0, 0, 0)
     assert counted(house).embedded == []
-    assert house.told == told
+    assert house.skill_changes == changes
     assert await house.dump() == before
     house.start()
     await house.sync.run(ITEMS)

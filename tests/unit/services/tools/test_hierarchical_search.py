@@ -32,9 +32,9 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
-from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.tools.hierarchical_search import (
     NEAR_THE_BEST,
     HierarchicalQuery,
@@ -43,8 +43,6 @@ from toolscript.services.tools.hierarchical_search import (
     StageTimeouts,
     Strategy,
 )
-from toolscript.services.tools.schema_cache import KnownSchemas
-from toolscript.services.tools.skill_finder import SkillFinder
 from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
 pytestmark = pytest.mark.req("H-01")
@@ -144,19 +142,20 @@ class Library:
         database = Database("sqlite://")
         self.item_store, self.skill_store = WatchedItems(database), SqlSkills(database)
         self.index = WatchedIndex()
-        self.finder = SkillFinder(self.index, embedder.similarity or SimilarityRange(0.0, 1.0))
-        self.answers, self.schemas = (
-            ResultCache[HierarchicalQuery, HierarchicalResults](),
-            KnownSchemas(self.item_store),
-        )
+        self.snapshots = self.build_snapshots()
         self.sync = Sync(
-            self.item_store, self.skill_store, self.index, embedder, classifier=Labels(), on_indexed=self.changed
+            self.item_store,
+            self.skill_store,
+            self.index,
+            embedder,
+            classifier=Labels(),
+            on_change=self.snapshots.advance,
         )
-        self.service = HierarchicalSearch(Retriever(embedder, self.index), self.finder, self.answers, self.schemas)
+        self.service = HierarchicalSearch(Retriever(embedder, self.index), self.snapshots)
 
-    def changed(self) -> None:
-        for each in (self.finder, self.answers, self.schemas):
-            each.changed()
+    def build_snapshots(self) -> CatalogueSnapshots:
+        similarity = self.embedder.similarity or SimilarityRange(0.0, 1.0)
+        return CatalogueSnapshots(self.item_store, self.index, similarity)
 
     async def search(self, query: str = "anything", **asked: Any) -> HierarchicalResults:
         return await self.service.search(HierarchicalQuery(query, **asked))
@@ -253,7 +252,7 @@ async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
     await every.index.drop(SKILLS)
     await every.index.open(skills_collection(every.embedder.model, 2))
     await every.index.upsert(SKILLS, [Point("files", held["files"], Terms(), {**point.payload, "is_active": False})])
-    every.changed()
+    every.snapshots.advance(Change.SKILLS)
     assert (await every.search()).skills == []
 
 
@@ -443,7 +442,7 @@ async def test_candidates_are_counted_before_the_limit(every: Library, strategy:
 async def test_a_direct_search_leaves_skills_aside(every: Library) -> None:
     """BR-008."""
     await every.index.drop(SKILLS)
-    every.changed()
+    every.snapshots.advance(Change.SKILLS)
     found = await every.search(strategy=Strategy.DIRECT)
     assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox"]
     assert (found.skills, found.skill_ids_used, found.strategy) == ([], None, Strategy.DIRECT)
@@ -544,9 +543,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     database = Database("sqlite://")
     service = HierarchicalSearch(
         Retriever(embedder, index),
-        SkillFinder(index, embedder.similarity),
-        ResultCache(),
-        KnownSchemas(SqlItems(database)),
+        CatalogueSnapshots(SqlItems(database), index, embedder.similarity),
     )
     found = await service.search(
         HierarchicalQuery(
@@ -709,10 +706,10 @@ async def test_when_the_one_who_asked_first_goes_away_the_others_are_answered(
 
 async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
     """EC-007: a map that was drawn before the tools changed still leads to them."""
-    stale = SkillFinder(every.index, SimilarityRange(0.0, 1.0))
-    await stale.map()
+    stale = every.build_snapshots()
+    await stale.current().skill_map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
-    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale, ResultCache(), every.schemas)
+    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale)
     found = await service.search(HierarchicalQuery("anything"))
     assert names(found)[0] == "reply"
     assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
@@ -730,13 +727,7 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
     """EC-009."""
 
     slow = Waiting()
-    service = HierarchicalSearch(
-        Retriever(slow, every.index),
-        every.finder,
-        ResultCache(),
-        every.schemas,
-        StageTimeouts(embedding=0.05),
-    )
+    service = HierarchicalSearch(Retriever(slow, every.index), every.snapshots, StageTimeouts(embedding=0.05))
     found = await service.search(HierarchicalQuery("anything"))
     assert (list(found.tools), found.report.degraded) == ([], ["embedder"])
     waiting = asyncio.create_task(service.search(HierarchicalQuery("anything")))
@@ -795,11 +786,11 @@ async def test_no_answer_outlives_a_sync_that_was_cut_short() -> None:
 async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: Library) -> None:
     class Interrupted(AngledEmbedder):
         async def embed_query(self, text: str) -> Vector:
-            every.changed()
+            every.snapshots.advance(Change.SKILLS)
             return await super().embed_query(text)
 
     embedder = Interrupted()
-    service = HierarchicalSearch(Retriever(embedder, every.index), every.finder, every.answers, every.schemas)
+    service = HierarchicalSearch(Retriever(embedder, every.index), every.snapshots)
     for _ in range(2):
         await service.search(HierarchicalQuery("anything"))
     assert embedder.queries == 2
@@ -814,7 +805,7 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
                 raise Unavailable("out of memory")
             return await super().embed_query(text)
 
-    service = HierarchicalSearch(Retriever(Moody(), every.index), every.finder, every.answers, every.schemas)
+    service = HierarchicalSearch(Retriever(Moody(), every.index), every.snapshots)
     assert (await service.search(HierarchicalQuery("anything"))).report.degraded == ["embedder"]
     again = await service.search(HierarchicalQuery("anything"))
     assert (len(again.tools), again.report.degraded) == (5, [])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -17,35 +15,28 @@ from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.search import SearchReport, Vector
+from toolscript.domain.search import Vector
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
-from toolscript.services.tools import hybrid_search as tool_search
 from toolscript.services.tools.hybrid_search import Blend, ToolSearch
 
 
 @asynccontextmanager
-async def changing(
-    embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7
-) -> AsyncIterator[tuple[ToolSearch, Sync]]:
+async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
     database, index = Database("sqlite://"), MemoryIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
-    search = ToolSearch(Retriever(embedder, index), item_store, alpha=alpha)
-    sync = Sync(item_store, skill_store, index, embedder, on_change=search.catalogue_changed)
+    retriever = Retriever(embedder, index)
+    snapshots = CatalogueSnapshots(item_store, index, retriever.similarity)
+    search = ToolSearch(retriever, snapshots, alpha=alpha)
+    sync = Sync(item_store, skill_store, index, embedder, on_change=snapshots.advance)
     await sync.run(items)
-    yield search, sync
+    yield search
     await database.close()
-
-
-@asynccontextmanager
-async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
-    async with changing(embedder, items, alpha) as (search, _):
-        yield search
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +143,7 @@ async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("query", "wrong", "told"),
+    ("query", "wrong", "message"),
     [
         ("", {}, "blank"),
         (" \t?! ", {}, "blank"),
@@ -162,60 +153,7 @@ async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
     ],
 )
 async def test_a_wrong_request_is_refused_saying_what_is_allowed(
-    demo: ToolSearch, query: str, wrong: dict[str, float], told: str
+    demo: ToolSearch, query: str, wrong: dict[str, float], message: str
 ) -> None:
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         await demo.search(query, **wrong)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
-    """The rests of a warm-up, each of which lasts until its test is over."""
-    rests: asyncio.Queue[float] = asyncio.Queue()
-
-    async def rest(seconds: float) -> None:
-        rests.put_nowait(seconds)
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(tool_search, "PAGE", 5)
-    monkeypatch.setattr("toolscript.services.tools.hybrid_search.asyncio.sleep", rest)
-    return rests
-
-
-@pytest.mark.req("S-01")
-async def test_a_warm_up_rests_while_others_search_and_none_waits_for_that(resting: asyncio.Queue[float]) -> None:
-    async with searching(HashedEmbedder(16), load_demo_items()) as search:
-        await search._retriever.prepare("read a file", Deadline(60), SearchReport())  # as a search through skills does
-        warming = asyncio.create_task(search.warm_up())
-        assert await resting.get() > 0
-        assert (await search.search("filesystem__read_file")).hits[0].id == "filesystem__read_file"
-        assert not warming.done()
-        warming.cancel()
-
-
-@pytest.mark.req("S-01")
-async def test_while_nobody_searches_a_warm_up_does_not_rest_and_leaves_nothing_to_look_at(
-    monkeypatch: pytest.MonkeyPatch, resting: asyncio.Queue[float]
-) -> None:
-    async with searching(HashedEmbedder(16), load_demo_items()) as search:
-        await search.warm_up()
-        with monkeypatch.context() as blind:
-            blind.setattr(tool_search, "build_facts", None)
-            assert (await search.search("filesystem__read_file")).hits[0].confidence == 1.0
-            await search.warm_up()
-        assert resting.empty()
-
-
-@pytest.mark.req("S-01", "H-14")
-async def test_what_changes_during_a_warm_up_is_found_as_it_is_now(resting: asyncio.Queue[float]) -> None:
-    items = load_demo_items()
-    async with changing(HashedEmbedder(16), items) as (search, sync):
-        await search._retriever.prepare("read a file", Deadline(60), SearchReport())
-        warming = asyncio.create_task(search.warm_up())
-        await resting.get()
-        renamed = replace(items[0], description="Juggles quinces.")
-        await sync.run([renamed, *items[2:]])
-        (found,) = (await search.search(items[0].id, limit=1)).hits
-        assert (found.id, found.description) == (renamed.id, "Juggles quinces.")
-        assert items[1].id not in {hit.id for hit in (await search.search(items[1].id, limit=50)).hits}
-        warming.cancel()

@@ -18,6 +18,7 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
@@ -52,7 +53,9 @@ async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     await Sync(item_store, skill_store, index, embedder).run(items)
     retriever = Retriever(embedder, index)
-    yield Catalogues(ToolSearch(retriever, item_store), ToolSearch(retriever, item_store, capabilities=NONE))
+    packaged = CatalogueSnapshots(item_store, index, retriever.similarity)
+    bare = CatalogueSnapshots(item_store, index, retriever.similarity, capabilities=NONE)
+    yield Catalogues(ToolSearch(retriever, packaged), ToolSearch(retriever, bare))
     await database.close()
 
 
@@ -109,7 +112,9 @@ async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder)
     await Sync(item_store, skill_store, index, minilm).run(load_demo_items())
     found: dict[float, dict[str, float]] = {}
     for alpha in (0.0, 0.8, 1.0):
-        search = ToolSearch(Retriever(minilm, index), item_store, alpha=alpha, capabilities=NONE)
+        retriever = Retriever(minilm, index)
+        snapshots = CatalogueSnapshots(item_store, index, retriever.similarity, capabilities=NONE)
+        search = ToolSearch(retriever, snapshots, alpha=alpha)
         hits = (await search.search("show the commit history of the repository", limit=100, threshold=0)).hits
         found[alpha] = {h.id: h.confidence for h in hits}
     assert len(found[0.8]) > 20

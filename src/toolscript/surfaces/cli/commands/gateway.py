@@ -131,7 +131,7 @@ class Run:
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
         following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reloaded)
-        await asyncio.gather(following, app.tool_search.warm_up(), _finish_documents(app))
+        await asyncio.gather(following, app.snapshots.warm_up(), _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
         from toolscript.surfaces.json.tools import build_search_response

@@ -1,0 +1,248 @@
+"""The catalogue in memory, for searches to read instead of the store.
+
+A `CatalogueSnapshot` is one version of the catalogue: the facts and terms of its items, their schemas, the map of its
+skills. It never changes: a write replaces it by the next version, which takes over every part that the write left
+alone. A part is read when it is first needed, so a command that searches once does not read the whole catalogue.
+Results are cached by the version of the snapshot that they were computed from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Flag, auto
+from typing import Any, Generic, TypeVar
+
+from toolscript.domain.catalog import Schemas, StoredItem
+from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.search import SimilarityRange
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import ItemStore
+from toolscript.retrieval.capabilities import Capabilities, load_capabilities
+from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts, build_facts
+from toolscript.retrieval.skill_map import SkillMap
+from toolscript.services.catalogue.skill_points import SKILLS
+
+SKILL_MAP_FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
+# Skills change seldom, and reading all their points takes longer than reading the digests of items.
+SKILL_MAP_MAX_AGE_SECONDS = 10.0
+# While somebody searches, `warm_up` reads so many items at a time, then rests twice as long as that took.
+PAGE, REST = 16, 2
+SEARCHING_SECONDS = 1.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Change(Flag):
+    """What a write has changed."""
+
+    ITEMS = auto()
+    """Items in the store."""
+    POINTS = auto()
+    """Points of items in the index."""
+    SKILLS = auto()
+    """Points of skills in the index."""
+
+
+class _Part(Generic[T]):
+    """A value that is read when it is first needed, once for all who wait for it."""
+
+    def __init__(self, start: Callable[..., Any], read: Callable[[], Coroutine[Any, Any, tuple[T, bool]]]) -> None:
+        """`read` returns the value and whether it is complete: an incomplete one is used once and read again."""
+        self._start = start
+        self._read = read
+        self._reading: asyncio.Task[T] | None = None
+        self.value: T | None = None
+
+    async def get(self) -> T:
+        if self.value is not None:
+            return self.value
+        if self._reading is None or self._reading.done():
+            self._reading = self._start(self._load())
+        return await asyncio.shield(self._reading)  # a search that stops waiting does not end the reading
+
+    async def _load(self) -> T:
+        value, is_complete = await self._read()
+        if is_complete:
+            self.value = value
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueSnapshot:
+    """One version of the catalogue. Its methods raise what store and index raise."""
+
+    version: int
+    taken_at: float
+    _facts: _Part[CatalogueFacts]
+    _skill_map: _Part[SkillMap]
+    _read_schemas: Callable[[Sequence[str]], Awaitable[Mapping[str, Schemas]]]
+    _has_schemas: bool
+    """Whether the facts, once they are read, are recent enough to take schemas from."""
+    _schemas: dict[str, Schemas] = field(default_factory=dict)
+
+    async def facts(self) -> CatalogueFacts:
+        """The facts and terms of all active items."""
+        return await self._facts.get()
+
+    async def skill_map(self) -> SkillMap:
+        """The map of all active skills. Raises Unavailable for vectors that hold no numbers."""
+        return await self._skill_map.get()
+
+    async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas | None]:
+        """The schemas of these items by id; None for an item that the catalogue no longer has."""
+        facts = self._facts.value if self._has_schemas else None
+        if facts is not None:
+            self._schemas.update({i: facts.items[i].schemas for i in item_ids if i in facts.items})
+        unknown = [i for i in item_ids if i not in self._schemas]
+        if unknown:
+            found = await self._read_schemas(unknown)
+            self._schemas.update({i: (given, returned, notes) for i, (given, returned, notes) in found.items()})
+        return {i: self._schemas.get(i) for i in item_ids}
+
+
+class CatalogueSnapshots:
+    """Holds the current snapshot. What this process writes is in the next one at once; where other processes write
+    too, what they wrote is looked for in the background, at most every `max_age` seconds."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        index: VectorIndex,
+        similarity: SimilarityRange,
+        *,
+        capabilities: Capabilities | None = None,
+        max_age: float | None = None,
+        read_timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Without `capabilities`, those of the package. `max_age` is None where only this process writes.
+        `read_timeout` bounds the reading of the skill map."""
+        self._item_store = item_store
+        self._index = index
+        self._similarity = similarity
+        self.capabilities = capabilities or load_capabilities()
+        self._max_age = max_age
+        self._read_timeout = read_timeout
+        self._clock = clock
+        self._known: dict[str, ItemFacts] = {}
+        """Facts that were read for any snapshot: taken over where the digest is the same."""
+        self._latest: CatalogueFacts | None = None
+        self._skills_read_at = 0.0
+        self._searched_at = -math.inf
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._current = self._build(1, self._facts_part(), self._skill_map_part())
+
+    def current(self) -> CatalogueSnapshot:
+        """The snapshot for one search to read from beginning to end."""
+        self._searched_at = now = self._clock()
+        if self._max_age is not None and now - self._current.taken_at >= self._max_age:
+            self.advance(Change(0))
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = self._start(self._refresh(self._current))
+        return self._current
+
+    def advance(self, change: Change) -> None:
+        """Swaps in the next version. To be called after every write, with what it may have changed."""
+        old = self._current
+        facts = self._facts_part() if Change.ITEMS in change else old._facts
+        skill_map = self._skill_map_part() if Change.SKILLS in change else old._skill_map
+        self._current = self._build(old.version + 1, facts, skill_map)
+
+    async def warm_up(self) -> None:
+        """Reads the facts that the next hybrid search would wait for; while somebody searches a page at a time, with
+        rests, because reading slows searches down. A search that needs the facts reads what is left at once."""
+        digests = await self._read_digests()
+        unknown = [i for i, digest in digests.items() if not self._is_known(i, digest)]
+        for start in range(0, len(unknown), PAGE):
+            if self._current._facts.value is not None:
+                return
+            began = time.monotonic()
+            read = await self._item_store.get_items(unknown[start : start + PAGE])
+            self._known |= await asyncio.to_thread(self._build_facts, read, digests)
+            if self._clock() - self._searched_at < SEARCHING_SECONDS:
+                await asyncio.sleep(REST * (time.monotonic() - began))
+        await self._current.facts()
+
+    async def close(self) -> None:
+        """Ends the reading that is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _build(self, version: int, facts: _Part[CatalogueFacts], skill_map: _Part[SkillMap]) -> CatalogueSnapshot:
+        read = self._item_store.get_schemas
+        return CatalogueSnapshot(version, self._clock(), facts, skill_map, read, self._max_age is None)
+
+    def _facts_part(self) -> _Part[CatalogueFacts]:
+        return _Part(self._start, self._read_facts)
+
+    def _skill_map_part(self) -> _Part[SkillMap]:
+        return _Part(self._start, self._read_skill_map)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return task
+
+    async def _refresh(self, old: CatalogueSnapshot) -> None:
+        """Reads again what other processes may have changed, of the parts that are in use."""
+        facts, skill_map = old._facts, old._skill_map
+        try:
+            async with asyncio.timeout(self._read_timeout):
+                if facts.value is not None:
+                    facts = self._facts_part()
+                    await facts.get()
+                if skill_map.value is not None and self._clock() - self._skills_read_at >= SKILL_MAP_MAX_AGE_SECONDS:
+                    skill_map = self._skill_map_part()
+                    await skill_map.get()
+        except (ToolscriptError, TimeoutError) as error:
+            log.debug("snapshot_not_refreshed", extra={"reason": str(error)})
+            return
+        now = self._current  # a write of this process that came meanwhile is newer than what was read
+        self._current = self._build(
+            now.version + 1,
+            facts if now._facts is old._facts else now._facts,
+            skill_map if now._skill_map is old._skill_map else now._skill_map,
+        )
+
+    async def _read_facts(self) -> tuple[CatalogueFacts, bool]:
+        digests = await self._read_digests()
+        same = {i: self._known[i] for i, digest in digests.items() if self._is_known(i, digest)}
+        if self._latest is None or len(same) < len(digests) or same != self._latest.items:
+            read = await self._item_store.get_items([i for i in digests if i not in same])
+            self._latest = await asyncio.to_thread(self._build_catalogue_facts, same, read, digests)
+            self._known = dict(self._latest.items)
+        return self._latest, True
+
+    async def _read_digests(self) -> dict[str, str]:
+        return {state.id: state.digest for state in await self._item_store.get_fingerprints() if state.is_active}
+
+    def _is_known(self, item_id: str, digest: str) -> bool:
+        return item_id in self._known and self._known[item_id].digest == digest
+
+    def _build_facts(self, read: Sequence[StoredItem], digests: Mapping[str, str]) -> dict[str, ItemFacts]:
+        return {s.item.id: build_facts(s, digests[s.item.id], self.capabilities) for s in read}
+
+    def _build_catalogue_facts(
+        self, same: Mapping[str, ItemFacts], read: Sequence[StoredItem], digests: Mapping[str, str]
+    ) -> CatalogueFacts:
+        return CatalogueFacts({**same, **self._build_facts(read, digests)}, self.capabilities)
+
+    async def _read_skill_map(self) -> tuple[SkillMap, bool]:
+        """The map; incomplete when points vanished between the two reads."""
+        self._skills_read_at = self._clock()
+        async with asyncio.timeout(self._read_timeout):
+            found = await self._index.scroll(SKILLS, fields=SKILL_MAP_FIELDS)
+            points = [point for point in found if point.payload["is_active"]]
+            vectors = await self._index.vectors(SKILLS, [point.id for point in points])
+        return SkillMap(points, vectors, self._similarity), len(vectors) == len(points)
