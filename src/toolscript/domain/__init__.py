@@ -1,1 +1,1 @@
-"""The words of the product: plain values and the errors people read. Standard library only, and numpy for vectors."""
+"""The values and errors of the product. Imports only the standard library, and numpy for vectors."""

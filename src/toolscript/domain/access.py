@@ -1,4 +1,4 @@
-"""Who is asking, and what they may: the words of tenants and plans."""
+"""Principals and plans: who calls, and what they may do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_PLAN = "default"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a verified token speaks for. The tenant comes from there and from nowhere else."""
+    """The caller that a verified token identifies. The tenant comes only from the token."""
 
     tenant: str
     plan: str = DEFAULT_PLAN
@@ -18,10 +18,10 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the tenants of a plan may. None is no limit beyond those that everyone has."""
+    """The limits of a plan's tenants. None means no limit beyond the general ones."""
 
     name: str = DEFAULT_PLAN
     max_top_k: int | None = None
     fields: frozenset[str] | None = None
-    """The metadata fields that are told and may be filtered by."""
+    """The metadata fields that responses contain and filters may use."""
     requests_per_minute: int | None = None

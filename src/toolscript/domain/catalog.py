@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Any
 
 Schema = Mapping[str, Any]
-# Of one item: the schemas of its arguments and of its answer, and its annotations.
+# The input schema, output schema and annotations of one item.
 Schemas = tuple[Schema | None, Schema | None, Schema | None]
 
 
 class ItemType(StrEnum):
-    """What an MCP server offers."""
+    """The kinds of items that MCP servers offer."""
 
     TOOL = "tool"
     PROMPT = "prompt"
@@ -24,7 +24,7 @@ class ItemType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing a server offers, as the server describes it."""
+    """A tool, prompt or resource, as its server describes it."""
 
     server: str
     name: str
@@ -37,17 +37,17 @@ class Item:
 
     @property
     def id(self) -> str:
-        """`server__tool`; a prompt or resource says so, because it may share its name with a tool."""
+        """`server__tool`, or `server__prompt:name`: a prompt or resource may have the same name as a tool."""
         return (
             f"{self.server}__{self.name}" if self.type is ItemType.TOOL else f"{self.server}__{self.type}:{self.name}"
         )
 
     @property
     def digest(self) -> str:
-        """Changes exactly when what the server says of the item changes."""
-        named = [self.server, self.type.value, self.name, self.title, self.description]
-        said = [*named, self.input_schema, self.output_schema, self.annotations]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        """A hash of everything that the server states about the item."""
+        texts = [self.server, self.type.value, self.name, self.title, self.description]
+        parts = [*texts, self.input_schema, self.output_schema, self.annotations]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @property
     def parameters(self) -> list[str]:
@@ -58,7 +58,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item as the catalogue keeps it: with its number, whether its server still offers it, its skills."""
+    """An item in the catalogue, with its number, its skills, and whether its server still offers it."""
 
     number: int
     item: Item
@@ -78,11 +78,11 @@ class ItemFingerprint:
     is_active: bool
     assignments: tuple[Assignment, ...] = ()
     classified: str = ""
-    """Which digest of the item was last sorted into skills, and by whom; empty when none was."""
+    """The digest of the item that was last classified, and by which classifier; empty if none was."""
 
 
 class Origin(StrEnum):
-    """Who sorted an item into a skill."""
+    """Who assigned an item to a skill."""
 
     LLM = "llm_auto"
     EMBEDDING = "embedding_auto"
@@ -91,7 +91,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An item belongs to a skill, how surely, and who said so."""
+    """An item's membership in a skill, with its confidence and origin."""
 
     skill_id: str
     confidence: float
@@ -101,7 +101,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class SkillMember:
-    """An active item of a skill, as far as the skill's vectors depend on it."""
+    """The part of a skill's active item that the skill's vectors depend on."""
 
     item_id: str
     digest: str
@@ -110,7 +110,7 @@ class SkillMember:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A category that people define and classifiers sort items into."""
+    """A category that people define and classifiers assign items to."""
 
     id: str
     name: str
@@ -122,12 +122,12 @@ class Skill:
 
 
 def compute_skills_digest(skills: Sequence[Skill]) -> str:
-    """Changes exactly when the skills do."""
+    """Returns a hash of the skills."""
     return hashlib.sha256(json.dumps([astuple(s) for s in skills]).encode()).hexdigest()
 
 
 class SuggestionStatus(StrEnum):
-    """Where a suggested skill stands."""
+    """The state of a suggested skill."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -137,7 +137,7 @@ class SuggestionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A skill that did not exist when an item needed one; a person decides."""
+    """A skill that an item needed and that did not exist. A person decides about it."""
 
     name: str
     description: str = ""
@@ -151,13 +151,13 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What a classifier says of an item: one to three skills, surest first and that one primary; or none, and perhaps
-    the skill that it would need."""
+    """A classifier's result for an item: one to three skills, the most confident first and primary; or none, and
+    perhaps a suggestion for the missing skill."""
 
     assignments: tuple[Assignment, ...] = ()
     missing: Suggestion | None = None
     is_clear: bool = True
-    """False where the classifier was asked and said nothing usable: of this item among these skills it will not."""
+    """False if the classifier gave no usable answer; it would give none for this item and these skills again."""
 
 
 UNCLEAR = Classification(is_clear=False)
@@ -165,7 +165,7 @@ UNCLEAR = Classification(is_clear=False)
 
 @dataclass(frozen=True, slots=True)
 class ClassificationRecord:
-    """What is recorded of an item that has been classified."""
+    """The result of a classification, as the store records it."""
 
     item_id: str
     stamp: str

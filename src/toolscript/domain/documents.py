@@ -1,4 +1,4 @@
-"""A tenant's documents, and what one may be made of."""
+"""A tenant's documents and the limits of their parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import MAX_EXACT_NUMBER, is_number
 
-# In bytes of UTF-8: it is part of keys, and an engine's keys hold some 2,000 bytes, a tenant among them.
+# In bytes of UTF-8: ids are part of keys, which also contain the tenant, and engines limit keys to some 2,000 bytes.
 MAX_ID_BYTES = 512
 MAX_TITLE_LENGTH = 1_000
 MAX_TEXT_LENGTH = 10_000_000
@@ -20,19 +20,19 @@ MAX_FIELDS = 100
 MAX_FIELD_NAME_LENGTH = 128
 MAX_VALUE_LENGTH = 10_000
 MAX_LIST_LENGTH = 1_000
-# Every passage in the index carries the metadata.
+# Every passage in the index has a copy of the metadata.
 MAX_METADATA_BYTES = 64 * 1024
 MAX_PASSAGE_METADATA_BYTES = 64 * 1024 * 1024
 PASSAGE_CHARACTERS = 1_000
 
-# What the engines' languages for the paths of fields have no way to say.
-_UNSAYABLE_IN_NAMES = frozenset('"\\')
-_VALUES = "text, a number, true or false, or a list of these"
+# The engines' syntax for field paths cannot express these characters.
+_FORBIDDEN_IN_NAMES = frozenset('"\\')
+_VALUES = "a string, a number, a boolean, or a list of these"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with a title and typed metadata (strings, numbers, booleans, ISO dates, and lists of these)."""
+    """A text with a title and metadata: strings (also ISO dates), numbers, booleans, and lists of these."""
 
     id: str
     text: str
@@ -41,14 +41,14 @@ class Document:
 
     @property
     def digest(self) -> str:
-        """Changes exactly when the document does."""
-        said = [self.title, self.text, self.metadata]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        """A hash of the document's content."""
+        parts = [self.title, self.text, self.metadata]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """A document as the store keeps it, with the terms that count towards its tenant's statistics."""
+    """A document in the store, with the terms that count towards its tenant's statistics."""
 
     document: Document
     terms: frozenset[int]
@@ -56,7 +56,7 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a document's text: a stretch of characters that fits a model's window."""
+    """A range of characters of a document's text that fits a model's window."""
 
     part: int
     start: int
@@ -64,116 +64,115 @@ class Passage:
 
 
 def check_document(document: Document) -> None:
-    """Raises Invalid for a document that cannot be kept, naming it, the field and what is allowed."""
-    problem = _problem(document)
+    """Raises Invalid for a document that cannot be stored, naming the document, the field and what is allowed."""
+    problem = (
+        _check_id(document.id)
+        or _check_text("title", document.title, 0, MAX_TITLE_LENGTH)
+        or _check_text("text", document.text, 1, MAX_TEXT_LENGTH)
+        or _check_metadata(document.metadata)
+        or _check_size(document)
+    )
     if problem:
-        where, wrong, allowed = problem
-        named = f"document {document.id[:MAX_ID_BYTES]!r}" if where != "id" else "a document"
+        field_name, wrong, allowed = problem
+        name = f"document {document.id[:MAX_ID_BYTES]!r}: " if field_name != "id" else "document "
         raise Invalid(
-            f"{named} cannot be kept: {where} {wrong}; give {allowed}",
-            details={"document_id": _shown(document.id[:MAX_ID_BYTES]), "field": where, "allowed": allowed},
+            f"{name}{field_name} {wrong}; allowed: {allowed}",
+            details={
+                "document_id": _replace_surrogates(document.id[:MAX_ID_BYTES]),
+                "field": field_name,
+                "allowed": allowed,
+            },
         )
 
 
 _Problem = tuple[str, str, str]
-"""The field, what is wrong with it, what is allowed."""
+"""The field, its problem, and what is allowed."""
 
 
-def _problem(document: Document) -> _Problem | None:
-    return (
-        _id_problem(document.id)
-        or _text_problem("title", document.title, 0, MAX_TITLE_LENGTH)
-        or _text_problem("text", document.text, 1, MAX_TEXT_LENGTH)
-        or _metadata_problem(document.metadata)
-        or _size_problem(document)
-    )
-
-
-def _id_problem(own_id: str) -> _Problem | None:
+def _check_id(document_id: str) -> _Problem | None:
     allowed = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without control characters"
-    if _is_unsayable(own_id):
-        return "id", "holds half a surrogate pair", allowed
-    if not 1 <= len(own_id.encode()) <= MAX_ID_BYTES:
-        return "id", f"has {len(own_id.encode()):,} bytes", allowed
-    return ("id", "holds a control character", allowed) if _has_controls(own_id) else None
+    if _has_surrogates(document_id):
+        return "id", "contains half a surrogate pair", allowed
+    if not 1 <= len(document_id.encode()) <= MAX_ID_BYTES:
+        return "id", f"has {len(document_id.encode()):,} bytes", allowed
+    return ("id", "contains a control character", allowed) if _has_controls(document_id) else None
 
 
-def _text_problem(where: str, text: str, least: int, most: int) -> _Problem | None:
-    allowed = f"{least:,} to {most:,} characters of text without null characters"
-    if len(text) > most:
-        return where, f"has {len(text):,} characters", allowed
-    if least and not text.strip():
-        return where, "is blank", allowed
+def _check_text(field_name: str, text: str, minimum: int, maximum: int) -> _Problem | None:
+    allowed = f"{minimum:,} to {maximum:,} characters of text without null characters"
+    if len(text) > maximum:
+        return field_name, f"has {len(text):,} characters", allowed
+    if minimum and not text.strip():
+        return field_name, "is blank", allowed
     if "\0" in text:
-        return where, "holds a null character", allowed
-    return (where, "holds half a surrogate pair", allowed) if _is_unsayable(text) else None
+        return field_name, "contains a null character", allowed
+    return (field_name, "contains half a surrogate pair", allowed) if _has_surrogates(text) else None
 
 
-def _metadata_problem(metadata: Mapping[str, Any]) -> _Problem | None:
+def _check_metadata(metadata: Mapping[str, Any]) -> _Problem | None:
     if len(metadata) > MAX_FIELDS:
         return "metadata", f"has {len(metadata):,} fields", f"at most {MAX_FIELDS}"
-    return next(
-        (p for name, value in metadata.items() if (p := _name_problem(name) or _field_problem(name, value))), None
-    )
+    problems = (_check_name(name) or _check_field(name, value) for name, value in metadata.items())
+    return next(filter(None, problems), None)
 
 
-def _size_problem(document: Document) -> _Problem | None:
+def _check_size(document: Document) -> _Problem | None:
     size = len(json.dumps(dict(document.metadata), ensure_ascii=False).encode())
     if size > MAX_METADATA_BYTES:
         return "metadata", f"has {size:,} bytes as JSON", f"at most {MAX_METADATA_BYTES:,} bytes"
     passages = 1 + len(document.text) // PASSAGE_CHARACTERS
     if passages * size > MAX_PASSAGE_METADATA_BYTES:
-        most = MAX_PASSAGE_METADATA_BYTES // passages
-        wrong = f"has {size:,} bytes as JSON, and each of the text's {passages:,} or so passages carries it"
-        return "metadata", wrong, f"at most {most:,} bytes with a text of {len(document.text):,} characters"
+        maximum = MAX_PASSAGE_METADATA_BYTES // passages
+        wrong = f"has {size:,} bytes as JSON, and each of the text's {passages:,} or so passages has a copy of it"
+        return "metadata", wrong, f"at most {maximum:,} bytes with a text of {len(document.text):,} characters"
     return None
 
 
-def _name_problem(name: str) -> _Problem | None:
+def _check_name(name: str) -> _Problem | None:
     allowed = (
         f"names of 1 to {MAX_FIELD_NAME_LENGTH} characters without double quotes, backslashes or control characters"
     )
     if not 1 <= len(name) <= MAX_FIELD_NAME_LENGTH:
         return "metadata", f"has a field whose name has {len(name):,} characters", allowed
-    if _has_controls(name) or _is_unsayable(name) or not _UNSAYABLE_IN_NAMES.isdisjoint(name):
+    if _has_controls(name) or _has_surrogates(name) or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
         return "metadata", f"has a field named {name!r}", allowed
     return None
 
 
-def _field_problem(name: str, value: Any) -> _Problem | None:
-    where = f"metadata.{name}"
+def _check_field(name: str, value: Any) -> _Problem | None:
+    field_name = f"metadata.{name}"
     if not isinstance(value, list | tuple):
-        return _value_problem(where, value)
+        return _check_value(field_name, value)
     if len(value) > MAX_LIST_LENGTH:
-        return where, f"is a list of {len(value):,}", f"at most {MAX_LIST_LENGTH:,} values"
-    return next((p for each in value if (p := _value_problem(where, each))), None)
+        return field_name, f"is a list of {len(value):,}", f"at most {MAX_LIST_LENGTH:,} values"
+    return next(filter(None, (_check_value(field_name, each) for each in value)), None)
 
 
-def _value_problem(where: str, value: Any) -> _Problem | None:
+def _check_value(field_name: str, value: Any) -> _Problem | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        return _text_problem(where, value, 0, MAX_VALUE_LENGTH)
+        return _check_text(field_name, value, 0, MAX_VALUE_LENGTH)
     if not is_number(value):
-        return where, f"holds {_kind(value)}", f"{_VALUES}, or leave the field out"
+        return field_name, f"contains {_describe_kind(value)}", f"{_VALUES}, or leave the field out"
     if not -MAX_EXACT_NUMBER <= value <= MAX_EXACT_NUMBER:
-        return where, "holds a number that is out of range", "numbers of at most 2^53 either side of zero"
+        return field_name, "contains a number that is out of range", "numbers of at most 2^53 either side of zero"
     return None
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     if value is None:
         return "null"
     return "a list inside a list" if isinstance(value, list | tuple) else f"a value of type {type(value).__name__}"
 
 
-def check_identifiers(**named: str | None) -> None:
-    """Raises InvalidArguments, naming the field, for an id or a tenant that no store could even look for."""
-    for field_name, value in named.items():
-        if value is not None and ("\0" in value or _is_unsayable(value)):
+def check_identifiers(**identifiers: str | None) -> None:
+    """Raises InvalidArguments, naming the field, for an id or a tenant that no store can look up."""
+    for field_name, value in identifiers.items():
+        if value is not None and ("\0" in value or _has_surrogates(value)):
             raise InvalidArguments(
-                f"{field_name} {_shown(value[:MAX_ID_BYTES])!r} holds a null character or half a surrogate pair: give "
-                "text without them",
+                f"{field_name} {_replace_surrogates(value[:MAX_ID_BYTES])!r} contains a null character or half a "
+                "surrogate pair: give text without them",
                 details={"field": field_name, "allowed": "text without null characters and halves of surrogate pairs"},
             )
 
@@ -182,8 +181,7 @@ def _has_controls(text: str) -> bool:
     return any(unicodedata.category(c) == "Cc" for c in text)
 
 
-def _is_unsayable(text: str) -> bool:
-    """Whether it cannot be written as UTF-8."""
+def _has_surrogates(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -191,5 +189,5 @@ def _is_unsayable(text: str) -> bool:
     return False
 
 
-def _shown(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

@@ -1,5 +1,5 @@
-"""One hierarchy of errors for every surface. An error says what was wrong, where, and what to do next;
-it carries no HTTP status or exit code, because each surface maps the classes in one table of its own."""
+"""The errors of every surface. A message says what is wrong, where, and what to do next. Errors have no HTTP status or
+exit code: each surface maps the classes in one table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ToolscriptError(Exception):
-    """The root of every error that Toolscript raises on purpose."""
+    """The base class of all errors that Toolscript raises on purpose."""
 
     code: ClassVar[str] = "INTERNAL_ERROR"
 
@@ -20,63 +20,63 @@ class ToolscriptError(Exception):
         self.details = dict(details or {})
 
     def to_envelope(self) -> dict[str, Any]:
-        """The error as every surface prints it: `{"error": {"code", "message", "details"}}`."""
+        """Returns the error as all surfaces print it: `{"error": {"code", "message", "details"}}`."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 
 
 class Invalid(ToolscriptError):
-    """The caller's input or settings cannot be used as they are."""
+    """The caller's input or settings are invalid."""
 
     code = "VALIDATION_ERROR"
 
 
 class InvalidArguments(Invalid):
-    """What a tool was given does not fit what it takes."""
+    """The arguments of a call are invalid."""
 
 
 class NotFound(ToolscriptError):
-    """What was asked for by name or id does not exist."""
+    """Nothing with this name or id exists."""
 
     code = "NOT_FOUND"
 
 
 class Conflict(ToolscriptError):
-    """What was asked for does not go with how things stand now: it exists already, or someone was faster."""
+    """The request conflicts with the current state: it already exists, or another request came first."""
 
     code = "CONFLICT"
 
 
 class Unauthorized(ToolscriptError):
-    """Who is asking could not be established."""
+    """The caller could not be identified."""
 
     code = "UNAUTHORIZED"
 
 
 class Forbidden(ToolscriptError):
-    """The caller is known and may not do this."""
+    """The caller is identified and may not do this."""
 
     code = "FORBIDDEN"
 
 
 class RateLimited(ToolscriptError):
-    """The caller asked too often."""
+    """The caller sent too many requests."""
 
     code = "RATE_LIMITED"
 
 
 class Unavailable(ToolscriptError):
-    """Something this depends on (a model, a store, an index, a server) cannot be used right now."""
+    """A dependency (a model, a store, an index, a server) is not available right now."""
 
     code = "UNAVAILABLE"
 
 
 class UpstreamFailed(ToolscriptError):
-    """A server behind the gateway answered that something went wrong on its side."""
+    """A server behind the gateway responded with an error."""
 
     code = "UPSTREAM_ERROR"
 
 
 class TimedOut(ToolscriptError):
-    """A server behind the gateway took longer than it may."""
+    """A server behind the gateway did not respond in time."""
 
     code = "TIMED_OUT"

@@ -1,11 +1,12 @@
-"""The one filter language of every search, and its meaning in plain Python.
+"""The filter language of every search, and its meaning in plain Python.
 
-`matches` is the definition: each index adapter translates a `Filter` into its engine's own words and must
-agree with it (the contract tests hold them to that).
+`matches` is the definition: each index adapter translates a `Filter` for its engine, and the contract tests compare
+the results with `matches`.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ Payload = Mapping[str, Any]
 # Numbers beyond this lose digits in engines that compare as 64-bit floats.
 MAX_EXACT_NUMBER = 2**53
 
-# The forms of ISO 8601 that every engine reads, and reads alike: a day; with a time; with a time and an offset.
+# The forms of ISO 8601 that all engines parse in the same way: a day; with a time; with a time and an offset.
 _HOUR, _MINUTE = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
 _OFFSET = rf"[Zz]|[+-]{_HOUR}(?::?{_MINUTE})?"
 _SECONDS = rf":{_MINUTE}(?:\.[0-9]+)?"
@@ -32,7 +33,7 @@ _MOMENT = re.compile(
 
 
 class Op(StrEnum):
-    """What a condition asks of a field."""
+    """The operators of a condition."""
 
     EQ = "eq"
     NE = "ne"
@@ -46,13 +47,14 @@ class Op(StrEnum):
     EXISTS = "exists"
 
 
-RANGE_OPS = frozenset({Op.LT, Op.LTE, Op.GT, Op.GTE})
+_COMPARISONS = {Op.LT: operator.lt, Op.LTE: operator.le, Op.GT: operator.gt, Op.GTE: operator.ge}
+RANGE_OPS = frozenset(_COMPARISONS)
 LIST_OPS = frozenset({Op.IN, Op.NIN})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One test of one field. A field that holds a list passes when any of its values does.
+    """One test of one field. A field with a list passes if any of its values does.
 
     A missing field (absent, null or an empty list) passes `ne`, `nin` and `exists: false`, nothing else.
     """
@@ -64,7 +66,7 @@ class Condition:
     def __post_init__(self) -> None:
         if not self.field or '"' in self.field or "\\" in self.field:
             raise Invalid(
-                f"filter field {self.field!r} is not usable: give a name without double quotes or backslashes",
+                f"invalid filter field {self.field!r}: give a name without double quotes or backslashes",
                 details={"field": "filters", "allowed": "a non-empty name without double quotes or backslashes"},
             )
         problem = _value_problem(self.op, self.value)
@@ -77,14 +79,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """all(must) and (no should, or any(should)) and none(must_not). An empty filter lets everything pass."""
+    """all(must) and (no should, or any(should)) and none(must_not). An empty filter matches everything."""
 
     must: tuple[Condition, ...] = ()
     should: tuple[Condition, ...] = ()
     must_not: tuple[Condition, ...] = ()
 
     def with_conditions(self, *conditions: Condition) -> Filter:
-        """This filter, and those conditions as well."""
+        """Returns this filter with further conditions in `must`."""
         return Filter((*self.must, *conditions), self.should, self.must_not)
 
 
@@ -92,7 +94,7 @@ EVERYTHING = Filter()
 
 
 def matches(where: Filter, payload: Payload) -> bool:
-    """Whether a payload passes a filter: the meaning that every engine must reproduce."""
+    """Whether a payload passes a filter. Every engine must give the same result."""
     return (
         all(_holds(c, payload) for c in where.must)
         and (not where.should or any(_holds(c, payload) for c in where.should))
@@ -101,20 +103,21 @@ def matches(where: Filter, payload: Payload) -> bool:
 
 
 def parse_moment(value: Any) -> datetime | None:
-    """The instant that an ISO 8601 text names, to the microsecond (a text without an offset is UTC), or None. A week, a
-    date without hyphens, an hour alone, an offset with seconds or after minutes name none: engines differ on them."""
-    told = _MOMENT.fullmatch(value) if isinstance(value, str) else None
-    if told is None:
+    """Parses an ISO 8601 string, to the microsecond; without an offset it is UTC. Returns None for other values, also
+    for forms on which engines differ: weeks, dates without hyphens, hours alone, offsets with seconds or after minutes.
+    """
+    match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
     try:
-        parsed = datetime.fromisoformat("".join(part or "" for part in told.groups()).upper())
+        parsed = datetime.fromisoformat("".join(part or "" for part in match.groups()).upper())
     except ValueError:
         return None
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
 
 
 def is_number(value: Any) -> bool:
-    """A number in the filter language's sense: bool is not one."""
+    """Whether the value is a number in the filter language: booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -135,7 +138,7 @@ def _holds(condition: Condition, payload: Payload) -> bool:
         case Op.CONTAINS:
             return any(_contains(v, condition.value) for v in values)
         case _:
-            return any(_ordered(v, condition.op, condition.value) for v in values)
+            return any(_compare(v, condition.op, condition.value) for v in values)
 
 
 def _equal(value: Any, wanted: Any) -> bool:
@@ -152,22 +155,14 @@ def _contains(value: Any, wanted: Any) -> bool:
     return _equal(value, wanted)
 
 
-def _ordered(value: Any, op: Op, wanted: Any) -> bool:
+def _compare(value: Any, op: Op, wanted: Any) -> bool:
     if is_number(wanted):
         left, right = (value, wanted) if is_number(value) else (None, None)
     else:
         left, right = parse_moment(value), parse_moment(wanted)
     if left is None or right is None:
         return False
-    match op:
-        case Op.LT:
-            return bool(left < right)
-        case Op.LTE:
-            return bool(left <= right)
-        case Op.GT:
-            return bool(left > right)
-        case _:
-            return bool(left >= right)
+    return bool(_COMPARISONS[op](left, right))
 
 
 def _is_list(value: Any) -> bool:

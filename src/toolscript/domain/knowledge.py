@@ -1,4 +1,4 @@
-"""Books, papers and other long texts: what a reader makes of a file, and what is kept of it to be found and cited."""
+"""Books, papers and other long texts: their parsed form, and the records of them that are searched and cited."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 SCHEMA_VERSION = 1
 UNKNOWN_SOURCE = "Unknown Source"
-# What extractions are usually; any other word will do as well.
+# The usual types of extractions; any other word is allowed.
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
-# What the names of files end in that are read as books.
+# File name suffixes that are read as books.
 BOOK_ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
-# What the first page of a book in a folder is called; some say their language as well: index.pt-br.html.
+# Names of the first page of a book in a folder, without a language suffix as in index.pt-br.html.
 FIRST_PAGES = ("index", "default", "toc", "summary", "readme")
 _LANGUAGE = re.compile(r"\.[a-z]{2,3}(?:[-_@][a-z0-9]+)*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in a source something stands: what a person needs to look it up."""
+    """A position in a source, for citations."""
 
     chapter: str = ""
     section: str = ""
@@ -30,7 +30,7 @@ class Position:
 
 
 class BlockKind(StrEnum):
-    """What a block is, as far as cutting it is concerned."""
+    """The kinds of blocks that chunking distinguishes."""
 
     PROSE = "prose"
     CODE = "code"
@@ -39,7 +39,7 @@ class BlockKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph, a list, a block of code or a table, as it stands in a book."""
+    """A paragraph, a list, a code block or a table of a book."""
 
     text: str
     kind: BlockKind = BlockKind.PROSE
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What a reader made of a file: blocks in reading order, and what the file says of itself."""
+    """A parsed file: its title, authors, and blocks in reading order."""
 
     title: str
     authors: tuple[str, ...]
@@ -56,7 +56,7 @@ class Book:
 
 
 class SourceStatus(StrEnum):
-    """How far a source has come: stored, or also indexed."""
+    """Whether a source is only stored, or also indexed."""
 
     INDEXING = "indexing"
     READY = "ready"
@@ -64,8 +64,8 @@ class SourceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A book or paper that chunks and extractions come from. `metadata` holds our own notes, too (see
-    `services/knowledge/ingest.py`): `digest` of what was read, and with which model extractions were made."""
+    """A book or paper that chunks and extractions come from. `metadata` also contains internal fields (see
+    `services/knowledge/ingest.py`): the `digest` of the file, and the model that made the extractions."""
 
     id: str
     type: str
@@ -78,13 +78,13 @@ class Source:
     schema_version: int = SCHEMA_VERSION
 
     def with_status(self, status: SourceStatus) -> Source:
-        """The same source, that far."""
+        """Returns the source with another status."""
         return replace(self, status=status)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a source that fits the model's window."""
+    """A part of a source that fits the model's window."""
 
     id: str
     source_id: str
@@ -96,8 +96,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Something worth knowing that was read out of a chunk: a decision, a pattern, a warning. `content` is what the
-    reader made of it, in parts."""
+    """A decision, pattern, warning or the like that was extracted from a chunk. `content` has its named parts."""
 
     id: str
     source_id: str
@@ -111,7 +110,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeRecords:
-    """What one batched read brought, by id; what is not there is missing."""
+    """The records of one batched read, by id. Records that do not exist are left out."""
 
     sources: Mapping[str, Source]
     chunks: Mapping[str, Chunk]
@@ -119,32 +118,32 @@ class KnowledgeRecords:
 
 
 def derive_id(*parts: object) -> str:
-    """An id of 24 hexadecimal digits, which is also what MongoDB calls an ObjectId: the same for the same parts."""
+    """Derives an id of 24 hexadecimal digits, the format of a MongoDB ObjectId. The same parts give the same id."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def strip_language(stem: str) -> str:
-    """What a page of a folder is called, without its language: one of FIRST_PAGES, if it is the first."""
+    """Returns the lowercase name of a page without its language suffix: one of FIRST_PAGES if it is the first."""
     return _LANGUAGE.sub("", stem.lower())
 
 
 def format_content(content: Mapping[str, Any]) -> str:
-    """What an extraction says, as text: its parts one a line, with their names."""
-    return "\n".join(_named(content))
+    """Formats the content of an extraction as text: one named part per line."""
+    return "\n".join(_format_parts(content))
 
 
-def _named(parts: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{name}: {said}" for name, value in parts.items() if (said := _said(value)))
+def _format_parts(parts: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{name}: {text}" for name, value in parts.items() if (text := _format_value(value)))
 
 
-def _said(value: Any) -> str:
-    """As JSON would say it, without its marks; nothing of what is null or empty."""
+def _format_value(value: Any) -> str:
+    """The value as in JSON, without punctuation; empty for null and empty values."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return "; ".join(_named(value))
+        return "; ".join(_format_parts(value))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(filter(None, map(_said, value)))
+        return "; ".join(filter(None, map(_format_value, value)))
     return str(value)

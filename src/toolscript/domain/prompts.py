@@ -1,4 +1,4 @@
-"""A question for a language model."""
+"""Prompts for language models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question for a language model, and the JSON schema that its answer must fit."""
+    """A prompt for a language model, and the JSON schema of its answer."""
 
     instructions: str
     text: str
     answer: Mapping[str, Any]
     max_tokens: int = 1024
     examples: tuple[tuple[str, str], ...] = ()
-    """Texts and what a good answer to each would be, shown to the model before the question."""
+    """Example texts with good answers, which the model gets before the text."""

@@ -1,4 +1,4 @@
-"""Which request something was done for: told with every log line, event and answer."""
+"""The id of the current request, which log lines, events and responses contain."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def current_request_id() -> str:
-    """The id of the request under way, or a new one where nobody has given one."""
+    """Returns the id of the current request, or a new id outside of requests."""
     return request_id.get() or str(uuid4())

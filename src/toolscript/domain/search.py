@@ -1,4 +1,4 @@
-"""What a search is made of, whatever is searched: collections of points, candidates, rankings, reports."""
+"""The values that all searches share: collections, points, candidates, rankings, reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Vector = NDArray[np.float32]
 
 
 class FieldType(StrEnum):
-    """How an engine may index a payload field that filters ask about."""
+    """The type of a payload field that filters use, for the engine's index."""
 
     KEYWORD = "keyword"
     TENANT = "tenant"
@@ -30,31 +30,31 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A named set of points that one embedding model made. The model and its dimensions travel with it."""
+    """A named set of points whose vectors come from one embedding model."""
 
     name: str
     model: str
     dimensions: int
     fields: Mapping[str, FieldType] = field(default_factory=dict)
     exact: bool = False
-    """Whether every point is compared, however many there are: what one tenant finds must not depend on another's."""
+    """Whether every point is compared, whatever their number: one tenant's results must not depend on another's."""
 
 
-def require_same_model(held: Collection, wanted: Collection) -> None:
-    """Raises Invalid when a collection was made by another model: vectors of two models must not mix."""
-    if (held.model, held.dimensions) == (wanted.model, wanted.dimensions):
+def require_same_model(existing: Collection, wanted: Collection) -> None:
+    """Raises Invalid if a collection's vectors come from another model: vectors of two models cannot be compared."""
+    if (existing.model, existing.dimensions) == (wanted.model, wanted.dimensions):
         return
     raise Invalid(
-        f"collection {held.name} was indexed with model {held.model} ({held.dimensions} dimensions), the model in use "
-        f"is {wanted.model} ({wanted.dimensions}): run `toolscript index rebuild`, or go back to that model with "
-        "--model or TOOLSCRIPT_SEARCH_MODEL",
-        details={"collection": held.name, "indexed_with": held.model, "in_use": wanted.model},
+        f"collection {existing.name} was indexed with model {existing.model} ({existing.dimensions} dimensions), the "
+        f"model in use is {wanted.model} ({wanted.dimensions}): run `toolscript index rebuild`, or go back to that "
+        "model with --model or TOOLSCRIPT_SEARCH_MODEL",
+        details={"collection": existing.name, "indexed_with": existing.model, "in_use": wanted.model},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A sparse vector: term numbers, ascending, and their weights. The lexical side of a point or a query."""
+    """A sparse vector for lexical search: term numbers, ascending, and their weights."""
 
     ids: tuple[int, ...] = ()
     weights: tuple[float, ...] = ()
@@ -62,7 +62,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """One searchable thing in a collection."""
+    """One entry of a collection."""
 
     id: str
     vector: Vector | None
@@ -71,8 +71,8 @@ class Point:
 
 
 class Candidate(NamedTuple):
-    """A point that a ranking found, with that ranking's own score. Many are made for every search, and a tuple is made
-    in a third of the time."""
+    """A point that a ranking found, with its score in that ranking. A tuple, because every search creates many, and a
+    tuple takes a third of the time of a dataclass."""
 
     id: str
     score: float
@@ -83,7 +83,7 @@ Ranking = Sequence[Candidate]
 
 
 def sort_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best score first; equal scores by id, so that an order never depends on the engine."""
+    """Sorts by score, best first, then by id, so that the order does not depend on the engine."""
     return sorted(candidates, key=lambda c: (-c.score, c.id))
 
 
@@ -91,7 +91,7 @@ _NOTHING = nullcontext()
 
 
 def no_span(_: str) -> AbstractContextManager[object]:
-    """Nobody follows."""
+    """A span that records nothing."""
     return _NOTHING
 
 
@@ -124,7 +124,7 @@ class SearchReport:
     counts: dict[str, int] = field(default_factory=dict)
     degraded: list[SearchPart] = field(default_factory=list)
     span: Callable[[str], AbstractContextManager[object]] = no_span
-    """What to enter for as long as a stage of that name lasts, for those who follow a request from outside."""
+    """Returns a context manager around the stage of a name, for tracing."""
 
     def degrade(self, part: SearchPart) -> None:
         """Notes, once, that the search had to do without that part."""
@@ -134,7 +134,7 @@ class SearchReport:
 
 @dataclass(frozen=True, slots=True)
 class SimilarityRange:
-    """What a model's cosines mean: `floor` is what unrelated texts score, `ceiling` what texts that say the same do."""
+    """The range of a model's cosine similarities: `floor` for unrelated texts, `ceiling` for paraphrases."""
 
     floor: float
     ceiling: float
@@ -142,7 +142,7 @@ class SimilarityRange:
 
 @dataclass(frozen=True, slots=True)
 class TermCounts:
-    """How many documents a scope has, and how many of them hold each of the asked-for terms."""
+    """The number of documents in a scope, and for each requested term the number of documents that contain it."""
 
     documents: int
     documents_with_term: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Which items a filter names: `github,filesystem__read_file` is a whole server and one tool of another."""
+"""Selects items by a comma-separated list: `github,filesystem__read_file` is one server and one tool of another."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from toolscript.domain.catalog import Item
 
 
-def select_items(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 the name it has on every surface
-    """The items that a comma list names, each once, by id; all of them for no list.
+def select_items(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 its name on every surface
+    """Returns the items that the list names, each once, sorted by id; without a list all items.
 
-    An entry with `__` is the id of one item, any other is a server. What nothing is called selects nothing.
+    An entry is the id of an item or the name of a server. Unknown entries select nothing.
     """
     by_id = {item.id: item for item in items}
     entries = {entry.strip() for entry in (filter or "").split(",")} - {""}

@@ -1,4 +1,4 @@
-"""The MCP servers behind the gateway: how each is reached, how it is doing, and what it answers."""
+"""The MCP servers behind the gateway: their configuration, status, items and results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolscript.domain.catalog import Item
 
 
 class Transport(StrEnum):
-    """How a server is spoken to."""
+    """The transports of MCP."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -21,7 +21,7 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One server of the configuration. Equal specs need no restart. Secrets stay out of its repr."""
+    """One server of the configuration. Equal specs need no restart. The repr contains no secrets."""
 
     name: str
     transport: Transport
@@ -35,13 +35,13 @@ class ServerSpec:
     exclude_tools: tuple[str, ...] = ()
 
     def allows_tool(self, name: str) -> bool:
-        """Whether the configuration lets a tool of that name through. Patterns as in file names: `read_*`."""
+        """Whether the configuration allows a tool of this name. Patterns work as in file names: `read_*`."""
         included = self.include_tools is None or any(fnmatchcase(name, p) for p in self.include_tools)
         return included and not any(fnmatchcase(name, p) for p in self.exclude_tools)
 
 
 class ServerState(StrEnum):
-    """Where a server stands."""
+    """The state of the connection to a server."""
 
     CONNECTING = "connecting"
     READY = "ready"
@@ -50,7 +50,7 @@ class ServerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """A server as people are told of it. `reason` says why it is not ready; `problems` what of it could not be used."""
+    """The status of a server. `reason` says why it is not ready, `problems` which of its items cannot be used."""
 
     name: str
     transport: Transport
@@ -64,7 +64,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServerListing:
-    """What a server offers, and what of it could not be understood."""
+    """The items of a server, and the problems with items that cannot be used."""
 
     items: Sequence[Item]
     problems: Sequence[str] = ()
@@ -72,7 +72,7 @@ class ServerListing:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a tool answered: content blocks as the server sent them, and the structured form when there is one."""
+    """The result of a call: content blocks as the server sent them, and structured content if there is any."""
 
     content: Sequence[Mapping[str, Any]]
     structured: Mapping[str, Any] | None = None
@@ -80,5 +80,5 @@ class CallResult:
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """The text blocks, joined by newlines."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")

@@ -1,4 +1,4 @@
-"""What a tenant may be called: one rule for tokens, settings and whoever else names one."""
+"""The rule for tenant names, in tokens, settings and everywhere else."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TypeGuard
 
 MAX_TENANT_LENGTH = 256
 TENANT_RULE = (
-    f"a text of 1 to {MAX_TENANT_LENGTH} characters, not all of them spaces, without line breaks or control characters"
+    f"a string of 1 to {MAX_TENANT_LENGTH} characters, not only spaces, without line breaks or control characters"
 )
 
-# Control characters, halves of surrogate pairs, and what separates lines and paragraphs.
+# Unicode categories: control characters, surrogates, line and paragraph separators.
 _UNUSABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def is_tenant_name(name: object) -> TypeGuard[str]:
-    """Whether a tenant can be called that. Names are compared letter by letter: nothing is trimmed or folded."""
+    """Whether this is a valid tenant name. Names are compared exactly, without trimming or case folding."""
     return (
         isinstance(name, str)
         and len(name) <= MAX_TENANT_LENGTH

@@ -1,4 +1,4 @@
-"""Pins the meaning of the filter language, which every index adapter has to reproduce."""
+"""The meaning of the filter language, which every index adapter must reproduce."""
 
 from __future__ import annotations
 
@@ -80,11 +80,9 @@ def holds(condition: Condition, payload: dict[str, Any]) -> bool:
         (Op.EXISTS, False, [], ["", 0, False, ["x"]]),
     ],
 )
-def test_an_operator_passes_what_it_should_and_nothing_else(
-    op: Op, value: Any, passing: list[Any], failing: list[Any]
-) -> None:
-    assert [held for held in passing if not passes({"f": held}, "f", op, value)] == []
-    assert [held for held in failing if passes({"f": held}, "f", op, value)] == []
+def test_an_operator_matches_the_right_values(op: Op, value: Any, passing: list[Any], failing: list[Any]) -> None:
+    assert [each for each in passing if not passes({"f": each}, "f", op, value)] == []
+    assert [each for each in failing if passes({"f": each}, "f", op, value)] == []
 
 
 @pytest.mark.req("D-03")
@@ -121,7 +119,7 @@ def test_a_date_without_an_offset_is_utc() -> None:
 @pytest.mark.parametrize(
     "text", ["", "3", "2024", "2024-13-01", "yesterday", "2024-01-01 and more", 2024, None, True, *NEARLY_DATES]
 )
-def test_what_is_not_an_iso_date_names_no_moment(text: Any) -> None:
+def test_other_values_are_not_moments(text: Any) -> None:
     assert parse_moment(text) is None
 
 
@@ -152,7 +150,7 @@ def test_a_member_of_an_enumeration_equals_its_text() -> None:
 @pytest.mark.req("D-03")
 @quick
 @given(payloads)
-def test_an_empty_filter_lets_everything_pass(payload: dict[str, Any]) -> None:
+def test_an_empty_filter_matches_everything(payload: dict[str, Any]) -> None:
     assert matches(EVERYTHING, payload)
 
 
@@ -184,7 +182,7 @@ def test_none_of_many_is_not_any_of_them(several: tuple[Condition, ...], payload
 @pytest.mark.req("D-03")
 @quick
 @given(filters, groups, payloads)
-def test_requiring_more_passes_what_passed_and_meets_the_rest(
+def test_further_conditions_narrow_a_filter(
     where: Filter, more: tuple[Condition, ...], payload: dict[str, Any]
 ) -> None:
     passed = matches(where, payload)
@@ -195,7 +193,7 @@ def test_requiring_more_passes_what_passed_and_meets_the_rest(
 @pytest.mark.req("D-03")
 @quick
 @given(scalars, st.lists(scalars, max_size=3), payloads)
-def test_each_operator_and_its_opposite_divide_all_payloads(
+def test_exactly_one_of_an_operator_and_its_opposite_matches(
     value: Any, several: list[Any], payload: dict[str, Any]
 ) -> None:
     assert passes(payload, "a", Op.NE, value) is not passes(payload, "a", Op.EQ, value)
@@ -213,7 +211,7 @@ def test_in_is_equal_to_any(several: list[Any], payload: dict[str, Any]) -> None
 @pytest.mark.req("D-03")
 @quick
 @given(numbers, payloads)
-def test_at_least_is_more_than_or_equal(bound: float, payload: dict[str, Any]) -> None:
+def test_gte_is_gt_or_equal(bound: float, payload: dict[str, Any]) -> None:
     equal = passes(payload, "a", Op.EQ, bound)
     assert passes(payload, "a", Op.GTE, bound) is (passes(payload, "a", Op.GT, bound) or equal)
     assert passes(payload, "a", Op.LTE, bound) is (passes(payload, "a", Op.LT, bound) or equal)
@@ -243,9 +241,7 @@ def test_at_least_is_more_than_or_equal(bound: float, payload: dict[str, Any]) -
         (Op.IN, [1, -(2**53) - 2], "2^53"),
     ],
 )
-def test_a_value_that_an_operator_cannot_use_is_refused_naming_field_operator_and_what_is_allowed(
-    op: Op, value: Any, allowed: str
-) -> None:
+def test_an_invalid_value_is_refused_with_field_operator_and_what_is_allowed(op: Op, value: Any, allowed: str) -> None:
     with pytest.raises(Invalid) as refused:
         Condition("colour", op, value)
     assert "'colour'" in refused.value.message
@@ -257,7 +253,7 @@ def test_a_value_that_an_operator_cannot_use_is_refused_naming_field_operator_an
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 10**400], ids=["above", "below", "far above"])
-def test_a_whole_number_that_engines_cannot_hold_exactly_is_refused(number: int) -> None:
+def test_a_whole_number_that_engines_cannot_store_exactly_is_refused(number: int) -> None:
     with pytest.raises(Invalid, match=r"2\^53"):
         Condition("size", Op.EQ, number)
 
@@ -270,7 +266,7 @@ def test_the_largest_exact_numbers_are_allowed(number: float) -> None:
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("field", ["", 'a"b'])
-def test_a_field_name_that_cannot_be_asked_for_is_refused(field: str) -> None:
+def test_an_invalid_field_name_is_refused(field: str) -> None:
     with pytest.raises(Invalid, match="without double quotes") as refused:
         Condition(field, Op.EQ, 1)
     assert repr(field) in refused.value.message
