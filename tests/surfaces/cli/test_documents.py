@@ -1,4 +1,4 @@
-"""Documents on the command line: with a gateway that is asked and without one, in words and as JSON."""
+"""Documents on the command line: with and without a gateway, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.book_files import epub
 from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
-from toolscript.surfaces.cli.client.documents import LARGEST_AT_ONCE
-from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, ask, said
+from toolscript.surfaces.cli.client.documents import MAX_BATCH_BYTES
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json, send_to_gateway
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.cli.terminal.values import conditions, pairs, typed
+from toolscript.surfaces.cli.terminal.values import parse_conditions, parse_pairs, parse_value
 from toolscript.surfaces.http import guard
 
 pytestmark = pytest.mark.req("D-09")
@@ -40,13 +41,13 @@ def invoke(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def told(*arguments: str) -> Any:
+def run_json(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json").stdout)
 
 
-@pytest.fixture(params=["alone", "asking a gateway"])
+@pytest.fixture(params=["alone", "with a gateway"])
 def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
-    """The command on a data folder, which a gateway may have."""
+    """The command on a data folder, with and without a gateway that uses it."""
     if request.param != "alone":
         request.getfixturevalue("start_gateway")()
     return invoke
@@ -54,7 +55,7 @@ def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript
 
 @pytest.fixture
 def notes(small_folder: Path) -> Path:
-    """A folder with a file of every kind that is read, below the folder that the command stands in."""
+    """A folder in the current one, with a file of every kind of text."""
     folder = Path.cwd() / "notes"
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "keys.md").write_text("Some words first.\n\n# Rotating keys\n\nKeys are rotated every ninety days.\n")
@@ -74,7 +75,7 @@ IDS = ["2", "deep/er/plain.txt", "deep/lease.rst", "keys.md", "one.json", "page.
 
 
 def ids() -> list[str]:
-    return [each["id"] for each in told("documents", "list", "--limit", "1000")["documents"]]
+    return [each["id"] for each in run_json("documents", "list", "--limit", "1000")["documents"]]
 
 
 def test_a_folder_is_put_in_found_shown_and_removed(toolscript: Toolscript, notes: Path) -> None:
@@ -82,58 +83,61 @@ def test_a_folder_is_put_in_found_shown_and_removed(toolscript: Toolscript, note
     assert toolscript("ingest", "notes").stdout == "0 added, 0 changed, 7 unchanged\n"
     assert ids() == IDS
     (notes / "keys.md").write_text("# Keys\n\nKeys are never rotated.\n")
-    assert told("ingest", "notes") == {"added": 0, "changed": 1, "unchanged": 6, "removed": 0, "failed": []}
+    assert run_json("ingest", "notes") == {"added": 0, "changed": 1, "unchanged": 6, "removed": 0, "failed": []}
 
     found = toolscript("documents", "search", "keys rotated", "--type", "keyword").stdout.splitlines()
     assert found[0].startswith("  1 keys.md  ")
-    assert found[1].strip() == "# Keys Keys are never rotated."
+    assert found[1].strip() == "Keys Keys are never rotated."
     assert found[-1] == "1 to 1 of 1"
 
-    shown = told("documents", "show", "deep/lease.rst")
-    assert (shown["title"], shown["text"]) == ("Lease", (notes / "deep" / "lease.rst").read_text())
+    shown = run_json("documents", "show", "deep/lease.rst")
+    assert (shown["title"], shown["text"]) == ("Lease", "Lease\n\nThe notice period is three months.")
     assert "notice period" in toolscript("documents", "show", "deep/lease.rst").stdout
 
-    assert told("documents", "remove", "keys.md", "nothing") == {"removed": ["keys.md"], "missing": ["nothing"]}
+    assert run_json("documents", "remove", "keys.md", "nothing") == {"removed": ["keys.md"], "missing": ["nothing"]}
     assert ids() == [each for each in IDS if each != "keys.md"]
     gone = toolscript("documents", "remove", "keys.md", code=4)
-    assert "there is no document 'keys.md'" in gone.stderr
+    assert "no such document: 'keys.md'" in gone.stderr
     assert "there is no document 'keys.md'" in toolscript("documents", "show", "keys.md", code=4).stderr
 
 
 def test_a_page_of_hits_says_where_it_is_and_what_follows(toolscript: Toolscript, notes: Path) -> None:
     toolscript("ingest", "notes")
     first = toolscript("documents", "search", "--limit", "3").stdout
-    assert first.endswith("1 to 3 of 7; --offset 3 shows what follows\n")
+    assert first.endswith("1 to 3 of 7; next page: --offset 3\n")
     last = toolscript("documents", "search", "--limit", "3", "--offset", "6").stdout
     assert last.splitlines()[0].startswith("  7 rows/1  0.000")
     assert last.endswith("7 to 7 of 7\n")
     assert toolscript("documents", "search", "zzyzx", "--type", "keyword").stdout == "No documents found\n"
 
 
-def test_filters_fusion_and_type_are_heard(toolscript: Toolscript, notes: Path) -> None:
+def test_filters_fusion_and_type_are_applied(toolscript: Toolscript, notes: Path) -> None:
     toolscript("ingest", "notes", "--metadata", "team=search", "--metadata", "rank=3", "--metadata", "open=true")
 
-    def found(*arguments: str) -> list[str]:
-        return [hit["doc_id"] for hit in told("documents", "search", *arguments)["hits"]]
+    def find(*arguments: str) -> list[str]:
+        return [hit["doc_id"] for hit in run_json("documents", "search", *arguments)["hits"]]
 
-    assert found("--filter", "year>=2020") == ["rows/1"]
-    assert found("--filter", "year<2020") == ["2"]
-    assert found("--filter", "tags=a", "--filter", "tags!=c") == ["rows/1"]
-    assert found("--filter", "extension=.md", "--filter", "open=true", "--filter", "rank=3") == ["keys.md"]
-    assert found("--filter", "path~lease") == ["deep/lease.rst"]
-    assert found("--filter", "team=search") == IDS
-    assert sorted(found("row", "--type", "keyword")) == ["2", "rows/1"]
-    assert found("row", "--type", "hybrid", "--fusion", "zscore", "--limit", "1") in (["2"], ["rows/1"])
+    assert find("--filter", "year>=2020") == ["rows/1"]
+    assert find("--filter", "year<2020") == ["2"]
+    assert find("--filter", "tags=a", "--filter", "tags!=c") == ["rows/1"]
+    assert find("--filter", "extension=.md", "--filter", "open=true", "--filter", "rank=3") == ["keys.md"]
+    assert find("--filter", "path~lease") == ["deep/lease.rst"]
+    assert find("--filter", "team=search") == IDS
+    assert sorted(find("row", "--type", "keyword")) == ["2", "rows/1"]
+    assert find("row", "--type", "hybrid", "--fusion", "zscore", "--limit", "1") in (["2"], ["rows/1"])
     wrong = toolscript("documents", "search", "row", "--type", "keyword", "--fusion", "rrf", code=2)
     assert "fusion" in wrong.stderr
-    assert "--filter year is not usable" in toolscript("documents", "search", "--filter", "year", code=2).stderr
+    assert (
+        "invalid --filter year: expected FIELD=VALUE"
+        in toolscript("documents", "search", "--filter", "year", code=2).stderr
+    )
     assert "TOOLSCRIPT_RERANKER" in toolscript("documents", "search", "row", "--rerank", code=2).stderr
 
 
 def test_each_tenant_has_its_own(toolscript: Toolscript, notes: Path) -> None:
     toolscript("ingest", "notes/keys.md", "--tenant", "acme")
-    assert told("documents", "list")["documents"] == []
-    listed = told("documents", "list", "--tenant", "acme")["documents"]
+    assert run_json("documents", "list")["documents"] == []
+    listed = run_json("documents", "list", "--tenant", "acme")["documents"]
     assert [each["id"] for each in listed] == ["keys.md"]
     assert "No documents" in toolscript("documents", "list").stdout
     assert toolscript("documents", "search", "keys").stdout == "No documents found\n"
@@ -146,23 +150,23 @@ def test_pruning_removes_what_is_gone_and_nothing_else(toolscript: Toolscript, n
     toolscript("ingest", "notes", "other")
     (notes / "keys.md").unlink()
     (notes / "rows.jsonl").write_text(json.dumps({"id": "rows/1", "text": "First row"}))
-    assert told("ingest", "notes", "--exclude", "*.html", "--prune")["removed"] == 2
+    assert run_json("ingest", "notes", "--exclude", "*.html", "--prune")["removed"] == 2
     assert ids() == [each for each in [*IDS, "stays.txt"] if each not in {"keys.md", "2"}]
 
 
-def test_pruning_keeps_what_was_just_put_whatever_path_it_says_it_has(toolscript: Toolscript, notes: Path) -> None:
+def test_pruning_keeps_new_documents_whatever_path_their_metadata_has(toolscript: Toolscript, notes: Path) -> None:
     says = {"path": str(notes / "gone.txt"), "source_path": str(notes / "gone.txt")}
     rows = [{"id": name, "text": name, "metadata": says} for name in ("kept", "dropped")]
     (notes / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert told("ingest", "notes/rows.jsonl", "--prune")["removed"] == 0
+    assert run_json("ingest", "notes/rows.jsonl", "--prune")["removed"] == 0
     assert ids() == ["dropped", "kept"]
-    assert told("documents", "show", "kept")["metadata"]["path"] == says["path"]
+    assert run_json("documents", "show", "kept")["metadata"]["path"] == says["path"]
     (notes / "rows.jsonl").write_text(json.dumps(rows[0]))
-    assert told("ingest", "notes/deep/../rows.jsonl", "--prune")["removed"] == 1
+    assert run_json("ingest", "notes/deep/../rows.jsonl", "--prune")["removed"] == 1
     assert ids() == ["kept"]
     (notes / "rows.json").write_text("[]")
     (notes / "rows.jsonl").unlink()
-    assert told("ingest", "notes/deep/..", "--prune", "--include", "rows*")["removed"] == 1
+    assert run_json("ingest", "notes/deep/..", "--prune", "--include", "rows*")["removed"] == 1
 
 
 def test_pruning_leaves_alone_what_was_not_ingested(small_folder: Path, notes: Path) -> None:
@@ -172,18 +176,15 @@ def test_pruning_leaves_alone_what_was_not_ingested(small_folder: Path, notes: P
             await app.ingest_documents.put("default", [others])
 
     asyncio.run(put())
-    assert told("ingest", "notes", "--prune")["removed"] == 0
+    assert run_json("ingest", "notes", "--prune")["removed"] == 0
     assert "other" in ids()
-    assert (
-        "--metadata source_path is not usable"
-        in invoke("ingest", "notes", "--metadata", "source_path=x", code=2).stderr
-    )
+    assert "invalid --metadata source_path" in invoke("ingest", "notes", "--metadata", "source_path=x", code=2).stderr
 
 
 def test_nothing_is_pruned_below_a_path_that_is_out_of_reach(small_folder: Path, notes: Path) -> None:
     invoke("ingest", "notes")
     notes.rename(notes.with_name("elsewhere"))
-    assert "nothing is removed" in invoke("ingest", "notes", "--prune", code=2).stderr
+    assert "Nothing was removed" in invoke("ingest", "notes", "--prune", code=2).stderr
     assert ids() == IDS
 
 
@@ -191,20 +192,24 @@ def test_documents_of_a_file_that_can_no_longer_be_read_are_kept(small_folder: P
     invoke("ingest", "notes")
     (notes / "keys.md").write_bytes(b"\xff\xfe")
     (notes / "rows.jsonl").write_text('{"id": "rows/1", "text": "First row"}\nnonsense\n')
-    answer = told("ingest", "notes", "--prune")
+    answer = run_json("ingest", "notes", "--prune")
     assert (answer["removed"], len(answer["failed"])) == (0, 2)
     assert ids() == IDS
 
 
-def test_what_cannot_be_read_is_told_in_one_line_each_and_the_others_go_on(small_folder: Path, notes: Path) -> None:
+def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_ingested(
+    small_folder: Path, notes: Path
+) -> None:
     (notes / "binary.txt").write_bytes(b"PK\x03\x04\x00\x00")
-    (notes / "latin.txt").write_bytes("Grüße".encode("latin-1"))
+    (notes / "latin.log").write_bytes("Grüße".encode("latin-1"))
+    (notes / "null.log").write_bytes(b"a\0b")
+    (notes / "blank.log").write_text(" \n")
+    with (notes / "huge.log").open("wb") as huge:
+        huge.truncate(40_000_001)
     (notes / "empty.md").write_text(" \n")
     (notes / "no_text.html").write_text("<script>let x</script>")
     (notes / "wrong.json").write_text("{")
     (notes / "number.json").write_text("7")
-    with (notes / "huge.txt").open("wb") as huge:
-        huge.truncate(40_000_001)
     rows = [
         '{"id": "x"}',
         "nonsense",
@@ -214,35 +219,37 @@ def test_what_cannot_be_read_is_told_in_one_line_each_and_the_others_go_on(small
     ]
     rows += ['{"id": "m", "text": "m", "metadata": []}', '{"id": "t", "text": "t", "title": 1}', "[]"]
     (notes / "bad.jsonl").write_text("\n".join(rows))
-    result = invoke("ingest", "notes")
-    assert result.stdout == "7 added, 0 changed, 0 unchanged; 15 could not be read\n"
-    lines = [line.removeprefix(f"not read: {notes}{os.sep}") for line in result.stderr.splitlines()]
-    assert sorted(lines) == [
-        "bad.jsonl, line 1: has no text",
-        "bad.jsonl, line 2: is no JSON: Expecting value: line 1 column 1 (char 0)",
-        "bad.jsonl, line 3: has no id: give a text",
-        "bad.jsonl, line 4: has a field 'colour': a document has id, title, text, metadata",
-        "bad.jsonl, line 5: has no text",
-        "bad.jsonl, line 6: has metadata that is no object",
-        "bad.jsonl, line 7: has a title that is no text",
-        "bad.jsonl, line 8: is no document: give an object with id, title, text, metadata",
-        "binary.txt: is no text",
-        "empty.md: is empty",
-        "huge.txt: is larger than 40 MB",
-        "latin.txt: is not UTF-8",
-        "no_text.html: has no text between its tags",
-        "number.json: holds no document: give an object with id, title, text, metadata, or a list of them",
-        "wrong.json: is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    named = [str(notes / f"{name}.log") for name in ("latin", "null", "blank", "huge")]
+    result = invoke("ingest", "notes", *named)
+    assert result.stdout == "7 added, 0 changed, 0 unchanged; 17 skipped\n"
+    lines = [line.removeprefix(f"skipped {notes}{os.sep}") for line in result.stderr.splitlines()]
+    by_reader = {"binary.txt", "empty.md", "no_text.html"}
+    assert by_reader <= {line.partition(": ")[0] for line in lines}, "with the messages of the reader of books"
+    assert sorted(line for line in lines if line.partition(": ")[0] not in by_reader) == [
+        "bad.jsonl, line 1: text is missing or not a string",
+        "bad.jsonl, line 2: not valid JSON: Expecting value: line 1 column 1 (char 0)",
+        "bad.jsonl, line 3: id is missing or not a string",
+        "bad.jsonl, line 4: unknown field 'colour': expected id, title, text, metadata",
+        "bad.jsonl, line 5: text is missing or not a string",
+        "bad.jsonl, line 6: metadata is not an object",
+        "bad.jsonl, line 7: title is not a string",
+        "bad.jsonl, line 8: not a document: expected an object with id, title, text, metadata",
+        "blank.log: empty",
+        "huge.log: larger than 40 MB",
+        "latin.log: not UTF-8",
+        "null.log: not a text file",
+        "number.json: contains no document: expected an object with id, title, text, metadata, or a list of them",
+        "wrong.json: not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
     ]
 
 
-def test_it_ends_with_2_when_nothing_could_be_read(small_folder: Path) -> None:
-    assert "nowhere: is not there" in invoke("ingest", "nowhere", code=2).stderr
+def test_it_exits_with_2_when_nothing_can_be_read(small_folder: Path) -> None:
+    assert "skipped nowhere: no such file" in invoke("ingest", "nowhere", code=2).stderr
     Path("empty").mkdir()
-    assert "empty: has no file that can be read" in invoke("ingest", "empty", code=2).stderr
+    assert "skipped empty: no readable files" in invoke("ingest", "empty", code=2).stderr
     Path("blank.txt").write_text("")
-    assert "blank.txt: is empty" in invoke("ingest", "blank.txt", code=2).stderr
-    assert "--metadata team is not usable" in invoke("ingest", "empty", "--metadata", "team", code=2).stderr
+    assert "blank.txt: The file is empty." in invoke("ingest", "blank.txt", code=2).stderr
+    assert "invalid --metadata team" in invoke("ingest", "empty", "--metadata", "team", code=2).stderr
 
 
 def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_entered_twice(
@@ -263,22 +270,24 @@ def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_ent
     os.mkfifo(notes / "pipe.txt")
     result = invoke("ingest", "notes", "--exclude", "kept")
     assert result.stdout == "7 added, 0 changed, 0 unchanged\n"
-    assert result.stderr == "note: 4 links and special files were left out\n"
-    only_the_folder = "note: 1 link or special file was left out\n"
+    assert result.stderr == "note: ignored 4 links or special files\n"
+    only_the_folder = "note: ignored 1 link or special file\n"
     assert invoke("ingest", "notes", "--include", "lease.*").stderr == only_the_folder
 
 
-def test_a_name_that_is_empty_or_too_long_is_told_and_the_others_go_on(small_folder: Path, notes: Path) -> None:
+def test_an_empty_or_too_long_name_is_reported_and_the_others_are_ingested(small_folder: Path, notes: Path) -> None:
     too_long = "x" * 300 + ".txt"
     result = invoke("ingest", "", too_long, "notes/deep")
-    assert result.stderr.splitlines() == ['not read: "": is not there', f"not read: {too_long}: File name too long"]
-    assert result.stdout == "2 added, 0 changed, 0 unchanged; 2 could not be read\n"
-    assert '"" is not there: nothing is removed' in invoke("ingest", "", "notes", "--prune", code=2).stderr
-    assert 'not read: "": is not there' in invoke("ingest", "", code=2).stderr
+    assert result.stderr.splitlines() == ['skipped "": no such file', f"skipped {too_long}: File name too long"]
+    assert result.stdout == "2 added, 0 changed, 0 unchanged; 2 skipped\n"
+    assert (
+        'cannot read "": no such file. Nothing was removed' in invoke("ingest", "", "notes", "--prune", code=2).stderr
+    )
+    assert 'skipped "": no such file' in invoke("ingest", "", code=2).stderr
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="how long a path may be is another matter there")
-def test_what_lies_too_deep_is_told_and_the_others_go_on(small_folder: Path, notes: Path) -> None:
+def test_a_path_that_is_too_deep_is_reported_and_the_others_are_ingested(small_folder: Path, notes: Path) -> None:
     folder = os.open(notes, os.O_RDONLY)
     for _ in range(20):
         os.mkdir("d" * 250, dir_fd=folder)
@@ -286,45 +295,45 @@ def test_what_lies_too_deep_is_told_and_the_others_go_on(small_folder: Path, not
         os.close(above)
     os.close(folder)
     result = invoke("ingest", "notes")
-    assert result.stdout == "7 added, 0 changed, 0 unchanged; 1 could not be read\n"
+    assert result.stdout == "7 added, 0 changed, 0 unchanged; 1 skipped\n"
     (line,) = result.stderr.splitlines()
     assert line.endswith(": File name too long")
 
 
-def test_globs_say_what_is_read(small_folder: Path, notes: Path) -> None:
+def test_globs_choose_which_files_are_read(small_folder: Path, notes: Path) -> None:
     (notes / "code.py").write_text("print('hello')\n")
-    assert told("ingest", "notes", "--include", "*.py", "--include", "deep/*")["added"] == 3
+    assert run_json("ingest", "notes", "--include", "*.py", "--include", "deep/*")["added"] == 3
     assert ids() == ["code.py", "deep/er/plain.txt", "deep/lease.rst"]
-    assert told("ingest", "notes", "--exclude", "deep", "--exclude", "*.json*", "--tenant", "t")["added"] == 2
+    assert run_json("ingest", "notes", "--exclude", "deep", "--exclude", "*.json*", "--tenant", "t")["added"] == 2
 
 
 def test_a_file_that_is_named_is_read_whatever_it_ends_in(small_folder: Path) -> None:
     Path("LICENSE").write_text("Do what you like.")
-    assert told("ingest", "LICENSE")["added"] == 1
-    assert told("documents", "show", "LICENSE")["title"] == "LICENSE"
+    assert run_json("ingest", "LICENSE")["added"] == 1
+    assert run_json("documents", "show", "LICENSE")["title"] == "LICENSE"
 
 
-def test_of_two_files_with_one_id_the_second_is_told_and_left_out(small_folder: Path) -> None:
+def test_of_two_files_with_one_id_the_second_is_reported_and_skipped(small_folder: Path) -> None:
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "same.txt").write_text(f"In {folder}.")
-    answer = told("ingest", "a", "b")
+    answer = run_json("ingest", "a", "b")
     assert (answer["added"], len(answer["failed"])) == (1, 1)
-    assert "has the id 'same.txt', which" in answer["failed"][0]["problem"]
-    assert told("documents", "show", "same.txt")["text"] == "In a."
+    assert "its id 'same.txt' is already used by" in answer["failed"][0]["problem"]
+    assert run_json("documents", "show", "same.txt")["text"] == "In a."
 
 
 def test_titles_and_metadata_come_from_the_files(small_folder: Path, notes: Path) -> None:
     (notes / "fenced.md").write_text("---\ntitle: front\n---\n```\n# a comment\n```\n\nUnderlined\n---\n")
     os.utime(notes / "keys.md", (1_700_000_000, 1_700_000_000))
     invoke("ingest", "notes", "--metadata", "team=search")
-    listed = {each["id"]: each for each in told("documents", "list")["documents"]}
+    listed = {each["id"]: each for each in run_json("documents", "list")["documents"]}
     assert {doc_id: each["title"] for doc_id, each in listed.items()} == {
         "2": "Two",
-        "deep/er/plain.txt": "plain.txt",
+        "deep/er/plain.txt": "Nothing but plain words. Grüße!",
         "deep/lease.rst": "Lease",
-        "fenced.md": "Underlined",
-        "keys.md": "Rotating keys",
+        "fenced.md": "front",
+        "keys.md": "keys",
         "one.json": "One",
         "page.html": "Bees & hives",
         "rows/1": "",
@@ -341,57 +350,74 @@ def test_titles_and_metadata_come_from_the_files(small_folder: Path, notes: Path
 
 def test_a_page_is_its_text_without_tags_scripts_and_styles(small_folder: Path, notes: Path) -> None:
     invoke("ingest", "notes/page.html")
-    assert told("documents", "show", "page.html")["text"] == ("Keeping bees\nA hive needs shade.\nAnd water.\none\ntwo")
+    assert run_json("documents", "show", "page.html")["text"] == (
+        "Keeping bees\n\nA hive needs shade. And water.\n\n- one\n\n- two"
+    )
+
+
+def test_books_and_old_encodings_are_read_as_knowledge_reads_them(small_folder: Path) -> None:
+    Path("books").mkdir()
+    Path("books/tides.epub").write_bytes(epub({"one.xhtml": "<h1>Tides</h1><p>The moon moves the sea.</p>"}))
+    Path("books/latin.txt").write_bytes("Grüße aus Köln\n\nDer Dom ist alt.".encode("latin-1"))
+    assert run_json("ingest", "books")["added"] == 2
+    assert run_json("documents", "show", "tides.epub")["text"] == "Tides\n\nThe moon moves the sea."
+    assert "Grüße aus Köln" in run_json("documents", "show", "latin.txt")["text"]
+
+
+def test_headings_are_part_of_the_text_where_they_change(small_folder: Path) -> None:
+    Path("guide.md").write_text("# Guide\n\n## One\n\na\n\nb\n\n### Deep\n\nc\n\n## Two\n\nd\n")
+    invoke("ingest", "guide.md")
+    assert run_json("documents", "show", "guide.md")["text"].split("\n\n") == ["One", "a", "b", "Deep", "c", "Two", "d"]
 
 
 def test_more_than_one_request_can_hold_is_sent_in_several(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
-    rows = [{"id": f"d{n}", "text": "ü" * (LARGEST_AT_ONCE // 8)} for n in range(6)]  # two bytes each on the way
+    rows = [{"id": f"d{n}", "text": "ü" * (MAX_BATCH_BYTES // 8)} for n in range(6)]  # two bytes each in UTF-8
     rows += [{"id": f"e{n:03}", "text": "short"} for n in range(600)]
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     start_gateway()
-    assert told("ingest", "rows.jsonl")["added"] == 606
+    assert run_json("ingest", "rows.jsonl")["added"] == 606
     assert len(ids()) == 606
 
 
-def test_what_no_request_can_hold_is_told_in_one_line_and_the_others_go_on(
+def test_a_document_that_is_too_large_for_a_request_is_reported_and_the_others_are_ingested(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
-    Path("large.txt").write_text('"' * (MAX_BODY_BYTES // 2))  # two bytes each on the way
-    Path("wide.txt").write_text("ü " * 1_500_000, encoding="utf-8")  # 19 MB were they escaped
+    Path("large.txt").write_text("x" + '"' * (MAX_BODY_BYTES // 2))  # a quote has two bytes in JSON
+    Path("wide.txt").write_text("ü " * 1_500_000, encoding="utf-8")  # 19 MB if escaped
     Path("small.txt").write_text("small")
     start_gateway()
-    answer = told("ingest", "large.txt", "wide.txt", "small.txt", "--prune")
+    answer = run_json("ingest", "large.txt", "wide.txt", "small.txt", "--prune")
     assert (answer["added"], answer["removed"]) == (2, 0)
     assert [each["path"] for each in answer["failed"]] == [str(Path("large.txt").absolute())]
-    assert "16.0 MiB to send, and the gateway takes 16 at a time" in answer["failed"][0]["problem"]
-    assert "nothing could be read of large.txt" in invoke("ingest", "large.txt", code=2).stderr
+    assert "needs a request of 16.0 MiB, and the gateway accepts at most 16 MiB" in answer["failed"][0]["problem"]
+    assert "no readable files in large.txt" in invoke("ingest", "large.txt", code=2).stderr
 
 
-def test_a_body_that_the_gateway_would_hang_up_on_is_not_sent(
+def test_a_body_that_the_gateway_would_refuse_is_not_sent(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
     start_gateway()
-    with pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* takes at most 16: send less"):
-        ask(
+    with pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* accepts at most 16 MiB: send less"):
+        send_to_gateway(
             load_settings(variables={}, data_dir=small_folder),
             "/documents",
             body="x" * MAX_BODY_BYTES,
             tenant="default",
         )
     assert MAX_BODY_BYTES == guard.MAX_BODY_BYTES
-    assert said({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
+    assert encode_json({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
 
 
-def test_what_a_gateway_was_given_is_there_without_it(small_folder: Path, notes: Path) -> None:
+def test_documents_ingested_without_a_gateway_are_stored(small_folder: Path, notes: Path) -> None:
     invoke("ingest", "notes")
 
-    async def counted() -> int:
+    async def count() -> int:
         async with open_app(load_settings(variables={}, data_dir=small_folder, search_model="hashed-64")) as app:
             return await app.documents.count("default")
 
-    assert asyncio.run(counted()) == 7
+    assert asyncio.run(count()) == 7
 
 
 @pytest.mark.parametrize(
@@ -411,12 +437,12 @@ def test_what_a_gateway_was_given_is_there_without_it(small_folder: Path, notes:
         ("2024-01-01", "2024-01-01"),
     ],
 )
-def test_values_are_numbers_truths_or_texts(text: str, value: Any) -> None:
-    assert (typed(text), type(typed(text))) == (value, type(value))
-    assert pairs([f"a = b={text}"], "--metadata") == {"a": typed(f" b={text}")}
+def test_values_are_numbers_booleans_or_texts(text: str, value: Any) -> None:
+    assert (parse_value(text), type(parse_value(text))) == (value, type(value))
+    assert parse_pairs([f"a = b={text}"], "--metadata") == {"a": parse_value(f" b={text}")}
 
 
 @pytest.mark.parametrize("wrong", ["", "=x", "field", ">3"])
-def test_a_condition_that_is_none_is_refused(wrong: str) -> None:
+def test_an_invalid_condition_is_refused(wrong: str) -> None:
     with pytest.raises(Exception, match="--filter"):
-        conditions([wrong], "--filter")
+        parse_conditions([wrong], "--filter")

@@ -61,10 +61,10 @@ def evaluate(library: Path, *options: str) -> Result:
 
 
 def test_a_question_is_answered_by_its_place_and_by_nothing_else(library: Path) -> None:
-    told = json.loads(evaluate(library, "--json").stdout)["sets"]["library"]
-    assert told["queries"] == 3
-    assert told["hit@1"] == told["r@5"] == told["r@10"] == told["mrr"] == pytest.approx(2 / 3)
-    parts = told["parts"]
+    answer = json.loads(evaluate(library, "--json").stdout)["sets"]["library"]
+    assert answer["queries"] == 3
+    assert answer["hit@1"] == answer["r@5"] == answer["r@10"] == answer["mrr"] == pytest.approx(2 / 3)
+    parts = answer["parts"]
     assert {name: (part["queries"], part["r@5"]) for name, part in parts.items()} == {
         "Sailing": (2, 0.5),
         "Knots": (1, 1.0),

@@ -1,4 +1,4 @@
-"""The gateway's commands without a gateway: what they start, what they print, and with which code they end."""
+"""The gateway's commands without a gateway: what they start and print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Toolscript = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder to stand in, a data folder, and no model worth the name."""
+    """An empty current folder, a data folder, and a tiny model."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -43,8 +43,8 @@ def toolscript(monkeypatch: pytest.MonkeyPatch) -> Toolscript:
     return invoke
 
 
-def counted(entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """The entry of a server that writes a line into the file whenever it is started."""
+def count_starts(entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """The entry of a server that appends a line to the file whenever it is started."""
     script = 'echo started >> "$1"; shift; exec "$@"'
     return {"command": "/bin/sh", "args": ["-c", script, "sh", str(file), entry["command"], *entry["args"]]}
 
@@ -79,40 +79,40 @@ def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Tools
     configure({"good": scripted_spec(prompts=True, resources=True), "bad": scripted_spec(crash=True)})
     header, *rows = toolscript("list-servers").stdout.splitlines()
     assert header.split() == ["Server", "State", "Tools", "Prompts", "Resources", "Reason"]
-    told = {row.split()[0]: row for row in rows}
-    assert told["good"].split() == ["good", "ready", "8", "2", "3"]
-    assert told["bad"].split()[:5] == ["bad", "failed", "0", "0", "0"]
-    assert "exited with code 3: It crashed at the start, as told." in told["bad"]
+    printed = {row.split()[0]: row for row in rows}
+    assert printed["good"].split() == ["good", "ready", "8", "2", "3"]
+    assert printed["bad"].split()[:5] == ["bad", "failed", "0", "0", "0"]
+    assert "exited with code 3: It crashed at the start, as told." in printed["bad"]
 
 
 @pytest.mark.req("G-09", "G-02")
 def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec(tools=["echo"]), "none": {"command": "no-such-command"}})
-    told = data_of(toolscript("list-servers", "--json"))
-    assert told["configurationError"] is None
-    good, none = told["servers"]
+    printed = data_of(toolscript("list-servers", "--json"))
+    assert printed["configurationError"] is None
+    good, none = printed["servers"]
     assert (good["name"], good["state"], good["reason"], good["tools"]) == ("good", "ready", None, 1)
     assert (none["name"], none["state"], none["transport"]) == ("none", "failed", "stdio")
     assert "command not found: no-such-command" in none["reason"]
 
 
 @pytest.mark.req("G-09")
-def test_servers_are_tried_anew_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
     for times in (1, 2):
         assert [s["state"] for s in data_of(toolscript("list-servers", "--json"))["servers"]] == ["ready"]
         assert starts(tmp_path / "starts") == times
 
 
 @pytest.mark.req("G-09")
-def test_when_no_server_is_ready_the_code_says_so(toolscript: Toolscript) -> None:
+def test_it_exits_with_3_when_no_server_is_ready(toolscript: Toolscript) -> None:
     configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
     assert "failed" in toolscript("list-servers", code=3).stdout
     assert {s["state"] for s in data_of(toolscript("list-servers", "--json", code=3))["servers"]} == {"failed"}
 
 
 @pytest.mark.req("G-09")
-def test_without_a_configuration_the_code_says_so_and_the_message_what_to_do(toolscript: Toolscript) -> None:
+def test_without_a_configuration_it_exits_with_4_and_says_what_to_do(toolscript: Toolscript) -> None:
     result = toolscript("list-servers", code=4)
     assert result.stdout == ""
     assert ".toolscript.json" in result.stderr
@@ -144,15 +144,15 @@ def test_tools_are_listed_with_their_signatures(toolscript: Toolscript) -> None:
         ("nobody", []),
     ],
 )
-def test_listed_tools_can_be_filtered_and_had_as_json(toolscript: Toolscript, wanted: str, found: list[str]) -> None:
+def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript, wanted: str, found: list[str]) -> None:
     configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
-    told = data_of(toolscript("list-tools", wanted, "--json"))
-    assert [tool["toolId"] for tool in told["tools"]] == found
-    assert told["totalTools"] == len(found)
+    printed = data_of(toolscript("list-tools", wanted, "--json"))
+    assert [tool["toolId"] for tool in printed["tools"]] == found
+    assert printed["totalTools"] == len(found)
 
 
 @pytest.mark.req("G-09")
-def test_a_filter_that_names_nothing_says_so_on_standard_error(toolscript: Toolscript) -> None:
+def test_a_filter_without_matches_is_reported_on_standard_error(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec(tools=["echo"])})
     result = toolscript("list-tools", "nobody")
     assert result.stdout == ""
@@ -189,7 +189,7 @@ def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("G-09")
-def test_a_client_can_be_had_as_json(toolscript: Toolscript) -> None:
+def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec(tools=["echo"])})
     for language in ("typescript", "python"):
         plain = toolscript("get-types", "--language", language).stdout
@@ -204,7 +204,7 @@ def test_a_client_can_be_had_as_json(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("G-09", "G-05")
 @pytest.mark.parametrize(
-    ("arguments", "given", "answered"),
+    ("arguments", "given", "answer"),
     [
         (['{"text": "hi", "times": 2}'], None, {"text": "hi", "times": 2}),
         (["--arg", "text=hi", "--arg", "times=2"], None, {"text": "hi", "times": 2}),
@@ -215,14 +215,14 @@ def test_a_client_can_be_had_as_json(toolscript: Toolscript) -> None:
     ],
 )
 def test_a_tool_is_called_with_arguments_given_in_any_of_three_ways(
-    toolscript: Toolscript, arguments: list[str], given: str | None, answered: dict[str, Any]
+    toolscript: Toolscript, arguments: list[str], given: str | None, answer: dict[str, Any]
 ) -> None:
     configure({"good": scripted_spec()})
-    assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answered
+    assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answer
 
 
 @pytest.mark.req("G-09", "G-05")
-def test_an_answer_is_printed_as_text_where_it_is_text_and_else_as_json(toolscript: Toolscript) -> None:
+def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec(resources=True)})
     assert toolscript("call", "good__slow", "--arg", "seconds=0").stdout == "It took 0 s.\n"
     assert json.loads(toolscript("call", "good__echo", "--arg", "text=Grüße").stdout) == {"text": "Grüße"}
@@ -231,38 +231,38 @@ def test_an_answer_is_printed_as_text_where_it_is_text_and_else_as_json(toolscri
 
 @pytest.mark.req("G-09", "X-03")
 @pytest.mark.parametrize(
-    ("arguments", "given", "told"),
+    ("arguments", "given", "printed"),
     [
-        (["{"], None, "ARGUMENTS is no JSON"),
-        (["text"], None, "ARGUMENTS is no JSON"),
+        (["{"], None, "ARGUMENTS is not valid JSON"),
+        (["text"], None, "ARGUMENTS is not valid JSON"),
         (["[1]"], None, "ARGUMENTS must be a JSON object"),
-        (["-"], "nonsense", "ARGUMENTS is no JSON"),
-        (["--arg", "text"], None, "--arg text is not usable: give NAME=VALUE"),
-        (["--arg", "=x"], None, "--arg =x is not usable: give NAME=VALUE"),
+        (["-"], "nonsense", "ARGUMENTS is not valid JSON"),
+        (["--arg", "text"], None, "invalid --arg text: expected NAME=VALUE"),
+        (["--arg", "=x"], None, "invalid --arg =x: expected NAME=VALUE"),
         (["--call-timeout", "soon"], None, "--call-timeout=soon is not usable"),
         (["{}"], None, "text: 'text' is a required property"),
         (["--arg", "text=7"], None, "text: 7 is not of type 'string'"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused_naming_what_is_wrong(
-    toolscript: Toolscript, arguments: list[str], given: str | None, told: str
+def test_invalid_arguments_are_refused_with_a_reason(
+    toolscript: Toolscript, arguments: list[str], given: str | None, printed: str
 ) -> None:
     configure({"good": scripted_spec()})
     result = toolscript("call", "good__echo", *arguments, code=2, given=given)
-    assert told in result.stderr
+    assert printed in result.stderr
     assert result.stdout == ""
 
 
 @pytest.mark.req("G-09", "X-03")
-def test_what_is_wrong_with_the_command_itself_starts_no_server(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+def test_an_invalid_command_starts_no_server(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
     toolscript("call", "good__echo", "{", code=2)
     toolscript("call", "good__echo", "--call-timeout", "0", code=2)
     assert starts(tmp_path / "starts") == 0
 
 
 @pytest.mark.req("G-09", "G-05")
-def test_an_unknown_tool_ends_with_four_and_the_nearest_names(toolscript: Toolscript) -> None:
+def test_an_unknown_tool_exits_with_4_and_the_nearest_names(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec()})
     assert "did you mean good__echo" in toolscript("call", "good__ecoh", code=4).stderr
     error = refusal(toolscript("call", "good__ecoh", "--json", code=4))
@@ -270,7 +270,7 @@ def test_an_unknown_tool_ends_with_four_and_the_nearest_names(toolscript: Toolsc
 
 
 @pytest.mark.req("G-09", "G-05")
-def test_a_tool_that_fails_or_takes_too_long_ends_with_five(toolscript: Toolscript) -> None:
+def test_a_tool_that_fails_or_times_out_exits_with_5(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec()})
     assert (
         "good__fail failed: out of ink"
@@ -283,14 +283,14 @@ def test_a_tool_that_fails_or_takes_too_long_ends_with_five(toolscript: Toolscri
 
 
 @pytest.mark.req("G-09")
-def test_a_tool_of_the_demo_catalogue_cannot_be_called_and_says_why(toolscript: Toolscript) -> None:
+def test_a_tool_of_the_demo_catalogue_cannot_be_called(toolscript: Toolscript) -> None:
     assert "demo catalogue" in toolscript("call", "git__git_commit", code=3).stderr
 
 
 @pytest.mark.req("G-09", "G-05")
 def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("good", "other")}
-    configure({name: counted(scripted_spec(), file) for name, file in files.items()})
+    configure({name: count_starts(scripted_spec(), file) for name, file in files.items()})
     toolscript("search", "echo")
     assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 1}
     toolscript("call", "other__pid")
@@ -300,7 +300,7 @@ def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_p
 
 
 @pytest.mark.req("G-09", "G-01")
-def test_a_tool_that_the_configuration_excludes_is_not_there(toolscript: Toolscript) -> None:
+def test_a_tool_that_the_configuration_excludes_does_not_exist(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec() | {"includeTools": ["e*", "pid"], "excludeTools": ["env"]}})
     assert [t["toolName"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["echo", "error", "pid"]
     toolscript("call", "good__env", "--arg", "name=HOME", code=4)
@@ -311,7 +311,7 @@ def test_a_tool_that_the_configuration_excludes_is_not_there(toolscript: Toolscr
 
 @pytest.mark.req("S-05", "G-09")
 def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": counted(scripted_spec(), tmp_path / "starts")})
+    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
     assert "good__echo" in toolscript("search", "echo").stdout
     assert starts(tmp_path / "starts") == 1
     assert "good__slow" in toolscript("search", "slow").stdout
@@ -322,12 +322,10 @@ def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Tools
 
 @pytest.mark.req("S-05", "G-09")
 @pytest.mark.parametrize("command", [["search", "second"], ["list-tools"], ["get-types"]])
-def test_refresh_connects_again_and_finds_what_is_new(
-    toolscript: Toolscript, tmp_path: Path, command: list[str]
-) -> None:
+def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_path: Path, command: list[str]) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "first"}]}))
-    configure({"good": counted(scripted_spec(watch=str(lists)), tmp_path / "starts")})
+    configure({"good": count_starts(scripted_spec(watch=str(lists)), tmp_path / "starts")})
     assert "good__second" not in toolscript(*command).stdout
     lists.write_text(json.dumps({"tools": [{"name": "first"}, {"name": "second"}]}))
     assert "good__second" not in toolscript(*command).stdout
@@ -339,7 +337,7 @@ def test_refresh_connects_again_and_finds_what_is_new(
 
 
 @pytest.mark.req("S-05", "G-02")
-def test_a_server_that_does_not_come_up_is_named_and_the_others_are_searched(toolscript: Toolscript) -> None:
+def test_a_server_that_fails_is_reported_and_the_others_are_searched(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec(), "bad": scripted_spec(crash=True)})
     result = toolscript("search", "echo", "--json")
     assert data_of(result)["results"][0]["toolId"] == "good__echo"
@@ -350,7 +348,7 @@ def test_a_server_that_does_not_come_up_is_named_and_the_others_are_searched(too
 
 
 @pytest.mark.req("S-05", "G-03")
-def test_an_edit_of_the_configuration_is_taken_over(toolscript: Toolscript, tmp_path: Path) -> None:
+def test_an_edit_of_the_configuration_is_applied(toolscript: Toolscript, tmp_path: Path) -> None:
     configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
     assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 3
     configure({"good": scripted_spec(tools=["echo", "pid"])})
@@ -381,8 +379,8 @@ def test_the_file_of_the_home_folder_is_read_too_and_that_of_this_folder_wins(
     home.mkdir(parents=True)
     configure({"home": scripted_spec(tools=["pid"]), "both": scripted_spec(tools=["pid"])}, home / ".toolscript.json")
     configure({"both": scripted_spec(tools=["echo"])})
-    told = data_of(toolscript("list-tools", "--json"))["tools"]
-    assert [t["toolId"] for t in told] == ["both__echo", "home__pid"]
+    printed = data_of(toolscript("list-tools", "--json"))["tools"]
+    assert [t["toolId"] for t in printed] == ["both__echo", "home__pid"]
 
 
 BAD = """{
@@ -412,7 +410,7 @@ def test_a_bad_file_is_one_error_with_file_key_and_line_and_nothing_is_started(
     toolscript: Toolscript, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "bad.json"
-    file.write_text(BAD % json.dumps(counted(scripted_spec(), tmp_path / "starts")))
+    file.write_text(BAD % json.dumps(count_starts(scripted_spec(), tmp_path / "starts")))
     result = toolscript(*command, "--config", str(file), code=2)
     assert result.stdout == ""
     assert f'{file}: mcpServers.bad.comand: unknown key, did you mean "command"? (line 5)' in result.stderr
@@ -422,22 +420,22 @@ def test_a_bad_file_is_one_error_with_file_key_and_line_and_nothing_is_started(
 
 @pytest.mark.req("G-01", "X-03")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "printed"),
     [('{"mcpServers": {', "line 1, column 17"), ("[]", "line 1"), ("\n\n{'a': 1}", "line 3, column 2")],
 )
-def test_a_file_that_is_no_json_is_told_with_the_place(
-    toolscript: Toolscript, tmp_path: Path, text: str, told: str
+def test_a_file_that_is_not_json_is_reported_with_the_position(
+    toolscript: Toolscript, tmp_path: Path, text: str, printed: str
 ) -> None:
     file = tmp_path / "bad.json"
     file.write_text(text)
     error = refusal(toolscript("list-tools", "--config", str(file), "--json", code=2))
     assert error["code"] == "VALIDATION_ERROR"
-    assert f"{file}, {told}" in error["message"]
+    assert f"{file}, {printed}" in error["message"]
     assert error["details"]["file"] == str(file)
 
 
 @pytest.mark.req("G-01", "X-03")
-def test_a_named_file_that_is_not_there_is_an_error(toolscript: Toolscript, tmp_path: Path) -> None:
+def test_a_missing_configuration_file_is_an_error(toolscript: Toolscript, tmp_path: Path) -> None:
     result = toolscript("list-servers", "--config", str(tmp_path / "nowhere.json"), code=2)
     assert "nowhere.json: no such file" in result.stderr
 
@@ -445,9 +443,9 @@ def test_a_named_file_that_is_not_there_is_an_error(toolscript: Toolscript, tmp_
 @pytest.mark.req("S-05", "G-09")
 def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec()})
-    told = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
-    assert told == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
-    assert told["results"][0] == {
+    printed = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
+    assert printed == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
+    assert printed["results"][0] == {
         "toolId": "good__echo",
         "serverName": "good",
         "toolName": "echo",
@@ -488,7 +486,7 @@ def test_search_prints_types_of_the_hits_with_an_example(toolscript: Toolscript)
 
 
 @pytest.mark.req("S-06", "S-05")
-def test_types_of_nothing_say_that_nothing_was_found(toolscript: Toolscript) -> None:
+def test_types_without_hits_report_that_nothing_was_found(toolscript: Toolscript) -> None:
     configure({"good": scripted_spec()})
     shown = toolscript("search", "xylophone", "--threshold", "1", "--output", "types").stdout
     assert shown.startswith("No tools found matching query\n")
@@ -496,7 +494,7 @@ def test_types_of_nothing_say_that_nothing_was_found(toolscript: Toolscript) -> 
 
 
 @pytest.mark.req("S-06", "X-03")
-def test_an_output_that_is_none_is_refused_naming_those_there_are(toolscript: Toolscript) -> None:
+def test_an_unknown_output_is_refused_with_the_allowed_ones(toolscript: Toolscript) -> None:
     result = toolscript("search", "x", "--output", "yaml", code=2)
     assert all(known in result.stderr for known in ("table", "types", "json"))
 
@@ -506,7 +504,7 @@ def test_an_output_that_is_none_is_refused_naming_those_there_are(toolscript: To
 
 @pytest.mark.req("G-09")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_can_be_taught_to_complete(toolscript: Toolscript, shell: str) -> None:
+def test_a_completion_script_is_printed_for_each_shell(toolscript: Toolscript, shell: str) -> None:
     script = toolscript("completion", shell).stdout
     assert f"_TOOLSCRIPT_COMPLETE={shell}_complete" in script
     assert "toolscript" in script
@@ -516,7 +514,7 @@ def test_a_shell_can_be_taught_to_complete(toolscript: Toolscript, shell: str) -
 
 
 @pytest.mark.req("G-09")
-def test_what_is_taught_completes_commands_and_options(tmp_path: Path) -> None:
+def test_completion_offers_commands_and_options(tmp_path: Path) -> None:
     program = "from toolscript.surfaces.cli.main import run; run(prog_name='toolscript')"
     for typed, offered in (("toolscript list-", "list-servers"), ("toolscript search --out", "--output")):
         variables = {"_TOOLSCRIPT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
@@ -527,7 +525,7 @@ def test_what_is_taught_completes_commands_and_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("G-09", "X-03")
-def test_a_shell_that_is_not_known_is_refused_naming_those_that_are(toolscript: Toolscript) -> None:
+def test_an_unknown_shell_is_refused_with_the_allowed_ones(toolscript: Toolscript) -> None:
     result = toolscript("completion", "powershell", code=2)
     assert all(known in result.stderr for known in ("bash", "zsh", "fish"))
 
@@ -540,7 +538,7 @@ def commands(group: click.Group = run, path: tuple[str, ...] = ()) -> Iterator[t
 
 
 @pytest.mark.req("G-09")
-def test_the_commands_that_were_promised_are_there() -> None:
+def test_the_required_commands_exist() -> None:
     names = {" ".join(path) for path, _ in commands()}
     assert {"gateway start", "search", "get-types", "list-servers", "list-tools", "call", "mcp", "sync"} <= names
 
@@ -568,8 +566,14 @@ def test_every_command_that_prints_data_can_print_json() -> None:
 
 
 @pytest.mark.req("G-09")
-def test_the_help_of_the_whole_lists_the_exit_codes(toolscript: Toolscript) -> None:
+def test_the_help_lists_the_exit_codes(toolscript: Toolscript) -> None:
     shown = " ".join(toolscript("--help").stdout.split())
-    for told in ("0 done", "2 wrong input", "3 something needed is not available", "4 not found", "5 a tool failed"):
-        assert told in shown
-    assert "7 it is there or decided already" in shown
+    for printed in (
+        "0 success",
+        "2 invalid input",
+        "3 something needed is unavailable",
+        "4 not found",
+        "5 a tool failed",
+    ):
+        assert printed in shown
+    assert "7 already exists, or already decided" in shown

@@ -1,4 +1,4 @@
-"""`toolscript index rebuild` where there is no embedding model: what can be indexed is, and what cannot be is said."""
+"""`toolscript index rebuild` without an embedding model: it indexes what it can, and reports the rest."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def toolscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
 
 @pytest.fixture
 def lose_the_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    async def nothing(settings: Settings, indexed_with: str | None, *, serving: bool) -> Model:
+    async def nothing(settings: Settings, indexed_with: str | None) -> Model:
         return Model(None, "the hub does not answer")
 
     return lambda: monkeypatch.setattr("toolscript.app.app.open_model", nothing)
 
 
-def test_where_there_is_no_knowledge_no_model_is_missed(
+def test_without_knowledge_a_missing_model_is_not_reported(
     toolscript: Toolscript, lose_the_model: Callable[[], None]
 ) -> None:
     lose_the_model()
     rebuilt = toolscript("index", "rebuild", "--json")
     assert rebuilt.exit_code == 0
-    told = json.loads(rebuilt.stdout)
-    assert (told["model"], told["documents"], told["knowledge"]) == (None, 0, 0)
+    answer = json.loads(rebuilt.stdout)
+    assert (answer["model"], answer["documents"], answer["knowledge"]) == (None, 0, 0)
     assert "not indexed" not in rebuilt.stderr
 
 
-def test_knowledge_that_cannot_be_indexed_is_told_in_one_line_after_the_rest_was_done(
+def test_knowledge_that_cannot_be_indexed_is_reported_in_one_line(
     toolscript: Toolscript, lose_the_model: Callable[[], None], tmp_path: Path
 ) -> None:
     book = tmp_path / "book.md"

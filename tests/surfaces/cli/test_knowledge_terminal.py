@@ -1,4 +1,4 @@
-"""Knowledge in a real terminal, and in a pipe: bars, questions, Ctrl-C, readers who have seen enough."""
+"""Knowledge in a real terminal and in a pipe: progress bars, confirmations, Ctrl-C, closed pipes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import pytest
 
 pytestmark = [
     pytest.mark.req("K-06", "G-09"),
-    pytest.mark.skipif(sys.platform == "win32", reason="terminals are others there"),
+    pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows"),
 ]
 
 COMMAND = [sys.executable, "-m", "toolscript", "knowledge"]
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 SETTINGS = {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
 
 
 class Terminal:
-    """A command that runs in a terminal of its own, and what it has shown there so far."""
+    """A command in a terminal of its own, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
         self.process = process
@@ -34,28 +34,28 @@ class Terminal:
         self._end = end
 
     def wait_for(self, text: str) -> None:
-        """Reads until that is shown."""
+        """Reads until the output has that text."""
         while text not in self.shown:
             assert self._read(), f"ended without {text!r}: {self.shown}"
 
     def type(self, text: str) -> None:
         os.write(self._end, text.encode())
 
-    def ended(self) -> int:
-        """Reads what is left; what the command ended with."""
+    def wait_for_end(self) -> int:
+        """Reads the rest of the output; returns the exit code."""
         while self._read():
             pass
-        return self.process.wait(timeout=PATIENCE_SECONDS)
+        return self.process.wait(timeout=TIMEOUT_SECONDS)
 
     def _read(self) -> bool:
-        readable, _, _ = select.select([self._end], [], [], PATIENCE_SECONDS)
+        readable, _, _ = select.select([self._end], [], [], TIMEOUT_SECONDS)
         assert readable, f"nothing more was shown: {self.shown}"
         try:
-            told = os.read(self._end, 65536)
-        except OSError:  # Linux says so when the other end is closed
+            content = os.read(self._end, 65536)
+        except OSError:  # Linux raises it when the other end is closed
             return False
-        self.shown += told.decode(errors="replace")
-        return bool(told)
+        self.shown += content.decode(errors="replace")
+        return bool(content)
 
 
 @contextmanager
@@ -89,11 +89,11 @@ def long_book(small_folder: Path) -> Path:
     return file
 
 
-def test_a_terminal_shows_how_far_it_is_and_a_pipe_does_not(small_folder: Path) -> None:
+def test_a_terminal_shows_progress_and_a_pipe_does_not(small_folder: Path) -> None:
     for name in ("one", "two"):
         Path(f"{name}.md").write_text(f"# {name.title()}\n\n## All\n\nNothing but {name}.\n")
     with terminal("ingest", "one.md", "two.md") as shown:
-        assert shown.ended() == 0
+        assert shown.wait_for_end() == 0
     assert "Sources" in shown.shown
     assert "one.md" in shown.shown
     assert "2 added, 0 changed, 0 unchanged" in shown.shown
@@ -103,14 +103,14 @@ def test_a_terminal_shows_how_far_it_is_and_a_pipe_does_not(small_folder: Path) 
     assert "\x1b" not in piped.stdout
 
 
-def test_interrupted_it_says_that_it_can_go_on_and_does(long_book: Path) -> None:
+def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
     first = Path("first.md")
     first.write_text("# First\n\n## All\n\nA short one.\n")
     with terminal("ingest", "first.md", "long.md") as shown:
         shown.wait_for("long.md")
         shown.process.send_signal(signal.SIGINT)
-        assert shown.ended() == 130
-    assert "Interrupted. What is done is kept: run it again to go on." in shown.shown
+        assert shown.wait_for_end() == 130
+    assert "Interrupted. Finished work is kept: run the command again to continue." in shown.shown
     assert "Traceback" not in shown.shown
     long_book.write_text("# A long book\n\n## All\n\nThat has become short.\n")
     again = in_a_pipe("ingest", "first.md", "long.md")
@@ -119,22 +119,22 @@ def test_interrupted_it_says_that_it_can_go_on_and_does(long_book: Path) -> None
     assert "A long book" in again.stdout
 
 
-def test_in_a_terminal_it_asks_before_it_removes(small_folder: Path) -> None:
+def test_in_a_terminal_removing_needs_a_confirmation(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## All\n\nNothing but one.\n")
     assert in_a_pipe("ingest", "one.md").returncode == 0
     with terminal("remove", "One") as shown:
         shown.wait_for("Remove One? [y/N]")
         shown.type("n\n")
-        assert shown.ended() == 2
+        assert shown.wait_for_end() == 2
     assert "nothing was removed" in shown.shown
     with terminal("remove", "One") as shown:
         shown.wait_for("Remove One? [y/N]")
         shown.type("y\n")
-        assert shown.ended() == 0
-    assert "no sources yet" in in_a_pipe("list").stdout
+        assert shown.wait_for_end() == 0
+    assert "No sources yet" in in_a_pipe("list").stdout
 
 
-def test_whoever_reads_an_export_may_stop_at_any_time(long_book: Path) -> None:
+def test_the_reader_of_an_export_may_close_the_pipe(long_book: Path) -> None:
     long_book.write_text("# A long book\n\n## All\n\n" + "\n\n".join(f"{n} " + "word " * 60 for n in range(400)))
     assert in_a_pipe("ingest", "long.md").returncode == 0
     with subprocess.Popen(
@@ -145,14 +145,14 @@ def test_whoever_reads_an_export_may_stop_at_any_time(long_book: Path) -> None:
         assert process.stdout.readline().startswith(b'{"source"')
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=PATIENCE_SECONDS) in {0, 1}
+        assert process.wait(timeout=TIMEOUT_SECONDS) in {0, 1}
 
 
 def test_passages_and_citations_fit_the_terminal(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## A chapter with quite a long name\n\n" + "Amber is old resin. " * 40)
     assert in_a_pipe("ingest", "one.md", "--author", "Ada Lovelace").returncode == 0
     with terminal("search", "amber", "--full") as shown:
-        assert shown.ended() == 0
+        assert shown.wait_for_end() == 0
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.shown).splitlines()
     assert max(map(len, lines)) < 100
     assert any(line.startswith("     — Ada Lovelace, One, chapter “A chapter") for line in lines)

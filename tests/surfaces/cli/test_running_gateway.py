@@ -1,4 +1,4 @@
-"""How commands find a gateway that runs, and what they do when it does not answer as it should."""
+"""How commands find a running gateway, and how they handle its errors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from toolscript.adapters.tokens.jwt import JwtVerifier
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.gateway import address, announced, ask, credentials
+from toolscript.surfaces.cli.client.gateway import announce_gateway, credentials, gateway_url, send_to_gateway
 
 LOCAL_KEY = "a-local-key-of-the-tests-that-is-long-enough"
 
 
 class Gateway(HttpDouble):
-    """Notes who called, and answers or hangs up."""
+    """Records requests, and responds or closes the connection."""
 
     def __init__(self, *, hangs_up: bool = False) -> None:
         super().__init__()
@@ -59,99 +59,99 @@ def leave_note(settings: Settings, url: str, pid: int) -> None:
 
 
 @pytest.mark.req("S-05", "X-05")
-def test_a_running_gateway_is_asked_with_the_key(settings: Settings) -> None:
-    with Gateway() as gateway, announced(settings.data, gateway.root):
-        assert ask(settings, "/search", q="x") == {"answer": 42}
+def test_requests_to_a_running_gateway_carry_the_api_key(settings: Settings) -> None:
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+        assert send_to_gateway(settings, "/search", q="x") == {"answer": 42}
         assert gateway.keys == ["Bearer a-key"]
         assert gateway.requests == ["GET /search?q=x"]
-    assert ask(settings, "/search", q="x") is None
+    assert send_to_gateway(settings, "/search", q="x") is None
 
 
 @pytest.mark.req("H-09")
-def test_a_gateway_is_asked_by_any_method_and_may_answer_nothing(settings: Settings) -> None:
-    with Gateway() as gateway, announced(settings.data, gateway.root):
-        assert ask(settings, "/skills/x", method="PUT", body={"name": "X"}) == {"answer": 42}
-        assert ask(settings, "/skills/x", body={}) == {"answer": 42}
-        assert ask(settings, "/skills/x", method="DELETE") == ""
+def test_requests_use_any_method_and_a_response_may_be_empty(settings: Settings) -> None:
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+        assert send_to_gateway(settings, "/skills/x", method="PUT", body={"name": "X"}) == {"answer": 42}
+        assert send_to_gateway(settings, "/skills/x", body={}) == {"answer": 42}
+        assert send_to_gateway(settings, "/skills/x", method="DELETE") == ""
         assert gateway.requests == ["PUT /skills/x?", "POST /skills/x?", "DELETE /skills/x?"]
         assert gateway.bodies == [b'{"name": "X"}', b"{}", b""]
 
 
 @pytest.mark.req("X-04")
-def test_the_key_goes_to_no_proxy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Gateway() as proxy, Gateway() as gateway, announced(settings.data, gateway.root):
+def test_the_api_key_is_not_sent_through_a_proxy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Gateway() as proxy, Gateway() as gateway, announce_gateway(settings.data, gateway.root):
         monkeypatch.setenv("http_proxy", proxy.root)
-        assert ask(settings, "/search", q="x") == {"answer": 42}
+        assert send_to_gateway(settings, "/search", q="x") == {"answer": 42}
         assert (len(proxy.requests), len(gateway.requests)) == (0, 1)
 
 
 @pytest.mark.req("X-04", "X-05")
-def test_the_key_goes_to_nobody_who_has_the_port_of_a_gateway_that_was_killed(settings: Settings) -> None:
+def test_the_api_key_is_not_sent_to_the_port_of_a_gateway_that_was_killed(settings: Settings) -> None:
     with Gateway() as stranger:
         leave_note(settings, stranger.root, pid=2**22 + 1)
-        assert ask(settings, "/search", q="x") is None
+        assert send_to_gateway(settings, "/search", q="x") is None
         assert stranger.requests == []
 
 
 @pytest.mark.req("G-05", "G-09")
-def test_a_question_that_was_taken_and_not_answered_is_not_asked_again_elsewhere(settings: Settings) -> None:
-    with Gateway(hangs_up=True) as gateway, announced(settings.data, gateway.root):
-        with pytest.raises(Unavailable, match="whether it did what was asked is not known"):
-            ask(settings, "/tools/x", body={})
+def test_a_request_that_was_accepted_and_not_answered_is_not_repeated(settings: Settings) -> None:
+    with Gateway(hangs_up=True) as gateway, announce_gateway(settings.data, gateway.root):
+        with pytest.raises(Unavailable, match="it is unknown whether the request was carried out"):
+            send_to_gateway(settings, "/tools/x", body={})
         assert len(gateway.requests) == 1
 
 
-def test_a_gateway_that_refuses_is_quoted(settings: Settings) -> None:
-    with Gateway() as gateway, announced(settings.data, gateway.root):
+def test_an_error_of_the_gateway_is_raised(settings: Settings) -> None:
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
         gateway.fail_with = 500
         with pytest.raises(ToolscriptError):
-            ask(settings, "/search", q="x")
+            send_to_gateway(settings, "/search", q="x")
 
 
 @pytest.mark.req("K-01", "G-09")
-def test_what_a_gateway_cannot_do_right_now_is_no_fault_of_ours_whatever_its_code(settings: Settings) -> None:
-    with Gateway() as gateway, announced(settings.data, gateway.root):
+def test_status_503_is_unavailable_whatever_its_code(settings: Settings) -> None:
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
         gateway.refuses = (503, {"code": "INTERNAL_ERROR", "message": "down", "details": {"adapter": "store"}})
         with pytest.raises(Unavailable, match="down"):
-            ask(settings, "/search_knowledge", body={"query": "x"})
+            send_to_gateway(settings, "/search_knowledge", body={"query": "x"})
 
 
-def test_a_gateway_takes_back_its_own_note_and_no_other(settings: Settings) -> None:
-    with announced(settings.data, "http://127.0.0.1:9"):
+def test_a_gateway_removes_its_own_note_and_no_other(settings: Settings) -> None:
+    with announce_gateway(settings.data, "http://127.0.0.1:9"):
         leave_note(settings, "http://127.0.0.1:8", os.getpid())
-    assert address(settings.data) == "http://127.0.0.1:8"
+    assert gateway_url(settings.data) == "http://127.0.0.1:8"
 
 
 @pytest.mark.parametrize("note", ["", "[]", "{}", '{"url": 5, "pid": 1}', '{"url": "http://x", "pid": "y"}'])
-def test_a_note_that_nobody_can_read_counts_for_nothing(settings: Settings, note: str) -> None:
+def test_an_invalid_note_is_ignored(settings: Settings, note: str) -> None:
     (settings.data / "gateway.json").write_text(note, encoding="utf-8")
-    assert address(settings.data) is None
+    assert gateway_url(settings.data) is None
 
 
 @pytest.mark.req("G-01", "X-05")
-def test_a_gateway_that_reads_another_file_is_not_asked_about_this_one(settings: Settings, tmp_path: Path) -> None:
+def test_a_gateway_with_another_configuration_file_is_not_used(settings: Settings, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
-    with Gateway() as gateway, announced(settings.data, gateway.root, mine):
-        assert ask(replace(settings, config=mine), "/servers") == {"answer": 42}
-        assert ask(settings, "/servers") == {"answer": 42}
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root, mine):
+        assert send_to_gateway(replace(settings, config=mine), "/servers") == {"answer": 42}
+        assert send_to_gateway(settings, "/servers") == {"answer": 42}
         with pytest.raises(Unavailable, match=r"mine\.json, not .*other\.json"):
-            ask(replace(settings, config=other), "/servers")
+            send_to_gateway(replace(settings, config=other), "/servers")
 
 
-# --- asking in a tenant's name ---
+# --- requests for a tenant ---
 
 
 @contextmanager
-def left(settings: Settings, gateway: Gateway) -> Iterator[JwtVerifier]:
-    """A gateway that has left its key in the folder; what it verifies tokens with."""
-    with announced(settings.data, gateway.root, key=LOCAL_KEY):
+def announce_with_key(settings: Settings, gateway: Gateway) -> Iterator[JwtVerifier]:
+    """A gateway that has announced its key; yields what it verifies tokens with."""
+    with announce_gateway(settings.data, gateway.root, key=LOCAL_KEY):
         yield JwtVerifier(None, None, local_key=LOCAL_KEY)
 
 
 @pytest.mark.req("D-04", "D-09")
-async def test_the_owner_of_the_folder_asks_in_a_tenants_name(settings: Settings) -> None:
-    with Gateway() as gateway, left(settings, gateway) as verifier:
-        assert ask(settings, "/search", body={}, tenant="acme") == {"answer": 42}
+async def test_the_owner_of_the_folder_sends_a_token_of_the_tenant(settings: Settings) -> None:
+    with Gateway() as gateway, announce_with_key(settings, gateway) as verifier:
+        assert send_to_gateway(settings, "/search", body={}, tenant="acme") == {"answer": 42}
         scheme, _, token = (gateway.keys[0] or "").partition(" ")
         assert scheme == "Bearer"
         assert await verifier.verify(token) == Principal("acme")
@@ -159,24 +159,24 @@ async def test_the_owner_of_the_folder_asks_in_a_tenants_name(settings: Settings
 
 
 @pytest.mark.req("D-04", "D-09")
-async def test_a_gateway_without_a_key_of_its_own_gets_none(settings: Settings) -> None:
-    with Gateway() as gateway, left(settings, gateway):
-        ask(replace(settings, api_key=None), "/documents", tenant="acme")
-        ask(replace(settings, api_key=None), "/servers")
+async def test_without_an_api_key_none_is_sent(settings: Settings) -> None:
+    with Gateway() as gateway, announce_with_key(settings, gateway):
+        send_to_gateway(replace(settings, api_key=None), "/documents", tenant="acme")
+        send_to_gateway(replace(settings, api_key=None), "/servers")
         assert gateway.other_keys == [None, None]
         assert gateway.keys[1] is None
         assert credentials(replace(settings, api_key=None)) == {}
 
 
 @pytest.mark.req("D-05", "X-04")
-def test_only_its_owner_can_read_what_a_gateway_leaves(settings: Settings) -> None:
+def test_only_the_owner_can_read_the_note_of_a_gateway(settings: Settings) -> None:
     note, draft = settings.data / "gateway.json", settings.data / "gateway.json.new"
     for each in (note, draft):
-        each.write_text("of before")
+        each.write_text("earlier")
         each.chmod(0o666)
     before = os.umask(0)
     try:
-        with announced(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
+        with announce_gateway(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
             assert stat.S_IMODE(note.stat().st_mode) == 0o600
             assert json.loads(note.read_text())["key"] == LOCAL_KEY
     finally:
@@ -186,53 +186,51 @@ def test_only_its_owner_can_read_what_a_gateway_leaves(settings: Settings) -> No
 
 
 @pytest.mark.req("D-05", "X-04")
-def test_a_draft_that_points_elsewhere_is_not_followed(settings: Settings, tmp_path: Path) -> None:
+def test_a_draft_that_is_a_link_is_not_followed(settings: Settings, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
     (settings.data / "gateway.json.new").symlink_to(elsewhere)
-    with announced(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
+    with announce_gateway(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
         assert elsewhere.read_text() == "untouched"
 
 
 @pytest.mark.req("D-05", "X-03")
-def test_a_gateway_that_left_no_key_cannot_be_asked_in_a_tenants_name(settings: Settings) -> None:
-    with Gateway() as gateway, announced(settings.data, gateway.root):
-        with pytest.raises(Unavailable, match="start it anew"):
-            ask(settings, "/documents", tenant="acme")
+def test_without_a_local_key_no_request_for_a_tenant_is_sent(settings: Settings) -> None:
+    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+        with pytest.raises(Unavailable, match="restart it"):
+            send_to_gateway(settings, "/documents", tenant="acme")
         assert gateway.requests == []
 
 
 @pytest.mark.req("D-05", "D-11")
-def test_a_refused_token_is_told_as_the_gateway_tells_it(settings: Settings) -> None:
+def test_a_refused_token_is_reported_with_the_gateways_message(settings: Settings) -> None:
     why = {"code": "UNAUTHORIZED", "message": "the token has expired (exp)", "details": {"field": "Authorization"}}
-    with Gateway() as gateway, left(settings, gateway):
+    with Gateway() as gateway, announce_with_key(settings, gateway):
         gateway.refuses = (401, why)
         with pytest.raises(Unauthorized, match="has expired"):
-            ask(settings, "/documents", tenant="acme")
+            send_to_gateway(settings, "/documents", tenant="acme")
         with pytest.raises(Unauthorized, match="set TOOLSCRIPT_API_KEY"):
-            ask(settings, "/servers")
+            send_to_gateway(settings, "/servers")
 
 
 @pytest.mark.req("D-11", "D-12")
-def test_a_gateway_that_is_asked_too_often_says_when_to_come_back(settings: Settings) -> None:
+def test_a_rate_limit_says_when_to_try_again(settings: Settings) -> None:
     why = {"code": "RATE_LIMITED", "message": "slowly", "details": {"retry_after_seconds": 2.5}}
-    with Gateway() as gateway, left(settings, gateway):
+    with Gateway() as gateway, announce_with_key(settings, gateway):
         gateway.refuses = (429, why)
         with pytest.raises(RateLimited) as error:
-            ask(settings, "/documents", tenant="acme")
+            send_to_gateway(settings, "/documents", tenant="acme")
         assert error.value.details == {"retry_after_seconds": 2.5}
 
 
 @pytest.mark.req("D-04", "D-05", "D-09")
-def test_whoever_owns_the_folder_of_a_running_gateway_needs_no_token_of_their_own(
-    small_folder: Path, start_gateway: Callable[[], None]
-) -> None:
+def test_the_owner_of_the_folder_needs_no_other_token(small_folder: Path, start_gateway: Callable[[], None]) -> None:
     start_gateway()
     settings = load_settings()
     assert stat.S_IMODE((small_folder / "gateway.json").stat().st_mode) == 0o600
-    ask(settings, "/documents/report", method="PUT", body={"text": "a report"}, tenant="acme")
-    assert ask(settings, "/documents/report", tenant="acme")["text"] == "a report"
+    send_to_gateway(settings, "/documents/report", method="PUT", body={"text": "a report"}, tenant="acme")
+    assert send_to_gateway(settings, "/documents/report", tenant="acme")["text"] == "a report"
     with pytest.raises(NotFound):
-        ask(settings, "/documents/report", tenant="other")
+        send_to_gateway(settings, "/documents/report", tenant="other")
     with pytest.raises(Unauthorized):
-        ask(settings, "/documents/report")
+        send_to_gateway(settings, "/documents/report")

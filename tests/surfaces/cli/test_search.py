@@ -1,4 +1,4 @@
-"""The command line as people use it: what it prints, where, and with which exit code."""
+"""`toolscript search` and `eval`: what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscr
 
 
 @pytest.mark.req("S-04", "S-05")
-def test_search_prints_json_when_asked(toolscript: Toolscript) -> None:
-    told = json.loads(toolscript("search", "read_file", "--json", "--limit", "2").stdout)
-    assert told["query"] == "read_file"
-    assert told["threshold"] == 0.35
-    assert told["totalResults"] == len(told["results"]) <= 2
-    assert told["results"][0]["toolId"] == "filesystem__read_file"
-    assert set(told["results"][0]) == {"toolId", "serverName", "toolName", "confidence", "reason", "description"}
+def test_search_prints_json_on_request(toolscript: Toolscript) -> None:
+    answer = json.loads(toolscript("search", "read_file", "--json", "--limit", "2").stdout)
+    assert answer["query"] == "read_file"
+    assert answer["threshold"] == 0.35
+    assert answer["totalResults"] == len(answer["results"]) <= 2
+    assert answer["results"][0]["toolId"] == "filesystem__read_file"
+    assert set(answer["results"][0]) == {"toolId", "serverName", "toolName", "confidence", "reason", "description"}
 
 
 @pytest.mark.req("S-05")
@@ -63,7 +63,7 @@ def test_a_flag_beats_the_environment_which_beats_the_default(
 
 
 @pytest.mark.req("S-05")
-def test_nothing_found_says_what_to_try(toolscript: Toolscript) -> None:
+def test_an_empty_result_suggests_what_to_try(toolscript: Toolscript) -> None:
     result = toolscript("search", "xylophone", "--threshold", "1")
     assert result.stdout.splitlines()[0] == "No tools found matching query"
     assert "--threshold" in result.stdout
@@ -71,7 +71,7 @@ def test_nothing_found_says_what_to_try(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("X-03", "D-11")
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["search", " "], 2, "blank"),
         (["search", "x", "--limit", "many"], 2, "--limit=many is not usable: give a whole number from 1 to 100"),
@@ -89,12 +89,12 @@ def test_nothing_found_says_what_to_try(toolscript: Toolscript) -> None:
         (["search", "x", "--model", "hashed-0"], 2, "not known"),
     ],
 )
-def test_wrong_input_is_one_clear_message_and_an_exit_code(
-    toolscript: Toolscript, arguments: list[str], code: int, told: str
+def test_invalid_input_is_one_message_and_an_exit_code(
+    toolscript: Toolscript, arguments: list[str], code: int, message: str
 ) -> None:
     result = toolscript(*arguments)
     assert result.exit_code == code
-    assert told in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
     assert result.stdout == ""
 
@@ -102,17 +102,17 @@ def test_wrong_input_is_one_clear_message_and_an_exit_code(
 @pytest.mark.req("D-11")
 def test_with_json_an_error_is_the_envelope(toolscript: Toolscript) -> None:
     result = toolscript("search", " ", "--json")
-    told = json.loads(result.stderr)
-    assert told["error"]["code"] == "VALIDATION_ERROR"
-    assert told["error"]["details"] == {"field": "query"}
+    answer = json.loads(result.stderr)
+    assert answer["error"]["code"] == "VALIDATION_ERROR"
+    assert answer["error"]["details"] == {"field": "query"}
     assert result.exit_code == 2
 
 
 @pytest.mark.req("H-15")
 def test_the_index_is_rebuilt_with_another_model(toolscript: Toolscript) -> None:
     toolscript("search", "read_file")
-    told = json.loads(toolscript("index", "rebuild", "--model", "hashed-32", "--json").stdout)
-    assert told == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
+    answer = json.loads(toolscript("index", "rebuild", "--model", "hashed-32", "--json").stdout)
+    assert answer == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
     assert toolscript("search", "read_file", "--model", "hashed-32").exit_code == 0
     assert "Indexed 56 tools" in toolscript("index", "rebuild").stdout
 
@@ -131,16 +131,16 @@ def test_every_command_explains_itself(toolscript: Toolscript) -> None:
 
 
 def test_eval_measures_the_demo_set_and_prints_every_metric(toolscript: Toolscript) -> None:
-    told = json.loads(toolscript("eval", "--pipeline", "keyword", "--against", "rrf", "--json").stdout)
-    (row,) = told["sets"].values()
+    answer = json.loads(toolscript("eval", "--pipeline", "keyword", "--against", "rrf", "--json").stdout)
+    (row,) = answer["sets"].values()
     assert {"hit@1", "r@5", "r@10", "ndcg@10", "c@10", "mrr", "queries"} <= row.keys()
-    assert list(told["sets"]) == ["demo"]
+    assert list(answer["sets"]) == ["demo"]
     assert row["queries"] == 98
     assert row["no_match"]["queries"] == 20
     assert 0.5 < row["r@5"] <= row["r@10"] <= 1
-    low, mean, high = (told["against"]["difference"]["demo"]["r@5"][i] for i in (1, 0, 2))
+    low, mean, high = (answer["against"]["difference"]["demo"]["r@5"][i] for i in (1, 0, 2))
     assert low <= mean <= high
-    assert mean == pytest.approx(row["r@5"] - told["against"]["sets"]["demo"]["r@5"])
+    assert mean == pytest.approx(row["r@5"] - answer["against"]["sets"]["demo"]["r@5"])
 
 
 def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript) -> None:
@@ -159,8 +159,8 @@ def test_eval_measures_documents_with_grades(toolscript: Toolscript, tmp_path: P
         json.dumps({"id": "q", "query": "red wine", "relevant": {"0": 2, "2": 1}}), encoding="utf-8"
     )
     for pipeline in ("hybrid", "rrf", "zscore", "keyword", "semantic"):
-        told = json.loads(toolscript("eval", str(folder), "--pipeline", pipeline, "--json").stdout)
-        assert told["sets"]["library"]["ndcg@10"] == pytest.approx(1.0)
+        answer = json.loads(toolscript("eval", str(folder), "--pipeline", pipeline, "--json").stdout)
+        assert answer["sets"]["library"]["ndcg@10"] == pytest.approx(1.0)
 
 
 def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:
@@ -170,32 +170,32 @@ def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("X-03")
-def test_bytes_that_are_no_text_are_searched_as_far_as_they_are(toolscript: Toolscript) -> None:
+def test_a_query_with_invalid_unicode_is_searched(toolscript: Toolscript) -> None:
     result = toolscript("search", "\udcff read_file", "--json")
     assert json.loads(result.stdout)["results"][0]["toolId"] == "filesystem__read_file"
 
 
-def test_a_fault_of_ours_is_one_line_and_exit_code_one(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolscript.surfaces.cli.commands.search.load_settings", lambda **_: 1 / 0)
+def test_a_bug_is_one_line_and_exit_code_1(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.surfaces.cli.client.session.load_settings", lambda **_: 1 / 0)
     result = toolscript("search", "x")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ZeroDivisionError")
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_sets_of_one_name_are_told_apart(toolscript: Toolscript, tmp_path: Path) -> None:
+def test_sets_of_one_name_are_distinguished_by_their_paths(toolscript: Toolscript, tmp_path: Path) -> None:
     for place, text in (("p", "red wine"), ("q", "white wine")):
         folder = tmp_path / place / "docs"
         folder.mkdir(parents=True)
         (folder / "documents.jsonl").write_text(json.dumps({"id": place, "text": text}), encoding="utf-8")
         (folder / "queries.jsonl").write_text(json.dumps({"query": text, "relevant": {place: 1}}), encoding="utf-8")
     folders = [str(tmp_path / place / "docs") for place in "pq"]
-    told = json.loads(toolscript("eval", *folders, "--pipeline", "keyword", "--json").stdout)["sets"]
-    assert list(told) == folders
-    assert [row["ndcg@10"] for row in told.values()] == [1.0, 1.0]
+    answer = json.loads(toolscript("eval", *folders, "--pipeline", "keyword", "--json").stdout)["sets"]
+    assert list(answer) == folders
+    assert [row["ndcg@10"] for row in answer.values()] == [1.0, 1.0]
 
 
-def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m toolscript skills export --data-dir {tmp_path} | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert "ipe" not in done.stderr
@@ -205,18 +205,21 @@ def test_who_reads_no_further_is_told_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "note"),
     [
-        ({"results": [], "degraded": ["catalogue"]}, "not every tool is indexed yet: in a moment there may be more"),
+        (
+            {"results": [], "degraded": ["catalogue"]},
+            "not every tool is indexed yet: there may be more results in a moment",
+        ),
         ({"tools": [], "metadata": {"degraded": ["catalogue"]}}, "not every tool is indexed yet"),
-        ({"results": [], "degraded": ["embedder"]}, "found by words and names alone"),
-        ({"tools": [], "metadata": {"degraded": ["index"]}}, "could not be used: index"),
+        ({"results": [], "degraded": ["embedder"]}, "found by words and names only"),
+        ({"tools": [], "metadata": {"degraded": ["index"]}}, "incomplete results: index failed"),
         ({"results": []}, ""),
         ({"tools": [], "metadata": {"degraded": []}}, ""),
     ],
 )
-def test_what_a_search_did_without_is_a_note_beside_the_answer(
+def test_a_degraded_search_prints_a_note(
     answer: dict[str, object], note: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(answer)
-    told = capsys.readouterr()
-    assert "No tools found matching query" in told.out
-    assert note in told.err if note else not told.err
+    printed = capsys.readouterr()
+    assert "No tools found matching query" in printed.out
+    assert note in printed.err if note else not printed.err

@@ -1,4 +1,4 @@
-"""Skills on the command line: with a gateway that is asked and without one, in words and as JSON."""
+"""Skills on the command line: with and without a gateway, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skills import CountedSkill
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import load_settings
-from toolscript.surfaces.cli.commands.skills_export import toml_of
+from toolscript.surfaces.cli.commands.skills_export import to_toml
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.json.skills import build_skills_response
 
@@ -31,7 +31,7 @@ EVENT, READ = "calendar__create_event", "filesystem__read_file"
 
 
 def prepare(data: Path) -> None:
-    """The demo's tools, and three suggestions: two that tools need, one that nobody asked for."""
+    """The demo's tools, and three suggestions: two for tools, one for no tool."""
 
     async def fill() -> None:
         async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
@@ -51,16 +51,16 @@ def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
     return result
 
 
-@pytest.fixture(params=["alone", "asking a gateway"])
+@pytest.fixture(params=["alone", "with a gateway"])
 def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
-    """The command on a prepared data folder, which a gateway may have."""
+    """The command on a prepared data folder, with and without a gateway that uses it."""
     prepare(small_folder)
     if request.param != "alone":
         request.getfixturevalue("start_gateway")()
     return invoke
 
 
-@pytest.fixture(scope="module", params=["alone", "asking a gateway"])
+@pytest.fixture(scope="module", params=["alone", "with a gateway"])
 def unchanged(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -88,7 +88,7 @@ def alone(small_folder: Path) -> Toolscript:
     return invoke
 
 
-def told(result: Result) -> Any:
+def data_of(result: Result) -> Any:
     assert len(result.stdout.splitlines()) == 1
     return json.loads(result.stdout)
 
@@ -100,14 +100,14 @@ def refusal(result: Result) -> Any:
 
 
 def numbers(toolscript: Toolscript, status: str = "pending") -> dict[str, int]:
-    listed = told(toolscript("skills", "suggestions", "--status", status, "--json"))
+    listed = data_of(toolscript("skills", "suggestions", "--status", status, "--json"))
     assert listed["total"] == len(listed["suggestions"])
     return {s["name"]: s["id"] for s in listed["suggestions"]}
 
 
 @pytest.mark.req("H-09")
 def test_a_skill_lives_from_its_addition_to_its_removal(toolscript: Toolscript) -> None:
-    added = told(toolscript("skills", "add", *BEES, "--json"))
+    added = data_of(toolscript("skills", "add", *BEES, "--json"))
     assert added.pop("tool_count") == 0
     assert added == {
         "id": "bee_keeping",
@@ -119,7 +119,7 @@ def test_a_skill_lives_from_its_addition_to_its_removal(toolscript: Toolscript) 
         "is_active": True,
     }
     changes = ["--description", "Bees.", "--keyword", "", "--domain", "", "--inactive"]
-    changed = told(toolscript("skills", "edit", "bee_keeping", *changes, "--json"))
+    changed = data_of(toolscript("skills", "edit", "bee_keeping", *changes, "--json"))
     assert changed == added | {
         "description": "Bees.",
         "keywords": [],
@@ -127,17 +127,17 @@ def test_a_skill_lives_from_its_addition_to_its_removal(toolscript: Toolscript) 
         "is_active": False,
         "tool_count": 0,
     }
-    assert told(toolscript("skills", "show", "bee_keeping", "--json")) == changed | {"tools": []}
-    every, used = (told(toolscript("skills", "list", *o, "--json")) for o in ([], ["--active-only"]))
+    assert data_of(toolscript("skills", "show", "bee_keeping", "--json")) == changed | {"tools": []}
+    every, used = (data_of(toolscript("skills", "list", *o, "--json")) for o in ([], ["--active-only"]))
     assert [s for s in every["skills"] if s not in used["skills"]] == [changed]
     assert every["total"] == used["total"] + 1
-    assert told(toolscript("skills", "remove", "bee_keeping", "--yes", "--json")) == {"removed": "bee_keeping"}
-    assert told(toolscript("skills", "list", "--json")) == used
+    assert data_of(toolscript("skills", "remove", "bee_keeping", "--yes", "--json")) == {"removed": "bee_keeping"}
+    assert data_of(toolscript("skills", "list", "--json")) == used
 
 
 @pytest.mark.req("H-09")
 def test_a_skill_is_shown_with_its_tools(reading: Toolscript) -> None:
-    shown = told(reading("skills", "show", "email", "--json"))
+    shown = data_of(reading("skills", "show", "email", "--json"))
     assert shown["tool_count"] == len(shown["tools"]) > 0
     assert all(t["server"] == "email" for t in shown["tools"])
     assert {"id", "confidence", "origin", "is_primary", "description"} <= shown["tools"][0].keys()
@@ -150,7 +150,7 @@ def test_a_skill_is_shown_with_its_tools(reading: Toolscript) -> None:
 
 @pytest.mark.req("H-08")
 def test_skills_are_found_by_what_they_are_for(reading: Toolscript) -> None:
-    found = told(reading("skills", "search", "read a file", "--limit", "1", "--json"))
+    found = data_of(reading("skills", "search", "read a file", "--limit", "1", "--json"))
     assert [hit["id"] for hit in found] == ["file_operations"]
     header, first = reading("skills", "search", "read a file", "--limit", "1").stdout.splitlines()
     assert header.split() == ["Skill", "Score", "Tools", "Name"]
@@ -167,16 +167,16 @@ def test_skills_are_found_by_what_they_are_for(reading: Toolscript) -> None:
 
 
 @pytest.mark.req("H-10")
-def test_a_person_puts_a_tool_into_skills_and_gives_it_back(toolscript: Toolscript) -> None:
-    assigned = told(toolscript("skills", "assign", READ, "email", "file_operations", "--json"))
+def test_a_person_assigns_a_tool_to_skills_and_releases_it(toolscript: Toolscript) -> None:
+    assigned = data_of(toolscript("skills", "assign", READ, "email", "file_operations", "--json"))
     assert [(s["skill_id"], s["origin"], s["is_primary"]) for s in assigned["skills"]] == [
         ("email", "human", True),
         ("file_operations", "human", False),
     ]
     again = toolscript("skills", "assign", READ, "email", "file_operations").stdout
     assert again == f"{READ} is in email (a person), file_operations (a person, not first)\n"
-    assert READ in [t["id"] for t in told(toolscript("skills", "show", "email", "--json"))["tools"]]
-    released = told(toolscript("skills", "release", READ, "--json"))
+    assert READ in [t["id"] for t in data_of(toolscript("skills", "show", "email", "--json"))["tools"]]
+    released = data_of(toolscript("skills", "release", READ, "--json"))
     assert ("file_operations", "embedding_auto") in [(s["skill_id"], s["origin"]) for s in released["skills"]]
     assert "human" not in {s["origin"] for s in released["skills"]}
 
@@ -188,13 +188,13 @@ def test_suggestions_are_approved_rejected_and_merged_once_each(toolscript: Tool
     travel, glasses, choirs = map(str, waiting.values())
 
     renamed = ["--id", "time", "--name", "Time", "--description", "Clocks.", "--by", "ada"]
-    made = told(toolscript("skills", "approve", travel, *renamed, "--json"))
+    made = data_of(toolscript("skills", "approve", travel, *renamed, "--json"))
     assert (made["id"], made["name"], made["description"], made["keywords"]) == ("time", "Time", "Clocks.", ["why"])
-    assert EVENT in [t["id"] for t in told(toolscript("skills", "show", "time", "--json"))["tools"]]
+    assert EVENT in [t["id"] for t in data_of(toolscript("skills", "show", "time", "--json"))["tools"]]
 
-    merged = told(toolscript("skills", "merge", glasses, "email", "--by", "bob", "--json"))
+    merged = data_of(toolscript("skills", "merge", glasses, "email", "--by", "bob", "--json"))
     assert (merged["status"], merged["reviewed_by"], merged["source_tool_id"]) == ("merged", "bob", READ)
-    assert READ in [t["id"] for t in told(toolscript("skills", "show", "email", "--json"))["tools"]]
+    assert READ in [t["id"] for t in data_of(toolscript("skills", "show", "email", "--json"))["tools"]]
 
     assert toolscript("skills", "reject", choirs).stdout == f"Rejected {choirs}, Choirs.\n"
     assert numbers(toolscript) == {}
@@ -205,47 +205,47 @@ def test_suggestions_are_approved_rejected_and_merged_once_each(toolscript: Tool
 
 
 @pytest.mark.req("H-12")
-def test_skills_are_proposed_and_queued_when_asked(toolscript: Toolscript) -> None:
+def test_skills_are_proposed_and_queued_on_request(toolscript: Toolscript) -> None:
     before = numbers(toolscript)
-    proposed = told(toolscript("skills", "propose", "--count", "4", "--json"))
+    proposed = data_of(toolscript("skills", "propose", "--count", "4", "--json"))
     assert proposed["total"] == len(proposed["proposals"]) <= 4
     assert sum(p["tool_count"] for p in proposed["proposals"]) <= 56
     assert numbers(toolscript) == before
     shown = toolscript("skills", "propose", "--count", "4", "--queue").stdout
     assert "toolscript skills suggestions" in shown
     assert {p["name"] for p in proposed["proposals"]} <= numbers(toolscript).keys() - before.keys()
-    assert told(toolscript("skills", "propose", "--waiting", "--json")) == {"proposals": [], "total": 0}
+    assert data_of(toolscript("skills", "propose", "--waiting", "--json")) == {"proposals": [], "total": 0}
 
 
 @pytest.mark.req("H-01")
 @pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
-def test_a_search_goes_through_skills_when_told_to(reading: Toolscript, strategy: str) -> None:
-    asked = ["search", "read a file", "--strategy", strategy]
-    answer = told(reading(*asked, "--json"))
+def test_a_search_uses_skills_with_a_strategy(reading: Toolscript, strategy: str) -> None:
+    command = ["search", "read a file", "--strategy", strategy]
+    answer = data_of(reading(*command, "--json"))
     assert answer.keys() == {"query", "tools", "matched_skills", "metadata"}
     assert answer["metadata"]["strategy_used"] == strategy
     assert answer["tools"][0]["id"] == "filesystem__search_files"
     assert answer["tools"][0]["input_schema"]["type"] == "object"
-    header, first, *_ = reading(*asked).stdout.splitlines()
+    header, first, *_ = reading(*command).stdout.splitlines()
     assert header.split() == ["Tool", "Score", "Skills"]
     assert first.split() == ["filesystem__search_files", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
 
 
 @pytest.mark.req("H-01", "H-02")
-def test_limit_and_threshold_are_those_of_the_search_through_skills(
+def test_limit_and_threshold_have_their_own_defaults_with_a_strategy(
     reading: Toolscript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_SEARCH_LIMIT", "1")
-    asked = ["search", "read a file", "--strategy", "hybrid"]
-    assert len(told(reading(*asked, "--threshold", "0", "--json"))["tools"]) == 5
-    assert len(told(reading(*asked, "--limit", "9", "--threshold", "0", "--json"))["tools"]) == 9
-    assert reading(*asked, "--threshold", "1").stdout.startswith("No tools found matching query")
-    assert "50" in reading(*asked, "--limit", "60", code=2).stderr
+    command = ["search", "read a file", "--strategy", "hybrid"]
+    assert len(data_of(reading(*command, "--threshold", "0", "--json"))["tools"]) == 5
+    assert len(data_of(reading(*command, "--limit", "9", "--threshold", "0", "--json"))["tools"]) == 9
+    assert reading(*command, "--threshold", "1").stdout.startswith("No tools found matching query")
+    assert "50" in reading(*command, "--limit", "60", code=2).stderr
     assert refusal(reading("search", " ", "--strategy", "direct", "--json", code=2))["details"] == {"field": "query"}
 
 
 @pytest.mark.req("H-01")
-def test_what_a_search_through_skills_finds_has_types_too(reading: Toolscript) -> None:
+def test_types_are_printed_with_a_strategy_too(reading: Toolscript) -> None:
     shown = reading("search", "read a file", "--strategy", "direct", "--limit", "1", "--output", "types").stdout
     assert "| Tool | Score | Skills |" in shown
     assert "interface FilesystemSearchFilesParams" in shown
@@ -281,7 +281,7 @@ def test_what_a_search_through_skills_finds_has_types_too(reading: Toolscript) -
         (["search", " "], 2, "VALIDATION_ERROR"),
     ],
 )
-def test_what_cannot_be_done_is_an_envelope_and_an_exit_code(
+def test_an_error_is_an_envelope_and_an_exit_code(
     reading: Toolscript, arguments: list[str], code: int, kind: str
 ) -> None:
     error = refusal(reading("skills", *arguments, "--json", code=code))
@@ -302,13 +302,13 @@ def test_with_and_without_a_gateway_the_answers_are_the_same(
         ["skills", "propose", "--count", "3"],
         ["skills", "export"],
     ]
-    here = [told(invoke(*command, "--json")) for command in commands]
+    local = [data_of(invoke(*command, "--json")) for command in commands]
     start_gateway()
-    assert [told(invoke(*command, "--json")) for command in commands] == here
+    assert [data_of(invoke(*command, "--json")) for command in commands] == local
 
 
 @pytest.mark.req("H-09")
-def test_removing_asks_first(alone: Toolscript) -> None:
+def test_removing_needs_a_confirmation(alone: Toolscript) -> None:
     for answer in ("n\n", ""):
         result = alone("skills", "remove", "email", code=2, given=answer)
         assert "Remove the skill email" in result.stderr
@@ -320,29 +320,29 @@ def test_removing_asks_first(alone: Toolscript) -> None:
 
 
 @pytest.mark.req("H-09")
-def test_skills_are_shown_as_a_table_and_what_is_not_in_use_is_said_to_be(alone: Toolscript) -> None:
-    assert alone("skills", "add", *BEES).stdout == "Added bee_keeping: 0 tools are in it.\n"
+def test_skills_are_shown_as_a_table_with_inactive_ones_marked(alone: Toolscript) -> None:
+    assert alone("skills", "add", *BEES).stdout == "Added bee_keeping: 0 tools.\n"
     alone("skills", "edit", "bee_keeping", "--inactive", "--name", "[red]Bees[/red] \\[b]")
     header, *rows = alone("skills", "list").stdout.splitlines()
     assert header.split() == ["Skill", "Name", "Tools", "Domain"]
     (bees,) = (row for row in rows if row.startswith("bee_keeping"))
-    assert "[red]Bees[/red] \\[b]  (not in use)" in bees
+    assert "[red]Bees[/red] \\[b]  (inactive)" in bees
     assert bees.split()[-2:] == ["0", "nature"]
 
 
 @pytest.mark.req("H-11")
 def test_suggestions_are_shown_as_a_table(alone: Toolscript) -> None:
     header, first, *_ = alone("skills", "suggestions").stdout.splitlines()
-    assert header.split() == ["N", "Name", "For", "Status", "By", "Description"]
+    assert header.split() == ["N", "Name", "Tool", "Status", "Decided", "by", "Description"]
     assert first.split() == ["1", "Time", "Travel", EVENT, "pending", "All", "of", "Time", "Travel."]
-    assert alone("skills", "suggestions", "--status", "merged").stdout == "There are no merged suggestions.\n"
+    assert alone("skills", "suggestions", "--status", "merged").stdout == "No merged suggestions.\n"
     assert alone("skills", "merge", "3", "email").stdout.startswith("Merged 3, Choirs.")
-    assert alone("skills", "approve", "1").stdout == "Added time_travel: 1 tool is in it.\n"
+    assert alone("skills", "approve", "1").stdout == "Added time_travel: 1 tool.\n"
 
 
 @pytest.mark.req("H-09")
 @pytest.mark.parametrize(("option", "name"), [([], "mine.toml"), (["--json"], "mine.json")])
-def test_the_skills_of_one_installation_are_those_of_another(
+def test_exported_skills_can_be_used_by_another_installation(
     alone: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], name: str
 ) -> None:
     alone("skills", "add", *BEES)
@@ -350,17 +350,17 @@ def test_the_skills_of_one_installation_are_those_of_another(
     alone("skills", "edit", "databases", "--inactive")
     exported = alone("skills", "export", *option)
     assert "databases" in exported.stderr
-    used = told(alone("skills", "list", "--active-only", "--json"))["skills"]
+    used = data_of(alone("skills", "list", "--active-only", "--json"))["skills"]
     file = tmp_path / name
     file.write_text(exported.stdout, encoding="utf-8")
     monkeypatch.setenv("TOOLSCRIPT_SKILLS", str(file))
     monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "elsewhere"))
-    taken_over = told(alone("skills", "list", "--json"))["skills"]
+    taken_over = data_of(alone("skills", "list", "--json"))["skills"]
     assert [s | {"tool_count": 0} for s in taken_over] == [s | {"tool_count": 0} for s in used]
 
 
 @pytest.mark.req("H-09")
-def test_a_skills_file_holds_whatever_a_skill_may_say(tmp_path: Path) -> None:
+def test_a_skills_file_can_represent_every_text(tmp_path: Path) -> None:
     skills = [
         Skill("plain", "Plain"),
         Skill(
@@ -370,18 +370,18 @@ def test_a_skills_file_holds_whatever_a_skill_may_say(tmp_path: Path) -> None:
     ]
     answer = build_skills_response([CountedSkill(skill, 0) for skill in skills])
     file = tmp_path / "skills.toml"
-    file.write_text(toml_of(answer["skills"]), encoding="utf-8", newline="")
+    file.write_text(to_toml(answer["skills"]), encoding="utf-8", newline="")
     assert load_skills(file) == skills
-    file.write_text(toml_of([]), encoding="utf-8")
+    file.write_text(to_toml([]), encoding="utf-8")
     assert load_skills(file) == []
 
 
 @pytest.mark.req("H-15")
-def test_an_index_that_was_lost_is_rebuilt_with_its_skills(alone: Toolscript, small_folder: Path) -> None:
-    before = told(alone("skills", "search", "read a file", "--json"))
+def test_a_deleted_index_is_rebuilt_with_its_skills(alone: Toolscript, small_folder: Path) -> None:
+    before = data_of(alone("skills", "search", "read a file", "--json"))
     shutil.rmtree(small_folder / "index")
-    rebuilt = told(alone("index", "rebuild", "--json"))
+    rebuilt = data_of(alone("index", "rebuild", "--json"))
     counts = {"tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
     assert rebuilt == {"model": "hashed-64", **counts}
-    assert told(alone("skills", "search", "read a file", "--json")) == before
+    assert data_of(alone("skills", "search", "read a file", "--json")) == before
     assert f"56 tools, {len(load_skills())} skills, 0 documents" in alone("index", "rebuild").stdout

@@ -29,7 +29,7 @@ def invoke(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def told(*arguments: str, code: int = 0) -> Any:
+def run_json(*arguments: str, code: int = 0) -> Any:
     result = invoke(*arguments, "--json", code=code)
     assert len(result.stdout.splitlines()) == 1
     return json.loads(result.stdout)
@@ -39,32 +39,32 @@ def configure(servers: Mapping[str, Any]) -> None:
     Path(".toolscript.json").write_text(json.dumps({"mcpServers": servers}))
 
 
-def test_without_servers_the_demo_catalogue_is_synced_and_again_nothing_is_left_to_do() -> None:
-    assert told("sync") == {"servers": [], "items": 56, "classified": 56, "refined": 0, "waiting": 0}
-    assert told("sync") == {"servers": [], "items": 56, "classified": 0, "refined": 0, "waiting": 0}
+def test_without_servers_the_demo_catalogue_is_synced_once() -> None:
+    assert run_json("sync") == {"servers": [], "items": 56, "classified": 56, "refined": 0, "waiting": 0}
+    assert run_json("sync") == {"servers": [], "items": 56, "classified": 0, "refined": 0, "waiting": 0}
     shown = invoke("sync")
     assert "No servers are configured" in shown.stdout
     assert "56 tools, 0 newly classified; 0 suggestions wait for a decision" in shown.stdout
     assert shown.stderr == ""
 
 
-def test_what_is_new_changed_and_gone_is_counted_per_server(tmp_path: Path) -> None:
+def test_added_changed_and_removed_tools_are_counted_per_server(tmp_path: Path) -> None:
     lists = tmp_path / "lists.json"
     first = [{"name": "send_email", "description": "Send an email"}, {"name": "read_email", "description": "Read one"}]
     lists.write_text(json.dumps({"tools": first}))
     configure({"post": scripted_spec(watch=str(lists)), "other": scripted_spec(tools=["pid"])})
-    answer = told("sync")
+    answer = run_json("sync")
     assert [(s["name"], s["added"], s["error"]) for s in answer["servers"]] == [("other", 1, None), ("post", 2, None)]
     assert (answer["items"], answer["classified"]) == (3, 3)
 
     changed = [{"name": "send_email", "description": "Send an email now"}, {"name": "draft_email"}]
     lists.write_text(json.dumps({"tools": changed}))
-    other, post = told("sync")["servers"]
+    other, post = run_json("sync")["servers"]
     assert other == {"name": "other", "error": None} | NOTHING
     assert {k: post[k] for k in ("added", "changed", "vanished")} == {"added": 1, "changed": 1, "vanished": 1}
 
     header, first_row, second_row, _, summary = invoke("sync").stdout.splitlines()[:5]
-    assert header.split() == ["Server", "Added", "Changed", "Gone", "Error"]
+    assert header.split() == ["Server", "Added", "Changed", "Removed", "Error"]
     assert (first_row.split(), second_row.split()) == (["other", "0", "0", "0"], ["post", "0", "0", "0"])
     assert summary.startswith("3 tools, 0 newly classified; ")
 
@@ -77,36 +77,36 @@ def test_a_server_that_fails_is_named_and_the_others_are_synced() -> None:
     rows = {line.split()[0]: line for line in result.stdout.splitlines() if line}
     assert "exited with code 3" in rows["bad"]
     assert rows["good"].split() == ["good", "1", "0", "0"]
-    bad, good = told("sync")["servers"]
+    bad, good = run_json("sync")["servers"]
     assert "exited with code 3" in bad.pop("error")
     assert bad == {"name": "bad"} | NOTHING
     assert good == {"name": "good", "error": None} | NOTHING
     assert "good__echo" in invoke("list-tools").stdout
 
 
-def test_when_no_server_could_be_asked_the_code_says_so() -> None:
+def test_it_exits_with_3_when_all_servers_fail() -> None:
     configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
-    assert all(s["error"] for s in told("sync", code=3)["servers"])
+    assert all(s["error"] for s in run_json("sync", code=3)["servers"])
     assert invoke("sync", code=3).stdout.splitlines()[0].split()[0] == "Server"
 
 
 @pytest.mark.req("H-10")
-@pytest.mark.parametrize("place", ["alone", "asking a gateway"])
-def test_what_a_person_has_decided_stays_unless_forced(place: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("place", ["alone", "with a gateway"])
+def test_assignments_of_a_person_stay_unless_forced(place: str, request: pytest.FixtureRequest) -> None:
     if place != "alone":
         request.getfixturevalue("start_gateway")()
     invoke("skills", "assign", READ, "email")
     for option, origins in (([], {"human"}), (["--reclassify"], {"human"}), (["--force"], {"embedding_auto"})):
-        answer = told("sync", *option)
+        answer = run_json("sync", *option)
         assert answer["classified"] == {"--reclassify": 55, "--force": 56}.get("".join(option), 0)
-        shown = told("skills", "show", "email" if "human" in origins else "file_operations")
+        shown = run_json("skills", "show", "email" if "human" in origins else "file_operations")
         assert {t["origin"] for t in shown["tools"] if t["id"] == READ} == origins
 
 
 def test_a_running_gateway_does_the_work(start_gateway: Callable[[], None]) -> None:
     configure({"bad": scripted_spec(crash=True), "good": scripted_spec(tools=["echo"])})
     start_gateway()
-    answer = told("sync")
+    answer = run_json("sync")
     bad, good = answer["servers"]
     assert "exited with code 3" in bad["error"]
     assert good == {"name": "good", "error": None} | NOTHING
@@ -123,8 +123,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("H-10")
-def test_the_language_model_looks_at_what_is_new_and_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(asked: dict[str, Any]) -> Reply:
+def test_the_language_model_reviews_each_new_tool_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(request: dict[str, Any]) -> Reply:
         into = {"work": "x", "assignments": [{"skill_id": "email", "confidence": 0.9}], "missing": None}
         return says({str(number): into for number in range(1, 20)})
 
@@ -132,11 +132,11 @@ def test_the_language_model_looks_at_what_is_new_and_once_only(monkeypatch: pyte
         monkeypatch.setenv("TOOLSCRIPT_LLM_URL", api.url)
         monkeypatch.setenv("TOOLSCRIPT_LLM_MODEL", "tiny")
         configure({"good": scripted_spec(tools=["echo", "pid"])})
-        assert told("sync")["refined"] == 2
-        asked = len(api.bodies)
-        assert asked >= 1
-        assert told("sync")["refined"] == 0
-        assert len(api.bodies) == asked
-        assert "2 newly classified, 2 looked at by the language model" in invoke("sync", "--reclassify").stdout
-    tools = told("skills", "show", "email")["tools"]
+        assert run_json("sync")["refined"] == 2
+        requests = len(api.bodies)
+        assert requests >= 1
+        assert run_json("sync")["refined"] == 0
+        assert len(api.bodies) == requests
+        assert "2 newly classified, 2 reviewed by the language model" in invoke("sync", "--reclassify").stdout
+    tools = run_json("skills", "show", "email")["tools"]
     assert {t["id"]: t["origin"] for t in tools} == {"good__echo": "llm_auto", "good__pid": "llm_auto"}

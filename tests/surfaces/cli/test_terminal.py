@@ -1,4 +1,4 @@
-"""What others wrote cannot take over the terminal."""
+"""Text of servers cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from toolscript.domain.servers import ServerState, ServerStatus, Transport
 from toolscript.surfaces.cli.terminal.server_board import Board
-from toolscript.surfaces.cli.terminal.text import marked, printable
+from toolscript.surfaces.cli.terminal.text import escape_markup, printable
 
 pytestmark = pytest.mark.req("X-04", "G-09")
 
@@ -25,10 +25,10 @@ def test_ordinary_text_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["[/usr/lib/node] not found", "[red]x[/]", "[[["])
-def test_markup_is_shown_and_not_obeyed(text: str) -> None:
-    shown = io.StringIO()
-    Console(file=shown, width=100).print(marked(text))
-    assert shown.getvalue() == f"{text}\n"
+def test_markup_is_printed_as_text(text: str) -> None:
+    output = io.StringIO()
+    Console(file=output, width=100).print(escape_markup(text))
+    assert output.getvalue() == f"{text}\n"
 
 
 def status(state: ServerState, reason: str | None = None) -> ServerStatus:
@@ -36,11 +36,11 @@ def status(state: ServerState, reason: str | None = None) -> ServerStatus:
 
 
 @pytest.mark.req("G-02")
-def test_away_from_a_terminal_every_news_of_a_server_is_a_line() -> None:
-    shown = io.StringIO()
-    board = Board(Console(file=shown, width=100))
-    with board.shown():
-        for told in (
+def test_without_a_terminal_every_change_of_a_server_is_a_line() -> None:
+    output = io.StringIO()
+    board = Board(Console(file=output, width=100))
+    with board.show():
+        for each in (
             status(ServerState.CONNECTING),
             status(ServerState.FAILED, "[/x] is gone"),
             status(ServerState.CONNECTING, "[/x] is gone"),
@@ -48,8 +48,8 @@ def test_away_from_a_terminal_every_news_of_a_server_is_a_line() -> None:
             status(ServerState.READY),
             status(ServerState.FAILED, "it died"),
         ):
-            board.update(told)
-    assert shown.getvalue().splitlines() == [
+            board.update(each)
+    assert output.getvalue().splitlines() == [
         "failed  s[1]  [/x] is gone",
         "ready  s[1]  2 tools",
         "failed  s[1]  it died",
@@ -57,14 +57,14 @@ def test_away_from_a_terminal_every_news_of_a_server_is_a_line() -> None:
 
 
 @pytest.mark.req("G-02")
-def test_on_a_terminal_a_table_is_kept_current_and_later_news_are_lines() -> None:
-    shown = io.StringIO()
-    board = Board(Console(file=shown, width=100, force_terminal=True, color_system=None))
-    with board.shown():
+def test_in_a_terminal_a_table_is_updated_and_later_changes_are_lines() -> None:
+    output = io.StringIO()
+    board = Board(Console(file=output, width=100, force_terminal=True, color_system=None))
+    with board.show():
         board.update(status(ServerState.CONNECTING))
         board.update(status(ServerState.READY))
     board.update(status(ServerState.READY))
-    before = shown.getvalue()
+    before = output.getvalue()
     assert "2 tools" in before
     board.update(status(ServerState.FAILED, "it died"))
-    assert shown.getvalue().removeprefix(before) == "failed  s[1]  it died\n"
+    assert output.getvalue().removeprefix(before) == "failed  s[1]  it died\n"

@@ -15,6 +15,11 @@ _MAX_CONTROL_SHARE = 0.02
 _CONTROLS = bytes(each for each in range(32) if each not in b"\t\n\v\f\r\b\x1b")
 
 
+def is_binary(data: bytes) -> bool:
+    """Whether a file begins like a PDF, an archive or an old Office file."""
+    return b"%PDF-" in data[:_SNIFFED_BYTES] or data.startswith((b"PK\x03\x04", b"PK\x05\x06", _OLE_SIGNATURE))
+
+
 def parse_file(data: bytes, ending: str) -> ParsedBook:
     """Parses a file. Raises Invalid for one that cannot be read."""
     if not data.strip(b"\0 \t\r\n\f\v"):

@@ -11,6 +11,7 @@ import stat
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,8 +45,10 @@ _DEFAULT_LIMITS = BookLimits()
 class FileBooks:
     """Reads Markdown, HTML, PDF, DOCX, EPUB, reStructuredText and plain text."""
 
-    def __init__(self, limits: BookLimits = _DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: BookLimits = _DEFAULT_LIMITS, *, max_in_process_bytes: int = 0) -> None:
+        """Text files of at most `max_in_process_bytes` are read in this process, with no limit on time."""
         self._limits = limits
+        self._max_in_process_bytes = max_in_process_bytes
 
     async def read(self, path: Path) -> Book:
         """Reads a file. Raises Invalid, with a one-line message without the path, for one that is too large, damaged,
@@ -55,9 +58,23 @@ class FileBooks:
             raise Invalid(f"Files ending in {ending!a} cannot be read. Supported: {', '.join(sorted(BOOK_ENDINGS))}.")
         file = await asyncio.to_thread(_open_file, path, self._limits.file_bytes)
         with file:
-            output = await self._run_worker(file, ending)
-        book = await asyncio.to_thread(_parse_book, output)
+            answer = self._read_small_text(file, ending)
+            if answer is None:
+                answer = await asyncio.to_thread(_parse_output, await self._run_worker(file, ending))
+        book = await asyncio.to_thread(_build_book, answer)
         return book if book.title else Book(_title_from_name(path), book.authors, book.blocks)
+
+    def _read_small_text(self, file: IO[bytes], ending: str) -> dict[str, Any] | None:
+        if os.fstat(file.fileno()).st_size > self._max_in_process_bytes:
+            return None
+        from toolscript.adapters.books.kinds import is_binary
+        from toolscript.adapters.books.worker import build_answer
+
+        limits, data = self._limits, file.read(self._max_in_process_bytes)
+        if not is_binary(data):
+            return build_answer(BytesIO(data), ending, limits.file_bytes, limits.characters, limits.blocks)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        return None
 
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
@@ -126,11 +143,15 @@ def _describe_exit(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}"
 
 
-def _parse_book(output: bytes) -> Book:
+def _parse_output(output: bytes) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(output)
     except ValueError as error:
         raise Invalid(f"The reader gave no answer{_DAMAGED}") from error
+    return answer
+
+
+def _build_book(answer: dict[str, Any]) -> Book:
     if "refused" in answer:
         raise Invalid(str(answer["refused"]))
     positions = [Position(*each) for each in answer["positions"]]

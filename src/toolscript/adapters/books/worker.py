@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import IO, Any
 
 from toolscript.adapters.books.kinds import parse_file
 from toolscript.adapters.books.parts import NO_TEXT, build_book
@@ -21,7 +21,7 @@ def main() -> None:
     output = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not mix with the JSON
     _restrict_process(memory_bytes, seconds)
-    answer = _build_answer(ending, file_bytes, characters, blocks)
+    answer = build_answer(sys.stdin.buffer, ending, file_bytes, characters, blocks)
     with os.fdopen(output, "wb") as out:
         out.write(json.dumps(answer).encode("ascii"))
 
@@ -46,9 +46,10 @@ def _restrict_process(memory_bytes: int, seconds: int) -> None:
             continue
 
 
-def _build_answer(ending: str, file_bytes: int, characters: int, blocks: int) -> dict[str, Any]:
+def build_answer(file: IO[bytes], ending: str, file_bytes: int, characters: int, blocks: int) -> dict[str, Any]:
+    """Reads a book and returns it as JSON, or why it is refused. Raises nothing."""
     try:
-        data = sys.stdin.buffer.read(file_bytes + 1)
+        data = file.read(file_bytes + 1)
         if len(data) > file_bytes:
             return {"refused": f"The file is larger than the limit of {file_bytes / 10**6:,.0f} MB."}
         return _to_json(build_book(parse_file(data, ending)), characters, blocks)

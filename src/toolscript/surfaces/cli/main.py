@@ -1,4 +1,4 @@
-"""The `toolscript` command: its subcommands, its exit codes, and how it says that something is wrong."""
+"""The `toolscript` command: its subcommands, exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -49,56 +49,55 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     Conflict: 7,
 }
 INTERRUPTED = 130
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 log = logging.getLogger(__name__)
 
 
 class _Toolscript(click.Group):
-    """Says an error as one clear message and ends with its exit code."""
+    """Prints an error as one message and exits with its code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ToolscriptError as error:
-            sys.exit(_say(error))
+            sys.exit(_print_error(error))
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click knows what to do, also when whoever reads has seen enough
-        except Exception as error:  # the last resort: told without a stack trace
+            raise  # click handles these, also a pipe that its reader has closed
+        except Exception as error:  # a bug: one line instead of a stack trace
             log.debug("unexpected", exc_info=error)
-            sys.exit(_say(_understood(error)))
+            sys.exit(_print_error(_explain(error)))
 
 
-def _understood(error: Exception) -> ToolscriptError:
-    """What an error that nobody expected means: there is no room to write, on standard output or wherever else, or it
-    is a fault of ours."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
+def _explain(error: Exception) -> ToolscriptError:
+    """An unexpected error as one of ours: a full disk, or a bug."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         where = f" to {error.filename}" if error.filename else ""
         return Unavailable(
-            f"no more can be written{where} ({error.strerror}): make room, or write somewhere else",
+            f"cannot write{where}: {error.strerror}. Free some space, or write somewhere else",
             details={"path": error.filename} if error.filename else {},
         )
     return ToolscriptError(
-        f"{type(error).__name__}: {error}. This is a fault of ours; TOOLSCRIPT_LOG_LEVEL=debug tells more"
+        f"{type(error).__name__}: {error}. This is a bug in Toolscript; set TOOLSCRIPT_LOG_LEVEL=debug for details"
     )
 
 
-def _say(error: ToolscriptError) -> int:
+def _print_error(error: ToolscriptError) -> int:
     if "--json" in sys.argv:
         click.echo(json.dumps(error.to_envelope(), ensure_ascii=False), err=True)
     else:
-        told = "\n".join(map(printable, error.message.splitlines()))
-        click.echo(click.style("error: ", fg="red", bold=True) + told, err=True)
+        message = "\n".join(map(printable, error.message.splitlines()))
+        click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 
 @click.group(
     cls=_Toolscript,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 1 a fault of ours, 2 wrong input or setting, 3 something needed is not available, "
-    "4 not found, 5 a tool failed or took too long, 6 not allowed, 7 it is there or decided already, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 internal error, 2 invalid input or setting, 3 something needed is unavailable, "
+    "4 not found, 5 a tool failed or timed out, 6 not allowed, 7 already exists, or already decided, 130 interrupted.",
 )
 @click.version_option(__version__, message="%(version)s")
 def run() -> None:

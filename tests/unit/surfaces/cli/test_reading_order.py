@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.surfaces.cli.files.reading_order import reading_order
+from toolscript.surfaces.cli.files.reading_order import order_pages
 
 pytestmark = pytest.mark.req("K-06")
 
@@ -15,7 +15,7 @@ def put(folder: Path, pages: dict[str, str]) -> list[str]:
     for name, text in pages.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    ordered = reading_order([folder / name for name in sorted(pages)])
+    ordered = order_pages([folder / name for name in sorted(pages)])
     return [each.relative_to(folder).as_posix() for each in ordered]
 
 
@@ -88,5 +88,5 @@ def test_no_page_is_lost_or_read_twice_whatever_the_links_say(tmp_path: Path) ->
 def test_a_first_page_that_cannot_be_read_holds_up_nothing(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text("")
     gone = tmp_path / "index.html"
-    assert reading_order([tmp_path / "b.html", gone]) == [gone, tmp_path / "b.html"]
-    assert reading_order([]) == []
+    assert order_pages([tmp_path / "b.html", gone]) == [gone, tmp_path / "b.html"]
+    assert order_pages([]) == []

@@ -1,1 +1,1 @@
-"""How commands get answers: from a running gateway, or from the data folder opened here."""
+"""Where commands get their answers: a session with the running gateway, or with the application opened here."""

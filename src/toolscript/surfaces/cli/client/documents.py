@@ -1,208 +1,146 @@
-"""A tenant's documents for commands: those of the gateway that has the data folder, or of the application opened
-here. Both answer what the routes of HTTP answer."""
+"""A tenant's documents in a session with the gateway or the application."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from toolscript.domain.access import Principal
-from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unavailable
-from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, ask, said
+from toolscript.domain.errors import NotFound, ToolscriptError
+from toolscript.domain.filters import Filter
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json
+from toolscript.surfaces.cli.client.session import Local, Session
+from toolscript.surfaces.json.documents import (
+    build_batch_response,
+    build_document_list_response,
+    build_document_response,
+    build_page_response,
+)
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.documents import Document
-    from toolscript.services.documents.search import DocumentQuery
 
-# Embedding a thousand long texts takes its time.
-PATIENCE_SECONDS = 3600.0
-MOST_AT_ONCE = 500
-LARGEST_AT_ONCE = 8 * 2**20
-# Some bytes are for what is around it.
-LARGEST_DOCUMENT = MAX_BODY_BYTES - 1024
+# Embedding a batch of long documents can take many minutes on a small machine.
+TIMEOUT_SECONDS = 3600.0
+MAX_BATCH_DOCUMENTS = 500
+MAX_BATCH_BYTES = 8 * 2**20
+# Leaves room for the JSON around a single document.
+MAX_DOCUMENT_BYTES = MAX_BODY_BYTES - 1024
 
 log = logging.getLogger(__name__)
 
-Answer = dict[str, Any]
+Response = dict[str, Any]
 Progress = Callable[[int, int], None]
 
 
-class Documents(Protocol):
-    """What a command may do with documents."""
+class TenantDocuments:
+    """The documents of the session's tenant."""
 
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
-        """Adds or replaces them; how many were added, changed and unchanged, and which were refused: {id: why}."""
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._caller = Principal(session.settings.tenant)
+        self._http = {"tenant": self._caller.tenant, "timeout_seconds": TIMEOUT_SECONDS}
 
-    async def remove(self, ids: Sequence[str]) -> int:
-        """Removes documents; how many there were."""
-
-    async def get(self, doc_id: str) -> Answer: ...
-
-    async def listing(self, *, after: str | None, limit: int) -> Answer: ...
-
-    async def search(self, wanted: DocumentQuery) -> Answer: ...
-
-
-@asynccontextmanager
-async def documents_of(settings: Settings) -> AsyncIterator[Documents]:
-    """The documents of the settings' tenant, for as long as the block lasts."""
-    if ask(settings, "/health") is not None:
-        yield Asked(settings)
-        return
-    from toolscript.app.app import open_app  # --help must not wait for engines to load
-
-    async with open_app(settings) as app:
-        yield Opened(app)
-
-
-class Opened:
-    """Those of an application that is open here."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._caller = Principal(app.settings.tenant)
-
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
-        """Adds or replaces them."""
-        from toolscript.surfaces.json.documents import build_batch_response
-
-        done = await self._app.ingest_documents.put(self._caller.tenant, documents, progress)
-        return {**build_batch_response(done), "refused": {}}
-
-    async def remove(self, ids: Sequence[str]) -> int:
-        """Removes documents; how many there were."""
-        return await self._app.ingest_documents.delete(self._caller.tenant, ids)
-
-    async def get(self, doc_id: str) -> Answer:
-        """One of them, whole. Raises NotFound."""
-        from toolscript.surfaces.json.documents import build_document_response
-
-        found = await self._app.ingest_documents.get(self._caller.tenant, doc_id)
-        return build_document_response(found, self._app.plans.of(self._caller))
-
-    async def listing(self, *, after: str | None, limit: int) -> Answer:
-        """Some of them, by id."""
-        from toolscript.surfaces.json.documents import build_document_list_response
-
-        found = await self._app.ingest_documents.listing(self._caller.tenant, after=after, limit=limit + 1)
-        return build_document_list_response(found, self._app.plans.of(self._caller), limit=limit)
-
-    async def search(self, wanted: DocumentQuery) -> Answer:
-        """The best of them."""
-        from toolscript.surfaces.json.documents import build_page_response
-
-        await self._finish()
-        return build_page_response(await self._app.document_search.search(self._caller, wanted))
-
-    async def _finish(self) -> None:
-        """Has what an interrupted command has left indexed first: what is stored must not be missing here."""
-        from rich.console import Console
-
-        with Console(stderr=True).status("Finishing what was interrupted"):
-            try:
-                await self._app.ingest_documents.repair()
-            except ToolscriptError as error:
-                log.warning("documents_unfinished", extra={"reason": error.message})
-
-
-class Asked:
-    """Those of the gateway that runs on the data folder."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Answer:
-        """Adds or replaces them, a few at a time, and refuses those that no request can hold."""
+    async def put(self, documents: Sequence[Document], progress: Progress) -> Response:
+        """Adds or replaces documents. The response counts those added, changed and unchanged; `refused` ({id: why})
+        has those that are too large for a request."""
+        if app := self._session.app:
+            report = await app.ingest_documents.put(self._caller.tenant, documents, progress)
+            return {**build_batch_response(report), "refused": {}}
         counts = {"added": 0, "changed": 0, "unchanged": 0}
-        bodies = [(body, len(said(body))) for body in map(_body, documents)]
-        refused = {body["id"]: _too_large(size) for body, size in bodies if size > LARGEST_DOCUMENT}
+        bodies = [(body, len(encode_json(body))) for body in map(_body_of, documents)]
+        refused = {body["id"]: _too_large(size) for body, size in bodies if size > MAX_DOCUMENT_BYTES}
         done = len(refused)
-        for batch in _batches([each for each in bodies if each[1] <= LARGEST_DOCUMENT]):
-            told = await self._ask("/documents", body={"documents": batch})
-            counts = {name: count + told[name] for name, count in counts.items()}
+        for batch in _split_into_batches([each for each in bodies if each[1] <= MAX_DOCUMENT_BYTES]):
+            response = await self._session.send("/documents", body={"documents": batch}, **self._http)
+            counts = {name: count + response[name] for name, count in counts.items()}
             done += len(batch)
             progress(done, len(documents))
         return {**counts, "refused": refused}
 
     async def remove(self, ids: Sequence[str]) -> int:
-        """Removes documents; how many there were."""
-        gone = 0
+        """Removes documents; returns how many existed."""
+        if app := self._session.app:
+            return await app.ingest_documents.delete(self._caller.tenant, ids)
+        removed = 0
         for doc_id in ids:
             try:
-                await self._ask(f"/documents/{quote(doc_id, safe='')}", method="DELETE")
+                await self._session.send(f"/documents/{quote(doc_id, safe='')}", method="DELETE", **self._http)
             except NotFound:
                 continue
-            gone += 1
-        return gone
+            removed += 1
+        return removed
 
-    async def get(self, doc_id: str) -> Answer:
-        """One of them, whole. Raises NotFound."""
-        return await self._ask(f"/documents/{quote(doc_id, safe='', errors='replace')}")
+    async def get(self, doc_id: str) -> Response:
+        """One document with its text. Raises NotFound."""
 
-    async def listing(self, *, after: str | None, limit: int) -> Answer:
-        """Some of them, by id."""
-        return await self._ask("/documents", after=after, limit=limit)
+        async def local(app: App) -> Response:
+            document = await app.ingest_documents.get(self._caller.tenant, doc_id)
+            return build_document_response(document, app.plans.of(self._caller))
 
-    async def search(self, wanted: DocumentQuery) -> Answer:
-        """The best of them."""
-        body = {
-            "query": wanted.query,
-            "top_k": wanted.top_k,
-            "offset": wanted.offset,
-            "search_type": wanted.search_type,
-            "fusion": wanted.fusion,
-            "filters": {"must": [{"field": c.field, "op": c.op, "value": c.value} for c in wanted.where.must]},
-            "snippet_max_chars": wanted.snippet_max_chars,
-            "highlight": wanted.highlight,
-            "rerank": wanted.rerank,
-        }
-        return await self._ask("/search", body=body)
+        return await self._request(f"/documents/{quote(doc_id, safe='', errors='replace')}", local)
 
-    async def _ask(self, path: str, **question: Any) -> Answer:
-        while True:
-            try:
-                answer: Answer | None = ask(
-                    self._settings, path, tenant=self._settings.tenant, patience=PATIENCE_SECONDS, **question
-                )
-            except RateLimited as error:
-                await asyncio.sleep(float(error.details.get("retry_after_seconds", 1)))
-            else:
-                break
-        if answer is None:
-            raise Unavailable("the gateway has ended in the meantime: run the command again")
-        return answer
+    async def list_page(self, *, after: str | None, limit: int) -> Response:
+        """A page of documents, ordered by id."""
+
+        async def local(app: App) -> Response:
+            documents = await app.ingest_documents.listing(self._caller.tenant, after=after, limit=limit + 1)
+            return build_document_list_response(documents, app.plans.of(self._caller), limit=limit)
+
+        return await self._request("/documents", local, after=after, limit=limit)
+
+    async def search(self, request: Mapping[str, Any], where: Filter) -> Response:
+        """The best matches for a request in the fields of `POST /search`, whose filter is `where`."""
+
+        async def local(app: App) -> Response:
+            from toolscript.services.documents.request import DocumentQuery, SearchType
+
+            await _finish_interrupted(app)
+            typed = {**request, "search_type": SearchType(request["search_type"]), "where": where}
+            return build_page_response(await app.document_search.search(self._caller, DocumentQuery(**typed)))
+
+        must = [{"field": c.field, "op": c.op, "value": c.value} for c in where.must]
+        return await self._request("/search", local, body={**request, "filters": {"must": must}})
+
+    async def _request(self, path: str, local: Local, **http: Any) -> Response:
+        response: Response = await self._session.request(path, local, **self._http, **http)
+        return response
 
 
-def _body(document: Document) -> Answer:
-    return {
-        "id": document.id,
-        "text": document.text,
-        "title": document.title,
-        "metadata": dict(document.metadata),
-    }
+async def _finish_interrupted(app: App) -> None:
+    """Indexes the documents that an interrupted command has stored only."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("Indexing documents left by an interrupted command"):
+        try:
+            await app.ingest_documents.repair()
+        except ToolscriptError as error:
+            log.warning("documents_unfinished", extra={"reason": error.message})
+
+
+def _body_of(document: Document) -> Response:
+    metadata = dict(document.metadata)
+    return {"id": document.id, "text": document.text, "title": document.title, "metadata": metadata}
 
 
 def _too_large(size: int) -> str:
     return (
-        f"takes {size / 2**20:.1f} MiB to send, and the gateway takes {MAX_BODY_BYTES // 2**20} at a time: stop the "
-        "gateway for as long as it is ingested, or divide it"
+        f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB: "
+        "stop the gateway while ingesting it, or split it"
     )
 
 
-def _batches(bodies: Sequence[tuple[Answer, int]]) -> list[list[Answer]]:
-    """As many at a time as one request may hold; each comes with its size in bytes."""
-    batches: list[list[Answer]] = []
+def _split_into_batches(bodies: Sequence[tuple[Response, int]]) -> list[list[Response]]:
+    """Batches that fit a request; each body comes with its size in bytes."""
+    batches: list[list[Response]] = []
     size = 0
-    for body, larger in bodies:
-        if not batches or size + larger > LARGEST_AT_ONCE or len(batches[-1]) == MOST_AT_ONCE:
+    for body, body_size in bodies:
+        if not batches or size + body_size > MAX_BATCH_BYTES or len(batches[-1]) == MAX_BATCH_DOCUMENTS:
             batches.append([])
             size = 0
         batches[-1].append(body)
-        size += larger
+        size += body_size
     return batches

@@ -1,8 +1,7 @@
-"""`toolscript documents`: search in a tenant's documents, look at them, remove them."""
+"""`toolscript documents`: search, list, show and remove a tenant's documents."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 import sys
@@ -13,31 +12,29 @@ from typing import Any, TypeVar
 import click
 
 from toolscript.domain.errors import NotFound
-from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.ask import settings_of, tell
-from toolscript.surfaces.cli.client.documents import Documents, documents_of
+from toolscript.surfaces.cli.client.documents import TenantDocuments
+from toolscript.surfaces.cli.client.session import run_in_session, settings_of
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import printable
-from toolscript.surfaces.cli.terminal.values import conditions
+from toolscript.surfaces.cli.terminal.text import count, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.values import parse_conditions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Answer = Mapping[str, Any]
 
 SNIPPET_CHARACTERS = 240
-_MARKED = re.compile(r"\*\*(.+?)\*\*")
+_HIGHLIGHTED = re.compile(r"\*\*(.+?)\*\*")
 
 
-def _places(command: Command) -> Command:
-    tenant = options.overrides("tenant", "--tenant", metavar="NAME")
-    return tenant(options.data_dir(options.as_json(command)))
+def _tenant_options(command: Command) -> Command:
+    return options.tenant(options.data_dir(options.as_json(command)))
 
 
 @click.group()
 def documents() -> None:
-    """Search in documents, look at them, remove them.
+    """Search, list, show and remove the documents of one tenant.
 
-    They are those of one tenant: TOOLSCRIPT_TENANT, or --tenant. A gateway that runs on the data folder is asked.
+    The tenant is TOOLSCRIPT_TENANT, or --tenant. A gateway that runs on the data folder is used.
     """
 
 
@@ -50,92 +47,77 @@ def documents() -> None:
     default="hybrid",
     help="By meaning, by words (BM25), or both.  [default: hybrid]",
 )
-@click.option("--fusion", type=click.Choice(["rrf", "zscore"]), help="How hybrid brings the two together.")
-@click.option("--filter", "filters", multiple=True, metavar="FIELD=VALUE", help="Also != >= <= > < and ~ (contains).")
-@click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Most documents.")
-@click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="How many to pass over.")
-@click.option("--rerank", is_flag=True, help="Have the best put in a better order (TOOLSCRIPT_RERANKER).")
-@_places
+@click.option("--fusion", type=click.Choice(["rrf", "zscore"]), help="How hybrid combines both rankings.")
+@click.option(
+    "--filter", "filters", multiple=True, metavar="FIELD=VALUE", help="Or != >= <= > < ~ (contains); repeatable."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Maximum number of documents."
+)
+@click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="Number of documents to skip.")
+@click.option("--rerank", is_flag=True, help="Reorder the best documents with a reranker (TOOLSCRIPT_RERANKER).")
+@_tenant_options
 def search(query: str, filters: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Find documents.
 
-    Without a QUERY, all that pass the filters, by id.
+    Without QUERY, all documents that match the filters, by id.
 
     \b
     toolscript documents search "how do we rotate the keys"
     toolscript documents search lease --type keyword --filter year>=2024 --filter tags=contract
     toolscript documents search --filter team=search
     """
-    how = {name: given.pop(name) for name in ("search_type", "fusion", "limit", "offset", "rerank")}
-    where = conditions(filters, "--filter")
-    in_colour = not as_json and sys.stdout.isatty()
-
-    async def found(opened: Documents) -> Answer:
-        from toolscript.services.documents.search import DocumentQuery, SearchType
-
-        wanted = DocumentQuery(
-            query=query or None,
-            top_k=how["limit"],
-            offset=how["offset"],
-            search_type=SearchType(how["search_type"]),
-            fusion=how["fusion"],
-            where=where,
-            snippet_max_chars=SNIPPET_CHARACTERS,
-            highlight=in_colour,
-            rerank=how["rerank"],
-        )
-        return await opened.search(wanted)
-
-    tell(_answered(settings_of(given), found), as_json, lambda told: _show_hits(told, how["offset"]))
+    request = {name: given.pop(name) for name in ("search_type", "fusion", "offset", "rerank")}
+    request |= {
+        "query": query or None,
+        "top_k": given.pop("limit"),
+        "snippet_max_chars": SNIPPET_CHARACTERS,
+        "highlight": not as_json and sys.stdout.isatty(),
+    }
+    where = parse_conditions(filters, "--filter")
+    answer = _run(given, lambda documents: documents.search(request, where))
+    print_answer(answer, as_json, lambda _: _show_hits(answer, request["offset"]))
 
 
 @documents.command("list")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Most documents.")
-@click.option("--after", metavar="ID", help="Begin after this id.")
-@_places
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of documents."
+)
+@click.option("--after", metavar="ID", help="Start after this id.")
+@_tenant_options
 def list_(limit: int, after: str | None, as_json: bool, **flags: Any) -> None:
     """List documents by id."""
-
-    async def listed(opened: Documents) -> Answer:
-        return await opened.listing(after=after, limit=limit)
-
-    tell(_answered(settings_of(flags), listed), as_json, _show_list)
+    answer = _run(flags, lambda documents: documents.list_page(after=after, limit=limit))
+    print_answer(answer, as_json, _show_list)
 
 
 @documents.command()
 @click.argument("doc_id", metavar="ID")
-@_places
+@_tenant_options
 def show(doc_id: str, as_json: bool, **flags: Any) -> None:
-    """Print a document: title, metadata, text."""
-
-    async def got(opened: Documents) -> Answer:
-        return await opened.get(doc_id)
-
-    tell(_answered(settings_of(flags), got), as_json, _show_document)
+    """Print the title, metadata and text of a document."""
+    print_answer(_run(flags, lambda documents: documents.get(doc_id)), as_json, _show_document)
 
 
 @documents.command()
 @click.argument("doc_ids", nargs=-1, required=True, metavar="ID...")
-@_places
+@_tenant_options
 def remove(doc_ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
-    """Remove documents. Those that are not there are named, and the others removed; ends with 4 when none was there."""
+    """Remove documents. Missing ones are reported, and the others removed; exits with 4 when all are missing."""
+    ids = list(dict.fromkeys(doc_ids))
 
-    async def removed(opened: Documents) -> Answer:
-        gone = [doc_id for doc_id in dict.fromkeys(doc_ids) if await opened.remove([doc_id])]
-        return {"removed": gone, "missing": [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in gone]}
+    async def remove_each(documents: TenantDocuments) -> Answer:
+        removed = [doc_id for doc_id in ids if await documents.remove([doc_id])]
+        return {"removed": removed, "missing": [doc_id for doc_id in ids if doc_id not in removed]}
 
-    answer = _answered(settings_of(flags), removed)
+    answer = _run(flags, remove_each)
     if not answer["removed"]:
-        raise NotFound(f"there is no document {' or '.join(map(repr, doc_ids))}: toolscript documents list shows all")
-    tell(answer, as_json, _show_removed)
+        raise NotFound(f"no such document: {', '.join(map(repr, ids))}; see toolscript documents list")
+    print_answer(answer, as_json, _show_removed)
 
 
-def _answered(settings: Settings, use: Callable[[Documents], Awaitable[Answer]]) -> Any:
-    async def opened() -> Answer:
-        async with documents_of(settings) as those:
-            return await use(those)
-
-    return asyncio.run(opened())
+def _run(flags: Mapping[str, Any], use: Callable[[TenantDocuments], Awaitable[Answer]]) -> Answer:
+    return run_in_session(settings_of(flags), lambda session: use(TenantDocuments(session)), with_catalogue=False)
 
 
 def _show_hits(answer: Answer, offset: int) -> None:
@@ -147,16 +129,16 @@ def _show_hits(answer: Answer, offset: int) -> None:
             f"{number:>3} {name}  {score}" + (f"  {printable(title)}" if title and title != hit["doc_id"] else "")
         )
         for line in textwrap.wrap(" ".join(printable(hit["snippet"] or "").split()), max(width, 20)):
-            click.echo("    " + _MARKED.sub(lambda found: click.style(found[1], bold=True), line))
+            click.echo("    " + _HIGHLIGHTED.sub(lambda found: click.style(found[1], bold=True), line))
     if not answer["hits"]:
         click.echo("No documents found")
     else:
         more = " or more" if answer["total_relation"] == "gte" else ""
         last = offset + len(answer["hits"])
         click.echo(f"\n{offset + 1} to {last} of {answer['total']}{more}", nl=False)
-        click.echo(f"; --offset {last} shows what follows" if answer["next_page_token"] else "")
+        click.echo(f"; next page: --offset {last}" if answer["next_page_token"] else "")
     if answer["degraded"]:
-        click.echo(click.style("note: ", fg="yellow") + f"done without: {', '.join(answer['degraded'])}", err=True)
+        print_note(f"incomplete results: {', '.join(answer['degraded'])} failed")
 
 
 def _show_list(answer: Answer) -> None:
@@ -164,23 +146,22 @@ def _show_list(answer: Answer) -> None:
     if rows:
         print_table(("Document", "Title", "Characters"), rows, right=("Characters",))
     else:
-        click.echo("No documents: toolscript ingest puts some in")
+        click.echo("No documents: add some with toolscript ingest")
     if answer["next"]:
-        click.echo(f"\nMore: --after {printable(answer['next'])}")
+        click.echo(f"\nNext page: --after {printable(answer['next'])}")
 
 
 def _show_document(answer: Answer) -> None:
     click.echo(click.style(printable(answer["title"] or answer["id"]), bold=True))
     for name, value in answer["metadata"].items():
-        told = ", ".join(map(str, value)) if isinstance(value, list) else value
-        click.echo(f"{click.style(printable(name), fg='cyan')}: {printable(str(told))}")
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        click.echo(f"{click.style(printable(name), fg='cyan')}: {printable(text)}")
     click.echo()
     text = answer["text"]
     click.echo("\n".join(map(printable, text.splitlines())) if sys.stdout.isatty() else text)
 
 
 def _show_removed(answer: Answer) -> None:
-    count = len(answer["removed"])
-    click.echo(f"{count} document{'' if count == 1 else 's'} removed")
+    click.echo(f"{count(len(answer['removed']), 'document')} removed")
     for doc_id in answer["missing"]:
-        click.echo(click.style("note: ", fg="yellow") + f"there is no document {printable(doc_id)!r}", err=True)
+        print_note(f"no such document: {doc_id!r}")

@@ -1,11 +1,9 @@
-"""`toolscript eval`: how good the searches are, on sets of judged queries."""
+"""`toolscript eval`: measures search quality on sets of judged queries."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from toolscript.settings import Settings, load_settings
+from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.session import settings_of
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.logs import configure_logging
+from toolscript.surfaces.cli.terminal.tables import console as stdout_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,13 +40,13 @@ PIPELINES = (
     "direct",
     "hierarchical+direct",
 )
-EVERY_SET = "mean of the sets"
-MOST_OF_A_NAME = 24
+MEAN_ROW = "mean of the sets"
+MAX_NAME_CHARACTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A set's outcome, and the other pipeline's on the same queries."""
+class Measurement:
+    """The outcome of a set, and that of the other pipeline on the same queries."""
 
     data: AnySet
     ours: EvaluationResult
@@ -56,9 +55,11 @@ class Measured:
 
 @click.command("eval")
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path(path_type=Path))
-@click.option("--pipeline", type=click.Choice(PIPELINES), default="hybrid", help="What to measure.")
-@click.option("--against", type=click.Choice(PIPELINES), help="A second pipeline, compared query by query.")
-@click.option("--curve", is_flag=True, help="Show what every threshold does, and how often a confidence is right.")
+@click.option(
+    "--pipeline", type=click.Choice(PIPELINES), default="hybrid", show_default=True, help="Pipeline to measure."
+)
+@click.option("--against", type=click.Choice(PIPELINES), help="A second pipeline to compare with, query by query.")
+@click.option("--curve", is_flag=True, help="Show the effect of every threshold, and how reliable confidences are.")
 @options.model
 @options.as_json
 def evaluate(
@@ -66,11 +67,11 @@ def evaluate(
 ) -> None:
     """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
-    Each DIR holds tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl. Without one the demo set is
-    measured. Books are searched by meaning; a question counts as answered by any of the places that answer it.
-    `answered` is the share of answerable queries that get any answer at the default threshold. `baseline` is rank
-    fusion over the name and the description of tools and nothing else. `hierarchical` looks for skills first and then
-    only at their tools (`searched` is their share), `direct` at all tools by meaning alone.
+    Each DIR has tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl; without DIR the demo set is
+    measured. Books are searched by meaning; any of the passages that answer a question counts. `answered` is the share
+    of answerable queries with a result at the default threshold. `baseline` is rank fusion over the names and
+    descriptions of tools. `hierarchical` searches skills first and then only their tools (`searched` is their share);
+    `direct` searches all tools by meaning.
 
     \b
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
@@ -80,29 +81,28 @@ def evaluate(
     chosen = folders or (demo_folder(),)
     same = {f.name for f in chosen if [g.name for g in chosen].count(f.name) > 1}
     sets = [replace(read_set(f), name=str(f)) if f.name in same else read_set(f) for f in chosen]
-    with _own_folder(flags) as settings:
+    with _temporary_folder(flags) as settings:
         measured = asyncio.run(_measure(settings, sets, pipeline, against))
     if as_json:
-        click.echo(json.dumps(_json(measured, against, curve)))
-    else:
-        _show(measured, pipeline, against)
-        if curve:
-            _show_curve(_of_tools(measured))
+        click.echo(json.dumps(_to_json(measured, against, curve)))
+        return
+    _show(measured, pipeline, against)
+    if curve:
+        _show_curve(_tool_outcomes(measured))
 
 
 @contextmanager
-def _own_folder(flags: dict[str, Any]) -> Iterator[Settings]:
-    """Settings with empty data folders: what is measured must not depend on what was indexed before."""
+def _temporary_folder(flags: dict[str, Any]) -> Iterator[Settings]:
+    """Settings with an empty data folder: a measurement must not depend on what was indexed before."""
     with tempfile.TemporaryDirectory(prefix="toolscript-eval-") as folder:
-        usual = load_settings(**flags)
-        configure_logging(usual.log_level)
+        usual = settings_of(flags)
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
         yield replace(usual, data_dir=Path(folder), index="", store="", knowledge="", plans=None, events=None)
 
 
-async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, against: str | None) -> list[Measured]:
+async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, against: str | None) -> list[Measurement]:
     from rich.console import Console
 
     from toolscript.app.app import open_app
@@ -114,7 +114,7 @@ async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, agains
             with console.status(f"Measuring {data.name}"):
                 ours = await _outcome(app, data, pipeline)
                 theirs = await _outcome(app, data, against) if against else None
-            done.append(Measured(data, ours, theirs))
+            done.append(Measurement(data, ours, theirs))
     return done
 
 
@@ -124,7 +124,7 @@ async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
     from toolscript.evaluation.run import Evaluation
 
     if isinstance(data, BookSet):
-        ingest = cast("IngestKnowledge", app.ingest_knowledge)  # only an application that serves has none
+        ingest = cast("IngestKnowledge", app.ingest_knowledge)  # None only in an application that serves
         return await BookEvaluation(ingest, app.knowledge_search).run(data, pipeline)
     evaluation = Evaluation(
         app.sync,
@@ -137,7 +137,7 @@ async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
     return await evaluation.run(data, pipeline)
 
 
-def _json(measured: list[Measured], against: str | None, curve: bool) -> dict[str, Any]:
+def _to_json(measured: list[Measurement], against: str | None, curve: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"sets": {m.data.name: _row(m.ours) for m in measured}}
     if against:
         answer["against"] = {
@@ -148,23 +148,23 @@ def _json(measured: list[Measured], against: str | None, curve: bool) -> dict[st
             },
         }
     if curve:
-        answer["curve"] = _curve_json(_of_tools(measured))
+        answer["curve"] = _curve_json(_tool_outcomes(measured))
     return answer
 
 
-def _gains(measured: list[Measured]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
-    """The gain in each set, and of several sets the mean gain, each set counting alike."""
+def _gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
+    """The gain in each set, and the mean gain of several sets, which all have the same weight."""
     from toolscript.evaluation.metrics import difference_over
 
     pairs = [(m.data.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
     for name, pair in pairs:
         yield name, difference_over([pair])
     if len(pairs) > 1:
-        yield EVERY_SET, difference_over([pair for _, pair in pairs])
+        yield MEAN_ROW, difference_over([pair for _, pair in pairs])
 
 
-def _of_tools(measured: list[Measured]) -> dict[str, EvaluationResult]:
-    """Documents have scores without a scale, and no threshold."""
+def _tool_outcomes(measured: list[Measurement]) -> dict[str, EvaluationResult]:
+    """The outcomes of sets of tools. Documents have no threshold: their scores have no fixed scale."""
     return {m.data.name: m.ours for m in measured if m.ours.answerable}
 
 
@@ -183,12 +183,12 @@ def _row(outcome: EvaluationResult) -> dict[str, Any]:
     return row
 
 
-def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
+def _show(measured: list[Measurement], pipeline: str, against: str | None) -> None:
     from rich.table import Table
 
     from toolscript.evaluation.metrics import NAMES, intervals, intervals_over
 
-    console = _console()
+    console = stdout_console()
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
     searched = any(m.ours.searched for m in measured)
     for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
@@ -197,22 +197,22 @@ def _show(measured: list[Measured], pipeline: str, against: str | None) -> None:
         values = intervals(m.ours.scores)
         none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
         cells = [_with_range(values[n]) for n in NAMES]
-        told = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
-        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *told)
+        shares = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
+        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *shares)
         for name, scores in m.ours.parts.items():
             values = intervals(scores)
             table.add_row(f"  {name}", str(len(scores)), *(_with_range(values[n]) for n in NAMES))
     if len(measured) > 1:
         over = intervals_over([m.ours.scores for m in measured])
-        shares = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
-        within = [_share(sum(shares) / len(shares))] if shares else []
-        table.add_row(EVERY_SET, "", *(_with_range(over[n]) for n in NAMES), "", "", *within)
+        known = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
+        mean_searched = [_share(sum(known) / len(known))] if known else []
+        table.add_row(MEAN_ROW, "", *(_with_range(over[n]) for n in NAMES), "", "", *mean_searched)
     console.print(table)
     if against:
         _show_difference(console, measured, pipeline, against)
 
 
-def _show_difference(console: Console, measured: list[Measured], pipeline: str, against: str) -> None:
+def _show_difference(console: Console, measured: list[Measurement], pipeline: str, against: str) -> None:
     from rich.table import Table
 
     from toolscript.evaluation.metrics import NAMES
@@ -221,29 +221,21 @@ def _show_difference(console: Console, measured: list[Measured], pipeline: str, 
     for column in ("set", *NAMES):
         _add_column(table, column)
     for name, gained in _gains(measured):
-        table.add_row(name, *(_signed(gained[n]) for n in NAMES))
+        table.add_row(name, *(_format_gain(gained[n]) for n in NAMES))
     console.print(table)
 
 
 def _add_column(table: Table, column: str) -> None:
-    """However narrow the terminal is, names are told: figures are cut first."""
+    """In a narrow terminal, figures are cut before names."""
     if column == "set":
-        table.add_column(column, max_width=MOST_OF_A_NAME, overflow="ellipsis", no_wrap=True)
+        table.add_column(column, max_width=MAX_NAME_CHARACTERS, overflow="ellipsis", no_wrap=True)
     else:
         table.add_column(column, justify="right")
 
 
-def _signed(interval: Interval) -> str:
+def _format_gain(interval: Interval) -> str:
     colour = "green" if interval.low > 0 else "red" if interval.high < 0 else "default"
     return f"[{colour}]{interval.mean:+.3f}[/]\n[dim]{interval.low:+.3f} to {interval.high:+.3f}[/]"
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # A file or a pipe has no width to fit: no column is left out.
-    fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if fits else 200)
 
 
 def _with_range(interval: Interval) -> str:
@@ -271,15 +263,15 @@ def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
 
     from toolscript.evaluation.curve import curve
 
-    console = _console()
-    table = Table(title="answered / rightly left empty, by threshold", header_style="bold")
+    console = stdout_console()
+    table = Table(title="answered / correctly empty, by threshold", header_style="bold")
     for column in ("threshold", *outcomes):
         table.add_column(column, justify="right")
     for points in zip(*(curve(o.answerable, o.unanswerable) for o in outcomes.values()), strict=True):
         table.add_row(f"{points[0].threshold:.2f}", *(f"{_share(p.answered)} / {_share(p.left_empty)}" for p in points))
     console.print(table)
-    reliable = Table(title="what a confidence means", header_style="bold")
-    for column in ("confidence of the first hit", "queries", "it is right"):
+    reliable = Table(title="reliability of confidences", header_style="bold")
+    for column in ("confidence of the first hit", "queries", "correct"):
         reliable.add_column(column, justify="right")
     for bucket in _reliability(outcomes):
         reliable.add_row(f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}")
@@ -289,6 +281,6 @@ def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
 def _reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
     from toolscript.evaluation.curve import reliability
 
-    sure = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
+    confidences = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
     firsts = [[s["hit@1"] > 0 for s in o.scores] + [False] * len(o.unanswerable) for o in outcomes.values()]
-    return reliability(sure, [right for of_set in firsts for right in of_set])
+    return reliability(confidences, [right for of_set in firsts for right in of_set])

@@ -1,10 +1,11 @@
-"""`toolscript gateway`: every server behind one door, over HTTP and MCP, until told to stop."""
+"""`toolscript gateway`: serves all configured servers over HTTP and MCP until it is stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,14 +17,20 @@ import click
 from toolscript.configuration.files import Configuration
 from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
-from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.catalogue import Known, configuration_of, digest_of, is_demo, load_demo
-from toolscript.surfaces.cli.client.gateway import announced
+from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.catalogue import (
+    IndexedServers,
+    digest_of,
+    is_demo,
+    load_demo,
+    read_configuration,
+)
+from toolscript.surfaces.cli.client.gateway import announce_gateway
+from toolscript.surfaces.cli.client.session import settings_of
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
-from toolscript.surfaces.cli.terminal.text import marked, when_told_to_stop
-from toolscript.surfaces.logs import configure_logging
+from toolscript.surfaces.cli.terminal.text import escape_markup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,24 +38,24 @@ if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.surfaces.http.server import HttpServer
 
-# How many objects more there are before Python looks for circles among the new ones, and how often it looks among the
-# others then: among those of ten thousand tools that takes a fifth of a second, during which nobody is answered.
-SELDOM = 10_000, 50, 100
-# How long a thread that computes may keep the others waiting. A search needs Python's lock some thirty times: with the
-# usual 5 ms it takes a sixth of a second while another thread is at work, such as the one that looks at all tools anew.
-SOON_SECONDS = 0.0002
+# Garbage collection of the oldest generation takes 0.2 s with ten thousand tools, and no request is answered meanwhile:
+# Python's default thresholds (700, 10, 10) run it too often.
+GC_THRESHOLDS = 10_000, 50, 100
+# A search needs the interpreter lock some 30 times. With Python's default of 5 ms it takes 150 ms while another thread
+# computes, for instance a sync.
+SWITCH_INTERVAL_SECONDS = 0.0002
 SAMPLE = "put my changes into version control"
-# A server that is slower than this is waited for in the background.
-FIRST_ROUND_SECONDS = 9.0
-# How soon, and how seldom at last, documents are tried again that could not be indexed.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 600.0
+# Slower servers go on connecting in the background.
+FIRST_CONNECT_SECONDS = 9.0
+# The pause before documents that could not be indexed are tried again; it doubles each time.
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 600.0
 
 log = logging.getLogger(__name__)
 
 
 @click.group()
 def gateway() -> None:
-    """Serve every configured MCP server behind one door."""
+    """Serve all configured MCP servers as one."""
 
 
 @gateway.command()
@@ -60,47 +67,55 @@ def gateway() -> None:
 def start(**flags: Any) -> None:
     """Connect to all configured servers and serve HTTP and MCP until interrupted.
 
-    Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config: one of ours, of Claude Desktop, Cursor or
-    VS Code. An edit of it is taken over while running. With nothing configured a built-in demo catalogue is served.
+    Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config, which may be a configuration of Claude
+    Desktop, Cursor or VS Code. Changes of the file are applied while running. Without any configuration, a built-in
+    demo catalogue is served.
     """
-    settings = load_settings(**flags)
-    configure_logging(settings.log_level)
+    settings = settings_of(flags)
     from rich.console import Console
 
-    with asyncio.Runner(loop_factory=_quick_loop()) as runner:
-        runner.run(_until_told(Run(settings, Console(highlight=False, soft_wrap=True))))
+    with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
+        runner.run(_run_until_signal(GatewayRun(settings, Console(highlight=False, soft_wrap=True))))
 
 
-def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # there is none for Windows
+    except ImportError:  # it does not exist for Windows
         return None
     return uvloop.new_event_loop
 
 
-async def _until_told(run: Run) -> None:
-    gc.set_threshold(*SELDOM)
-    sys.setswitchinterval(SOON_SECONDS)
-    when_told_to_stop(run.server.stop)
-    await run.until_stopped()
+async def _run_until_signal(run: GatewayRun) -> None:
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    on_stop_signal(run.server.stop)
+    await run.serve()
 
 
-class Run:
-    """One run of the gateway: takes the port, opens the application behind it, and follows the configuration."""
+def on_stop_signal(stop: Callable[[], object]) -> None:
+    """Calls `stop` on SIGINT and SIGTERM; must be called inside the running loop. Windows has no signal handlers for
+    event loops: there Ctrl-C raises KeyboardInterrupt."""
+    if sys.platform != "win32":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+class GatewayRun:
+    """One run of the gateway: binds the port, opens the application, and watches the configuration."""
 
     def __init__(self, settings: Settings, console: Console) -> None:
-        """Raises Invalid for a configuration that cannot be used, or an address that strangers could call."""
+        """Raises Invalid for an invalid configuration, or a public address without an API key."""
         self._settings = settings
         self._console = console
-        self._began = time.monotonic()
-        self._folder = Path.cwd()  # it may be gone by the time that a file in it changes
-        self._configuration = configuration_of(settings, self._folder)
+        self._started = time.monotonic()
+        self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
+        self._configuration = read_configuration(settings, self._folder)
         self._stamps = _stamps(self._configuration)
         self.server = _http_server(settings)
 
-    async def until_stopped(self) -> None:
-        """Serves until the server is stopped, or this is cancelled."""
+    async def serve(self) -> None:
+        """Serves until the server is stopped, or the task is cancelled."""
         serving = asyncio.create_task(self.server.run())
         work = asyncio.create_task(self._work())
         try:
@@ -108,21 +123,21 @@ class Run:
         finally:
             self.server.stop()
             work.cancel()
-            ended = await asyncio.gather(work, serving, return_exceptions=True)
-        for fault in ended:
-            if isinstance(fault, Exception):
-                raise fault
+            results = await asyncio.gather(work, serving, return_exceptions=True)
+        for error in results:
+            if isinstance(error, Exception):
+                raise error
 
     async def _work(self) -> None:
         from toolscript.app.app import open_app
 
         async with open_app(self._settings, serving=True) as app:
             self.server.served.current = app
-            with announced(self._settings.data, self.server.url, self._settings.config, key=app.local_key):
-                await self._serve(app)
+            with announce_gateway(self._settings.data, self.server.url, self._settings.config, key=app.local_key):
+                await self._connect_and_watch(app)
 
-    async def _serve(self, app: App) -> None:
-        app.gateway.watch(self._remember)
+    async def _connect_and_watch(self, app: App) -> None:
+        app.gateway.watch(self._record)
         if is_demo(self._configuration):
             await self._serve_demo(app)
         else:
@@ -130,7 +145,7 @@ class Run:
         self.server.served.mark_ready()
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reloaded)
+        following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reload)
         await asyncio.gather(following, app.snapshots.warm_up(), _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
@@ -149,41 +164,41 @@ class Run:
         board = Board(self._console)
         app.gateway.watch(board.update)
         if self._console.is_terminal and self._settings.log_level == "warning":
-            told_already = logging.getLogger("toolscript.services.catalogue.gateway")
-            told_already.addFilter(lambda record: record.getMessage() != "server_failed")  # the board tells that
+            logger = logging.getLogger("toolscript.services.catalogue.gateway")
+            logger.addFilter(lambda record: record.getMessage() != "server_failed")  # the board shows it
         specs = self._configuration.servers
-        held = Known(self._settings.data).read()
-        with board.shown():
+        indexed = IndexedServers(self._settings.data).read()
+        with board.show():
             await app.gateway.apply(specs)
-            if all(held.get(s.name) == digest_of(s) for s in specs):
-                self.server.served.mark_ready()  # the catalogue of the last run is theirs, and calls wait for them
-            await app.gateway.settle(FIRST_ROUND_SECONDS)
+            if all(indexed.get(s.name) == digest_of(s) for s in specs):
+                self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
+            await app.gateway.settle(FIRST_CONNECT_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
-        took = time.monotonic() - self._began
+        took = time.monotonic() - self._started
         self._console.print(f"{ready} of {len(specs)} servers ready after {took:.1f} s")
         for status in app.gateway.statuses:
             if status.state is ServerState.CONNECTING:
-                told = marked(f"{status.name}  {status.reason or 'no answer yet'}")
-                self._console.print(f"[yellow]waiting[/]  {told}; this goes on in the background")
+                text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
+                self._console.print(f"[yellow]waiting[/]  {text}; connecting goes on in the background")
 
-    def _reloaded(self) -> tuple[ServerSpec, ...]:
-        self._configuration = configuration_of(self._settings, self._folder)
+    def _reload(self) -> tuple[ServerSpec, ...]:
+        self._configuration = read_configuration(self._settings, self._folder)
         names = ", ".join(s.name for s in self._configuration.servers) or "none"
-        self._console.print(f"configuration changed; servers: {marked(names)}")
+        self._console.print(f"configuration changed; servers: {escape_markup(names)}")
         return self._configuration.servers
 
-    def _remember(self, status: ServerStatus) -> None:
+    def _record(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:
             current = {s.name: digest_of(s) for s in self._configuration.servers}
-            known = Known(self._settings.data)
-            held = {name: digest for name, digest in known.read().items() if current.get(name) == digest}
-            known.write({**held, **({status.name: current[status.name]} if status.name in current else {})})
+            file = IndexedServers(self._settings.data)
+            indexed = {name: digest for name, digest in file.read().items() if current.get(name) == digest}
+            file.write({**indexed, **({status.name: current[status.name]} if status.name in current else {})})
 
 
 async def _finish_documents(app: App) -> None:
-    """Finishes what a gateway before this one had no time for, however often it takes. Documents must not keep tools
-    from being served, whatever is wrong with them."""
-    pause = FIRST_PAUSE_SECONDS
+    """Indexes documents that an earlier run has stored only; repeats until all are indexed. Errors are logged and
+    ignored: tools must be served whatever is wrong with documents."""
+    pause = MIN_PAUSE_SECONDS
     while True:
         try:
             if finished := await app.ingest_documents.repair():
@@ -193,7 +208,7 @@ async def _finish_documents(app: App) -> None:
         except Exception as error:  # noqa: BLE001
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
         await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
 def _http_server(settings: Settings) -> HttpServer:
@@ -201,24 +216,24 @@ def _http_server(settings: Settings) -> HttpServer:
         from toolscript.surfaces.http.guard import is_loopback
         from toolscript.surfaces.http.server import HttpServer
     except ImportError as error:
-        raise Invalid("serving HTTP needs an extra that is not installed: pip install 'toolscript[server]'") from error
+        raise Invalid("serving HTTP needs an optional dependency: pip install 'toolscript[server]'") from error
     if not is_loopback(settings.host) and not settings.api_key:
         raise Invalid(
-            f"--host {settings.host} is not a loopback address, and nothing would keep strangers out: use 127.0.0.1, "
-            "or set a key in TOOLSCRIPT_API_KEY",
+            f"--host {settings.host} is not a loopback address, and anyone could call the gateway: use 127.0.0.1, or "
+            "set TOOLSCRIPT_API_KEY",
             details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
     return HttpServer(settings)
 
 
 def _stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
-    """What changes when a configuration file does."""
+    """Modification times and sizes of the configuration files; None for those that do not exist."""
     stamps: list[tuple[int, int] | None] = []
     for file in configuration.files:
         try:
-            about = file.stat()
+            status = file.stat()
         except OSError:
             stamps.append(None)
         else:
-            stamps.append((about.st_mtime_ns, about.st_size))
+            stamps.append((status.st_mtime_ns, status.st_size))
     return stamps

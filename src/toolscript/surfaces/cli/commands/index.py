@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.ask import settings_of, tell
+from toolscript.surfaces.cli.client.session import settings_of
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import bar
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
-NOT_INDEXED = "knowledge is not indexed, so none is found: there is no embedding model (TOOLSCRIPT_SEARCH_MODEL)"
+NOT_INDEXED = "knowledge is not indexed and cannot be found: there is no embedding model (TOOLSCRIPT_SEARCH_MODEL)"
 
 
 @click.group()
 def index() -> None:
-    """Look after the vector index."""
+    """Maintain the vector index."""
 
 
 @index.command()
@@ -29,44 +30,44 @@ def index() -> None:
 @options.data_dir
 @options.as_json
 def rebuild(as_json: bool, **flags: Any) -> None:
-    """Drop the index and build it anew from the store, with the model now in use.
+    """Delete the index and build it again from the store, with the current model.
 
-    Needed after a change of model; asks the hub again for a model that could not be had before. Tools, skills,
-    documents and knowledge are indexed.
+    Needed after a change of model; also tries again to download a model that was not available before. Tools, skills,
+    documents and knowledge are indexed. The gateway must not be running on the data folder.
     """
-    tell(asyncio.run(_rebuild(settings_of(flags))), as_json, _say)
+    print_answer(asyncio.run(_rebuild(settings_of(flags))), as_json, _show)
 
 
 async def _rebuild(settings: Settings) -> dict[str, Any]:
     from toolscript.app.app import open_app
     from toolscript.services.catalogue.skill_points import SKILLS
 
-    async with open_app(settings, fresh_index=True) as opened:
-        with bar("Tools") as shown:
-            tools = await opened.sync.index_catalogue(shown)
-        with bar("Documents") as shown:
-            documents = await opened.ingest_documents.index_all(shown)
-        with bar("Knowledge") as shown:
-            knowledge = await _index_knowledge(opened, shown)
+    async with open_app(settings, fresh_index=True) as app:
+        with bar("Tools") as show_progress:
+            tools = await app.sync.index_catalogue(show_progress)
+        with bar("Documents") as show_progress:
+            documents = await app.ingest_documents.index_all(show_progress)
+        with bar("Knowledge") as show_progress:
+            knowledge = await _index_knowledge(app, show_progress)
         return {
-            "model": opened.model.embedder.model if opened.model.embedder else None,
+            "model": app.model.embedder.model if app.model.embedder else None,
             "tools": tools.written,
-            "skills": len({p.payload["skill_id"] for p in await opened.index.scroll(SKILLS, fields=["skill_id"])}),
+            "skills": len({p.payload["skill_id"] for p in await app.index.scroll(SKILLS, fields=["skill_id"])}),
             "documents": documents,
             "knowledge": knowledge,
         }
 
 
-async def _index_knowledge(opened: App, shown: Callable[[int, int], None]) -> int | None:
-    """How many points of knowledge were made; None where there is some and no model, without which it is not found."""
-    if opened.model.embedder is None and await opened.knowledge.list_sources():
+async def _index_knowledge(app: App, show_progress: Callable[[int, int], None]) -> int | None:
+    """The number of chunks and extractions indexed; None when there are some and no model to embed them with."""
+    if app.model.embedder is None and await app.knowledge.list_sources():
         return None
-    return await opened.ingest_knowledge.index_all(shown) if opened.ingest_knowledge else 0
+    return await app.ingest_knowledge.index_all(show_progress) if app.ingest_knowledge else 0
 
 
-def _say(told: Mapping[str, Any]) -> None:
-    counts = f"{told['tools']} tools, {told['skills']} skills, {told['documents']} documents"
-    known = f"{told['knowledge'] or 0} chunks and extractions of knowledge"
-    if told["knowledge"] is None:
-        click.echo(click.style("note: ", fg="yellow") + NOT_INDEXED, err=True)
-    click.echo(f"Indexed {counts} and {known} with {told['model'] or 'no model: words only'}.")
+def _show(answer: Mapping[str, Any]) -> None:
+    counts = f"{answer['tools']} tools, {answer['skills']} skills, {answer['documents']} documents"
+    knowledge = f"{answer['knowledge'] or 0} chunks and extractions of knowledge"
+    if answer["knowledge"] is None:
+        print_note(NOT_INDEXED)
+    click.echo(f"Indexed {counts} and {knowledge} with {answer['model'] or 'no model: words only'}.")

@@ -1,7 +1,7 @@
 """`toolscript mcp`: the gateway as an MCP server over standard input and output, for an agent's configuration.
 
-Several agents may each start one on the same data folder, which only one process can hold. The first one becomes the
-gateway; the others pass their calls on to it, and one of them takes its place when it ends.
+Several agents may each start one on the same data folder, which only one process can open. The first becomes the
+gateway; the others forward their calls to it, and one of them takes over when it ends.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ import click
 
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
-from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.gateway import address, credentials
-from toolscript.surfaces.cli.commands.gateway import Run
+from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.gateway import credentials, gateway_url
+from toolscript.surfaces.cli.client.session import settings_of
+from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.text import when_told_to_stop
-from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, CallToolResult
 
     from toolscript.app.app import App
 
-PATIENCE_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 30.0
 _PAUSE_SECONDS = 0.1
 
 
@@ -36,68 +35,67 @@ _PAUSE_SECONDS = 0.1
 @options.model
 @options.data_dir
 def mcp(**flags: Any) -> None:
-    """Serve MCP on standard input and output: the one server that an agent needs.
+    """Serve MCP on standard input and output: the only server that an agent needs.
 
     Put `toolscript` with the argument `mcp` into the agent's configuration. A gateway that runs on the same data folder
-    is used; without one this process becomes it, on a free port of this machine.
+    is used; without one this process becomes the gateway, on a free local port.
     """
-    settings = load_settings(**flags)
-    configure_logging(settings.log_level)
+    settings = settings_of(flags)
     try:
         import mcp as _  # noqa: F401
     except ImportError as error:
-        raise Invalid("serving MCP needs an extra that is not installed: pip install 'toolscript[server]'") from error
-    asyncio.run(_speak(settings))
+        raise Invalid("serving MCP needs an optional dependency: pip install 'toolscript[server]'") from error
+    asyncio.run(_serve(settings))
 
 
-async def _speak(settings: Settings) -> None:
+async def _serve(settings: Settings) -> None:
     from toolscript.surfaces.mcp.server import serve_over_stdio
 
-    door = Door(settings)
-    opening = asyncio.create_task(door.open())
-    speaking = asyncio.create_task(serve_over_stdio(door.answer))
-    told = asyncio.Event()
-    when_told_to_stop(told.set)
-    waiting = asyncio.create_task(told.wait())
-    await asyncio.wait({speaking, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    calls = GatewayCalls(settings)
+    opening = asyncio.create_task(calls.open())
+    serving = asyncio.create_task(serve_over_stdio(calls.answer))
+    is_stopped = asyncio.Event()
+    on_stop_signal(is_stopped.set)
+    waiting = asyncio.create_task(is_stopped.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     opening.cancel()
-    await door.close()
-    if told.is_set():
-        os._exit(0)  # a thread still waits for a line of input, and nothing would wake it
+    await calls.close()
+    if is_stopped.is_set():
+        os._exit(0)  # a thread blocks on reading standard input and cannot be interrupted
     waiting.cancel()
-    await speaking
+    await serving
 
 
-class Door:
-    """The way to the application: this process's own, or that of the gateway which holds the data folder."""
+class GatewayCalls:
+    """Answers calls: with this process's own gateway, or with the one that has the data folder open."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = replace(settings, host="127.0.0.1", port=0)
-        self._run: Run | None = None
+        self._run: GatewayRun | None = None
         self._running: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
-        self._fault: ToolscriptError | None = None
+        self._lock = asyncio.Lock()
+        self._error: ToolscriptError | None = None
 
     async def open(self) -> None:
-        """Makes sure that somebody answers. Raises Unavailable when nobody does in time."""
+        """Waits until a gateway runs, and starts one if necessary. Raises Unavailable when that takes too long."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS), self._turn:
-                while self._own is None and not await self._elsewhere():
-                    await self._become_the_gateway()
+            async with asyncio.timeout(START_TIMEOUT_SECONDS), self._lock:
+                while self._own_app is None and not await self._is_running_elsewhere():
+                    await self._become_gateway()
         except TimeoutError:
-            raise self._fault or Unavailable("the gateway does not come up: ask again in a moment") from None
+            raise self._error or Unavailable("the gateway does not start: try again in a moment") from None
 
     async def answer(self, params: CallToolRequestParams, __: object) -> CallToolResult:
-        """Answers a call here or has it answered: for the tenant of the settings, because whoever may start us owns the
-        data folder."""
+        """Answers a call, here or in the other process, for the tenant of the settings: the caller owns the data
+        folder."""
         from toolscript.surfaces.mcp.server import answer_call
 
         for _ in range(2):
-            if self._own is not None:
-                return await answer_call(self._own, params, self._caller)
-            passed_on = await self._pass_on(params)
-            if passed_on is not None:
-                return passed_on
+            if self._own_app is not None:
+                return await answer_call(self._own_app, params, self._find_caller)
+            result = await self._forward(params)
+            if result is not None:
+                return result
             await self.open()
         raise Unavailable("the gateway cannot be reached: start it with `toolscript gateway start`")
 
@@ -107,73 +105,75 @@ class Door:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    async def _caller(self) -> Principal:
+    async def _find_caller(self) -> Principal:
         return Principal(self._settings.tenant)
 
     @property
-    def _own(self) -> App | None:
+    def _own_app(self) -> App | None:
         if self._run is None or self._running is None or self._running.done():
             return None
         return self._run.server.served.current if self._run.server.served.is_ready else None
 
-    async def _become_the_gateway(self) -> None:
+    @property
+    def _other_url(self) -> str | None:
+        url = gateway_url(self._settings.data)
+        return None if self._run and url == self._run.server.url else url
+
+    async def _become_gateway(self) -> None:
         from rich.console import Console
 
         if self._running is None or self._running.done():
-            self._run = Run(self._settings, Console(stderr=True, quiet=True))
-            self._running = asyncio.create_task(self._run.until_stopped())
-        while self._own is None:
+            self._run = GatewayRun(self._settings, Console(stderr=True, quiet=True))
+            self._running = asyncio.create_task(self._run.serve())
+        while self._own_app is None:
             done, _ = await asyncio.wait({self._running}, timeout=_PAUSE_SECONDS)
             if done:
                 self._run = None
-                fault = self._running.exception()
-                if not isinstance(fault, Unavailable):
-                    raise fault or Unavailable("the gateway ended")
-                self._fault = fault  # most likely another process was faster, and will say where it is
+                error = self._running.exception()
+                if not isinstance(error, Unavailable):
+                    raise error or Unavailable("the gateway has stopped")
+                self._error = error  # probably another process was faster, and will announce its URL
                 await asyncio.sleep(_PAUSE_SECONDS)
                 return
 
-    async def _elsewhere(self) -> bool:
-        url = address(self._settings.data)
-        if url is None or (self._run and url == self._run.server.url):
-            return False
-        told = await self._post(f"{url}/mcp", {"method": "ping"})
-        return told is not None and "result" in told
+    async def _is_running_elsewhere(self) -> bool:
+        url = self._other_url
+        response = await self._post(f"{url}/mcp", {"method": "ping"}) if url else None
+        return response is not None and "result" in response
 
-    async def _pass_on(self, params: CallToolRequestParams) -> CallToolResult | None:
+    async def _forward(self, params: CallToolRequestParams) -> CallToolResult | None:
         from mcp_types import CallToolResult
 
-        url = address(self._settings.data)
-        if url is None or (self._run and url == self._run.server.url):
+        url = self._other_url
+        if url is None:
             return None
-        told = await self._post(
-            f"{url}/mcp", {"method": "tools/call", "params": params.model_dump(by_alias=True, exclude_none=True)}
-        )
-        if told is None:
+        message = {"method": "tools/call", "params": params.model_dump(by_alias=True, exclude_none=True)}
+        response = await self._post(f"{url}/mcp", message)
+        if response is None:
             return None
-        if "result" not in told:
-            raise Unavailable(f"the gateway at {url} answered: {told.get('error', told)}")
-        return CallToolResult.model_validate(told["result"], by_name=False)
+        if "result" not in response:
+            raise Unavailable(f"the gateway at {url} responded: {response.get('error', response)}")
+        return CallToolResult.model_validate(response["result"], by_name=False)
 
     def _credentials(self) -> dict[str, str]:
         try:
             return credentials(self._settings, self._settings.tenant)
-        except Unavailable:  # a gateway of before: it still answers everything but searches in documents
+        except Unavailable:  # a gateway of an older version: it answers everything but searches in documents
             return credentials(self._settings)
 
     async def _post(self, url: str, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The gateway's answer; None when nobody is there. Not by `ask`, which is for commands that ask once and must
-        start fast: an agent that hangs up must be able to cancel this."""
+        """The gateway's response; None when none runs. Uses httpx instead of `send_to_gateway`, because the request has
+        to be cancelled when the agent disconnects."""
         import httpx
 
         headers = {"Accept": "application/json, text/event-stream", **self._credentials()}
+        timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
-            patience = self._settings.call_timeout + PATIENCE_SECONDS
-            async with httpx.AsyncClient(timeout=patience, trust_env=False) as client:
-                answer = await client.post(url, json={"jsonrpc": "2.0", "id": 1, **message}, headers=headers)
-                told = answer.json()
+            async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False) as client:
+                response = await client.post(url, json={"jsonrpc": "2.0", "id": 1, **message}, headers=headers)
+                content = response.json()
         except (httpx.ConnectError, ValueError):
             return None
         except httpx.HTTPError as error:
-            raise Unavailable(f"the gateway at {url} does not answer: {error}") from error
-        return told if isinstance(told, dict) else None
+            raise Unavailable(f"the gateway at {url} does not respond: {error}") from error
+        return content if isinstance(content, dict) else None

@@ -1,4 +1,4 @@
-"""`toolscript skills`: the skills that tools are sorted into, and the word of people on who belongs where."""
+"""`toolscript skills`: the skills that tools are grouped into, and people's decisions about them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,45 @@ import click
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.surfaces.cli.client.ask import PATIENCE_SECONDS, answered, places, settings_of, tell
-from toolscript.surfaces.cli.client.catalogue import from_catalogue
-from toolscript.surfaces.cli.client.gateway import ask
+from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
 from toolscript.surfaces.cli.commands.skills_export import export
-from toolscript.surfaces.cli.commands.skills_review import approve, merge, propose, reject, suggestions
+from toolscript.surfaces.cli.commands.skills_review import (
+    TIMEOUT_SECONDS,
+    approve,
+    merge,
+    propose,
+    reject,
+    request,
+    suggestions,
+)
+from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import printable
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, count, print_answer, printable
+from toolscript.surfaces.json.hierarchical import build_skill_hit
+from toolscript.surfaces.json.skills import (
+    build_skill_response,
+    build_skill_tools_response,
+    build_skills_response,
+    build_tool_skills_response,
+)
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
 SKILLS = "/api/v1/skills"
-# What stands where the id of a skill would, and leads elsewhere.
-NO_IDS = frozenset({"", "suggestions"})
+# Path segments after /api/v1/skills/ that are not ids of skills.
+RESERVED_IDS = frozenset({"", "suggestions"})
 
 Answer = Mapping[str, Any]
 
 
 @click.group()
 def skills() -> None:
-    """The skills that tools are sorted into.
+    """List, edit and review the skills that tools are grouped into.
 
-    A search with --strategy hierarchical finds skills first and then tools within them. Tools are sorted into skills
-    when their server is connected; what fits nowhere waits as a suggestion for a person to decide. A gateway that runs
-    on the data folder is asked; without one the data folder is opened.
+    A search with --strategy hierarchical finds skills first and then tools within them. Tools are classified into
+    skills when their server is connected; for tools that fit no skill a new one is suggested, for a person to decide.
+    A gateway that runs on the data folder is used; without one the data folder is opened.
 
     \b
     toolscript skills list
@@ -48,68 +62,72 @@ def skills() -> None:
 
 
 @skills.command("list")
-@click.option("--active-only", is_flag=True, help="Leave out those that are not in use.")
-@places
+@click.option("--active-only", is_flag=True, help="Leave out inactive skills.")
+@options.catalogue
 def list_(active_only: bool, as_json: bool, **flags: Any) -> None:
-    """Every skill, and how many tools are in it."""
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_skills_response
-
-        return build_skills_response(await app.skills.all(active_only=active_only))
-
-    tell(answered(flags, here, SKILLS, active_only=active_only), as_json, _show_skills)
+    """List all skills, with the number of tools in each."""
+    http = {"active_only": active_only}
+    answer = request(flags, SKILLS, lambda app: app.skills.all(**http), build_skills_response, **http)
+    print_answer(answer, as_json, _show_skills)
 
 
 @skills.command()
 @click.argument("skill_id", metavar="ID")
-@places
+@options.catalogue
 def show(skill_id: str, as_json: bool, **flags: Any) -> None:
-    """One skill, and the tools in it, surest first.
+    """Show a skill and its tools, ordered by confidence.
 
     \b
     toolscript skills show file_operations
     """
-    settings = settings_of(flags)
-    path = _path(skill_id)
-    skill, tools = ask(settings, path), ask(settings, f"{path}/tools")
-    if skill is None or tools is None:
-        skill, tools = from_catalogue(settings, lambda app: _looked_up(app, skill_id))
-    tell({**skill, "tools": tools["tools"]}, as_json, _show_skill)
+    path = _skill_path(skill_id)
+
+    async def local_skill(app: App) -> Answer:
+        return build_skill_response(await app.skills.get(skill_id))
+
+    async def local_tools(app: App) -> Answer:
+        return build_skill_tools_response(skill_id, await app.skills.tools(skill_id))
+
+    async def find(session: Session) -> Answer:
+        skill = await session.request(path, local_skill)
+        return {**skill, "tools": (await session.request(f"{path}/tools", local_tools))["tools"]}
+
+    print_answer(run_in_session(settings_of(flags), find), as_json, _show_skill)
 
 
 @skills.command()
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="Most skills.")
+@click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="Maximum number of skills.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Least score of a skill."
+    "--threshold", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Minimum score of a skill."
 )
-@places
+@options.catalogue
 def search(query: str, limit: int, threshold: float, as_json: bool, **flags: Any) -> None:
     """Find the skills for a task.
 
     \b
     toolscript skills search "put a meeting into my calendar"
     """
-
-    async def here(app: App) -> Any:
-        from toolscript.surfaces.json.hierarchical import build_skill_hit
-
-        hits = await app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
-        return [build_skill_hit(hit) for hit in hits]
-
-    question = {"query": query, "limit": limit, "threshold": threshold}
-    tell(answered(flags, here, "/api/v1/search/skills", **question), as_json, _show_found)
+    answer = request(
+        flags,
+        "/api/v1/search/skills",
+        lambda app: app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold),
+        lambda hits: [build_skill_hit(hit) for hit in hits],
+        query=query,
+        limit=limit,
+        threshold=threshold,
+    )
+    print_answer(answer, as_json, _show_hits)
 
 
 @skills.command()
 @click.argument("skill_id", metavar="ID")
-@click.option("--name", required=True, help="What people read.")
-@click.option("--description", default="", help="What its tools do; a skill without tools is found by this.")
+@click.option("--name", required=True, help="Name of the skill.")
+@click.option("--description", default="", help="What its tools do; a skill without tools is found by this text.")
 @click.option("--keyword", "keywords", multiple=True, metavar="WORD", help="A word that people use for it; repeatable.")
 @click.option("--example", "examples", multiple=True, metavar="TOOL", help="The name of a typical tool; repeatable.")
-@click.option("--domain", "parent_domain", help="What the skill is a part of.")
-@places
+@click.option("--domain", "parent_domain", help="The larger field that the skill belongs to.")
+@options.catalogue
 def add(
     skill_id: str,
     name: str,
@@ -120,41 +138,36 @@ def add(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Add a skill, and sort the tools that are in none anew.
+    """Add a skill, and classify again the tools that are in no skill.
 
-    ID is made of a-z, 0-9 and _, and starts with a letter. Ends with 7 when there is a skill of that id.
+    ID consists of a-z, 0-9 and _, and starts with a letter. Exits with 7 when a skill with that id exists.
 
     \b
     toolscript skills add bee_keeping --name "Bee Keeping" --description "Hives, queens and honey." \\
         --keyword hive --keyword honey --example inspect_hive --domain nature
     """
     skill = Skill(skill_id, name, description, parent_domain or None, tuple(keywords), tuple(examples))
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_skill_response
-
-        return build_skill_response(await app.skills.create(skill))
-
-    tell(answered(flags, here, SKILLS, body=asdict(skill)), as_json, lambda told: _say_skill("Added", told))
+    answer = request(flags, SKILLS, lambda app: app.skills.create(skill), build_skill_response, body=asdict(skill))
+    print_answer(answer, as_json, lambda changed: _print_skill("Added", changed))
 
 
 @skills.command()
 @click.argument("skill_id", metavar="ID")
-@click.option("--name", help="What people read.")
-@click.option("--description", help="What its tools do.")
+@click.option("--name", help="New name.")
+@click.option("--description", help="New description of what its tools do.")
 @click.option(
-    "--keyword", "keywords", multiple=True, metavar="WORD", help='Replaces all keywords; repeatable; "": none.'
+    "--keyword", "keywords", multiple=True, metavar="WORD", help='Replaces all keywords; repeatable; "" for none.'
 )
 @click.option(
-    "--example", "examples", multiple=True, metavar="TOOL", help='Replaces all examples; repeatable; "": none.'
+    "--example", "examples", multiple=True, metavar="TOOL", help='Replaces all examples; repeatable; "" for none.'
 )
-@click.option("--domain", "parent_domain", help='What the skill is a part of; "": of nothing.')
-@click.option("--active/--inactive", "is_active", default=None, help="Whether searches and classifiers use it.")
-@places
+@click.option("--domain", "parent_domain", help='The larger field that the skill belongs to; "" for none.')
+@click.option("--active/--inactive", "is_active", default=None, help="Whether searches and classifiers use the skill.")
+@options.catalogue
 def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None, **given: Any) -> None:
-    """Change what is given of a skill, and leave the rest.
+    """Change a skill; options that are not given leave their fields unchanged.
 
-    Tools that are in no skill are sorted anew, and so are those of a skill that is made inactive.
+    Tools that are in no skill are classified again, and so are those of a skill that becomes inactive.
 
     \b
     toolscript skills edit bee_keeping --description "Hives, queens, honey and wax." --keyword hive --keyword wax
@@ -163,105 +176,82 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
     changes = {name: value for name, value in given.items() if value not in {None, ()}}
     if not changes:
         raise Invalid(
-            "nothing to change was given: name at least one of --name, --description, --keyword, --example, --domain, "
+            "nothing to change: give at least one of --name, --description, --keyword, --example, --domain, "
             "--active and --inactive"
         )
     for name in {"keywords", "examples"} & changes.keys():
         changes[name] = tuple(word for word in changes[name] if word)
-    settings = settings_of({"config": config, "data_dir": data_dir})
-    path = _path(skill_id)
-    answer = before = ask(settings, path)
-    if before is not None:
-        body = {each.name: before[each.name] for each in fields(Skill)} | changes
-        answer = ask(settings, path, method="PUT", body=body, patience=PATIENCE_SECONDS)
-    if answer is None:
-        answer = from_catalogue(settings, lambda app: _changed(app, skill_id, changes))
-    tell(answer, as_json, lambda told: _say_skill("Changed", told))
+    path = _skill_path(skill_id)
+
+    async def change(session: Session) -> Answer:
+        if session.app is not None:
+            before = (await session.app.skills.get(skill_id)).skill
+            return build_skill_response(await session.app.skills.replace(skill_id, replace(before, **changes)))
+        existing = await session.send(path)
+        body = {each.name: existing[each.name] for each in fields(Skill)} | changes
+        changed: Answer = await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
+        return changed
+
+    answer = run_in_session(settings_of({"config": config, "data_dir": data_dir}), change)
+    print_answer(answer, as_json, lambda changed: _print_skill("Changed", changed))
 
 
 @skills.command()
 @click.argument("skill_id", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
-@places
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.catalogue
 def remove(skill_id: str, yes: bool, as_json: bool, **flags: Any) -> None:
-    """Remove a skill; the tools in it are sorted anew.
+    """Remove a skill, and classify its tools again.
 
-    What people have decided about tools in it goes with it. To keep that, and have nothing use the skill:
+    People's decisions about its tools are lost. To keep them, make the skill inactive instead:
     toolscript skills edit ID --inactive
     """
     if not yes:
-        _make_sure(skill_id)
-
-    async def here(app: App) -> str:
-        await app.skills.remove(skill_id)
-        return ""
-
-    answered(flags, here, _path(skill_id), method="DELETE")
-    tell({"removed": skill_id}, as_json, lambda told: click.echo(f"Removed {printable(told['removed'])}."))
+        confirm_or_raise(f"Remove the skill {printable(skill_id)}, and classify its tools again?")
+    removed = {"removed": skill_id}
+    request(flags, _skill_path(skill_id), lambda app: app.skills.remove(skill_id), lambda _: removed, method="DELETE")
+    print_answer(removed, as_json, lambda _: click.echo(f"Removed {printable(skill_id)}."))
 
 
 @skills.command()
 @click.argument("tool_id", metavar="TOOL")
 @click.argument("skill_ids", metavar="SKILL...", nargs=-1, required=True)
-@places
+@options.catalogue
 def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) -> None:
-    """Say which skills a tool is in: one to three, the most fitting one first.
+    """Assign a tool to one to three skills, the best match first.
 
-    No classifier takes that back, until it is released or a sync is forced.
+    No classifier changes that, until the tool is released or a sync is forced.
 
     \b
     toolscript skills assign garden__inspect_hive bee_keeping
     toolscript skills assign github__create_issue issue_tracking source_control
     """
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_tool_skills_response
-
-        return build_tool_skills_response(await app.skills.assign(tool_id, skill_ids))
-
-    question = {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
-    tell(answered(flags, here, _tool_path(tool_id), **question), as_json, _say_assigned)
+    path, http = _tool_path(tool_id), {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
+    answer = request(flags, path, lambda app: app.skills.assign(tool_id, skill_ids), build_tool_skills_response, **http)
+    print_answer(answer, as_json, _print_assignment)
 
 
 @skills.command()
 @click.argument("tool_id", metavar="TOOL")
-@places
+@options.catalogue
 def release(tool_id: str, as_json: bool, **flags: Any) -> None:
-    """Give a tool back to the classifier, which sorts it at once.
+    """Undo an assignment: the classifier decides again, at once.
 
     \b
     toolscript skills release garden__inspect_hive
     """
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_tool_skills_response
-
-        return build_tool_skills_response(await app.skills.release(tool_id))
-
-    tell(answered(flags, here, _tool_path(tool_id), method="DELETE"), as_json, _say_assigned)
+    path = _tool_path(tool_id)
+    answer = request(flags, path, lambda app: app.skills.release(tool_id), build_tool_skills_response, method="DELETE")
+    print_answer(answer, as_json, _print_assignment)
 
 
 for command in (suggestions, approve, reject, merge, propose, export):
     skills.add_command(command)
 
 
-async def _looked_up(app: App, skill_id: str) -> tuple[Answer, Answer]:
-    from toolscript.surfaces.json.skills import build_skill_response, build_skill_tools_response
-
-    skill = build_skill_response(await app.skills.get(skill_id))
-    return skill, build_skill_tools_response(skill_id, await app.skills.tools(skill_id))
-
-
-async def _changed(app: App, skill_id: str, changes: Mapping[str, Any]) -> Answer:
-    from toolscript.surfaces.json.skills import build_skill_response
-
-    before = (await app.skills.get(skill_id)).skill
-    return build_skill_response(await app.skills.replace(skill_id, replace(before, **changes)))
-
-
-def _path(skill_id: str) -> str:
-    if skill_id in NO_IDS:
-        raise NotFound(f"there is no skill {skill_id!r}: see toolscript skills list", details={"skill_id": skill_id})
+def _skill_path(skill_id: str) -> str:
+    if skill_id in RESERVED_IDS:
+        raise NotFound(f"no such skill: {skill_id!r}; see toolscript skills list", details={"skill_id": skill_id})
     return f"{SKILLS}/{quote(skill_id, safe='', errors='replace')}"
 
 
@@ -269,35 +259,21 @@ def _tool_path(tool_id: str) -> str:
     return f"/api/v1/tools/{quote(tool_id, safe='', errors='replace')}/skills"
 
 
-def _make_sure(skill_id: str) -> None:
-    try:
-        is_sure = click.confirm(f"Remove the skill {printable(skill_id)}, and sort its tools anew?", err=True)
-    except click.Abort:
-        is_sure = False
-        click.echo(err=True)
-    if not is_sure:
-        raise Invalid("nothing was removed: --yes removes without asking")
+def _name_of(skill: Answer) -> str:
+    return str(skill["name"]) + ("" if skill["is_active"] else "  (inactive)")
 
 
 def _show_skills(answer: Answer) -> None:
-    rows = [
-        (
-            s["id"],
-            s["name"] + ("" if s["is_active"] else "  (not in use)"),
-            str(s["tool_count"]),
-            s["parent_domain"] or "",
-        )
-        for s in answer["skills"]
-    ]
+    rows = [(s["id"], _name_of(s), str(s["tool_count"]), s["parent_domain"] or "") for s in answer["skills"]]
     if rows:
         print_table(("Skill", "Name", "Tools", "Domain"), rows, right=["Tools"])
     else:
-        click.echo("There are no skills: add one with toolscript skills add, or see toolscript skills propose.")
+        click.echo("No skills: add one with toolscript skills add, or see toolscript skills propose.")
 
 
 def _show_skill(answer: Answer) -> None:
     about = [
-        ("Name", answer["name"] + ("" if answer["is_active"] else "  (not in use)")),
+        ("Name", _name_of(answer)),
         ("Description", answer["description"]),
         ("Domain", answer["parent_domain"] or ""),
         ("Keywords", ", ".join(answer["keywords"])),
@@ -307,17 +283,17 @@ def _show_skill(answer: Answer) -> None:
     print_table(("Skill", answer["id"]), [(name, text) for name, text in about if text])
     if answer["tools"]:
         click.echo()
-        rows = [(t["id"], f"{t['confidence']:.2f}", _by(t), t["description"]) for t in answer["tools"]]
-        print_table(("Tool", "Confidence", "Sorted by", "Description"), rows, right=["Confidence"])
+        rows = [(t["id"], f"{t['confidence']:.2f}", _origin_of(t), t["description"]) for t in answer["tools"]]
+        print_table(("Tool", "Confidence", "Assigned by", "Description"), rows, right=["Confidence"])
 
 
-def _by(assignment: Answer) -> str:
-    known = {"human": "a person", "llm_auto": "language model", "embedding_auto": "embedding model"}
-    told = known.get(assignment["origin"]) or str(assignment["origin"])
-    return told if assignment["is_primary"] else f"{told}, not first"
+def _origin_of(assignment: Answer) -> str:
+    origins = {"human": "a person", "llm_auto": "language model", "embedding_auto": "embedding model"}
+    origin = origins.get(assignment["origin"]) or str(assignment["origin"])
+    return origin if assignment["is_primary"] else f"{origin}, not first"
 
 
-def _show_found(answer: Sequence[Answer]) -> None:
+def _show_hits(answer: Sequence[Answer]) -> None:
     rows = [(s["id"], f"{s['score']:.2f}", str(s["tool_count"]), s["name"]) for s in answer]
     if rows:
         print_table(("Skill", "Score", "Tools", "Name"), rows, right=["Score", "Tools"])
@@ -326,11 +302,10 @@ def _show_found(answer: Sequence[Answer]) -> None:
         click.echo("Try different words, or lower the threshold with --threshold.")
 
 
-def _say_skill(done: str, answer: Answer) -> None:
-    number = answer["tool_count"]
-    click.echo(f"{done} {answer['id']}: {number} {'tool is' if number == 1 else 'tools are'} in it.")
+def _print_skill(done: str, skill: Answer) -> None:
+    click.echo(f"{done} {skill['id']}: {count(skill['tool_count'], 'tool')}.")
 
 
-def _say_assigned(answer: Answer) -> None:
-    told = ", ".join(f"{a['skill_id']} ({_by(a)})" for a in answer["skills"])
-    click.echo(printable(f"{answer['id']} is in {told or 'no skill: nothing fits, see toolscript skills suggestions'}"))
+def _print_assignment(answer: Answer) -> None:
+    names = ", ".join(f"{a['skill_id']} ({_origin_of(a)})" for a in answer["skills"])
+    click.echo(printable(f"{answer['id']} is in {names or 'no skill: see toolscript skills suggestions'}"))

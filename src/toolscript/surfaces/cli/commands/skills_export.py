@@ -1,68 +1,61 @@
-"""`toolscript skills export`: the skills there are, as a file that another installation can start from."""
+"""`toolscript skills export`: the active skills as a file that another installation can start with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from toolscript.surfaces.cli.client.ask import answered, places
+from toolscript.surfaces.cli.commands.skills_review import request
+from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import printable
-
-if TYPE_CHECKING:
-    from toolscript.app.app import App
+from toolscript.surfaces.json.skills import build_skills_response
 
 TEXTS = ("id", "name", "parent_domain", "description")
 LISTS = ("keywords", "examples")
 HEADER = """\
-# The skills of a Toolscript installation, to be named in TOOLSCRIPT_SKILLS.
-# Without the next line these are added to the packaged skills instead of taking their place.
+# The skills of a Toolscript installation. Set TOOLSCRIPT_SKILLS to the path of this file.
+# The next line replaces the packaged skills; without it, these are added to them.
 replace = true
 """
 
 
 @click.command()
-@places
+@options.catalogue
 def export(as_json: bool, **flags: Any) -> None:
-    """Print the skills that are in use as a file for TOOLSCRIPT_SKILLS: TOML, or JSON with --json.
+    """Print the active skills as a file for TOOLSCRIPT_SKILLS: TOML, or JSON with --json.
 
-    Skills are told, not which tools are in them. Those that are not in use are left out, and named.
+    The file has the skills, not the tools in them. Inactive skills are left out, and named on standard error.
 
     \b
     toolscript skills export > skills.toml
     TOOLSCRIPT_SKILLS=skills.toml toolscript gateway start
     """
-
-    async def here(app: App) -> Mapping[str, Any]:
-        from toolscript.surfaces.json.skills import build_skills_response
-
-        return build_skills_response(await app.skills.all())
-
-    told = answered(flags, here, "/api/v1/skills")["skills"]
-    used = [skill for skill in told if skill["is_active"]]
-    click.echo(_json(used) if as_json else toml_of(used), nl=as_json)
-    unused = [skill["id"] for skill in told if not skill["is_active"]]
-    if unused:
-        click.echo(f"Left out, because not in use: {printable(', '.join(unused))}", err=True)
+    skills = request(flags, "/api/v1/skills", lambda app: app.skills.all(), build_skills_response)["skills"]
+    active = [skill for skill in skills if skill["is_active"]]
+    click.echo(_to_json(active) if as_json else to_toml(active), nl=as_json)
+    inactive = [skill["id"] for skill in skills if not skill["is_active"]]
+    if inactive:
+        click.echo(f"Left out because inactive: {printable(', '.join(inactive))}", err=True)
 
 
-def toml_of(skills: Sequence[Mapping[str, Any]]) -> str:
-    """The skills, as answers tell them, as a file in TOML."""
+def to_toml(skills: Sequence[Mapping[str, Any]]) -> str:
+    """Skills, as in the JSON of answers, as a TOML file."""
     tables = []
     for skill in skills:
-        texts = [f"{key} = {_text(skill[key])}\n" for key in TEXTS if skill[key]]
-        lists = [f"{key} = [{', '.join(map(_text, skill[key]))}]\n" for key in LISTS if skill[key]]
+        texts = [f"{key} = {_quote(skill[key])}\n" for key in TEXTS if skill[key]]
+        lists = [f"{key} = [{', '.join(map(_quote, skill[key]))}]\n" for key in LISTS if skill[key]]
         tables.append("\n[[skill]]\n" + "".join([*texts, *lists]))
     return HEADER + "".join(tables)
 
 
-def _text(text: str) -> str:
-    """A basic string of TOML, which JSON's strings are too but for one character."""
+def _quote(text: str) -> str:
+    """A basic string of TOML, which is a JSON string except for the character DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _json(skills: Sequence[Mapping[str, Any]]) -> str:
+def _to_json(skills: Sequence[Mapping[str, Any]]) -> str:
     kept = [{key: skill[key] for key in (*TEXTS, *LISTS) if skill[key]} for skill in skills]
     return json.dumps({"replace": True, "skill": kept}, ensure_ascii=False)

@@ -1,30 +1,55 @@
-"""`toolscript skills suggestions` and what becomes of them; `toolscript skills propose`, which finds some."""
+"""`toolscript skills suggestions` and the decisions about them; `toolscript skills propose`, which makes new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from toolscript.domain.catalog import SuggestionStatus
-from toolscript.surfaces.cli.client.ask import answered, places, tell
+from toolscript.surfaces.cli.client.session import request_once, settings_of
+from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import printable
+from toolscript.surfaces.cli.terminal.text import count, print_answer, printable
+from toolscript.surfaces.json.skills import (
+    build_proposals_response,
+    build_skill_response,
+    build_suggestion_response,
+    build_suggestions_response,
+)
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
 SUGGESTIONS = "/api/v1/skills/suggestions"
+# Most changes classify tools again, with a language model if one is configured.
+TIMEOUT_SECONDS = 600.0
 ALL = "all"
-LARGEST_NUMBER = 2**31 - 1
-# More than this many tools of a proposal are counted instead of named.
-NAMED = 5
+MAX_NUMBER = 2**31 - 1
+# A table row names this many tools of a proposal, and counts the others.
+MAX_NAMED_TOOLS = 5
 
 Answer = Mapping[str, Any]
+Result = TypeVar("Result")
 
-number_argument = click.argument("number", metavar="N", type=click.IntRange(1, LARGEST_NUMBER))
-reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides; kept with the decision.")
+number_argument = click.argument("number", metavar="N", type=click.IntRange(1, MAX_NUMBER))
+reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides; stored with the decision.")
+
+
+def request(
+    flags: Mapping[str, Any],
+    path: str,
+    call: Callable[[App], Awaitable[Result]],
+    to_json: Callable[[Result], Any],
+    **http: Any,
+) -> Any:
+    """The JSON of one request: of the gateway, or made from the result of the application's service."""
+
+    async def local(app: App) -> Any:
+        return to_json(await call(app))
+
+    return request_once(settings_of(flags), path, local, timeout_seconds=TIMEOUT_SECONDS, **http)
 
 
 @click.command()
@@ -33,125 +58,107 @@ reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides
     type=click.Choice([*(status.value for status in SuggestionStatus), ALL]),
     default=SuggestionStatus.PENDING.value,
     show_default=True,
-    help="Only those that stand so, or all.",
+    help="Only suggestions with this status, or all.",
 )
-@places
+@options.catalogue
 def suggestions(status: str, as_json: bool, **flags: Any) -> None:
-    """The skills that tools were found to need, for a person to decide.
+    """List the skills that are suggested for tools, for a person to decide.
 
-    Then: toolscript skills approve, reject or merge, with the number of the suggestion.
+    Decide with toolscript skills approve, reject or merge, and the number of the suggestion.
 
     \b
     toolscript skills suggestions
     toolscript skills suggestions --status all --json
     """
     wanted = None if status == ALL else SuggestionStatus(status)
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_suggestions_response
-
-        return build_suggestions_response(await app.skills.suggestions(wanted))
-
-    answer = answered(flags, here, SUGGESTIONS, status=status)
-    tell(answer, as_json, lambda told: _show_suggestions(told, status))
+    answer = request(
+        flags, SUGGESTIONS, lambda app: app.skills.suggestions(wanted), build_suggestions_response, status=status
+    )
+    print_answer(answer, as_json, lambda _: _show_suggestions(answer, status))
 
 
 @click.command()
 @number_argument
-@click.option("--id", "skill_id", metavar="ID", help="Of the new skill; made from the name when not given.")
-@click.option("--name", help="Instead of the suggested one.")
-@click.option("--description", help="Instead of the suggested one.")
+@click.option("--id", "skill_id", metavar="ID", help="Id of the new skill; made from its name by default.")
+@click.option("--name", help="Name instead of the suggested one.")
+@click.option("--description", help="Description instead of the suggested one.")
 @reviewer
-@places
+@options.catalogue
 def approve(number: int, as_json: bool, config: str | None, data_dir: str | None, **wanted: Any) -> None:
-    """Make a suggestion a skill, and sort the tools that are in none anew.
+    """Make a suggestion a skill, and classify again the tools that are in no skill.
 
-    N is the number of the suggestion. Ends with 7 when it is decided already, or the id is taken.
+    N is the number of the suggestion. Exits with 7 when it is already decided, or the id already exists.
 
     \b
     toolscript skills approve 3
     toolscript skills approve 3 --id bee_keeping --name "Bee Keeping" --by ada
     """
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_skill_response
-
-        return build_skill_response(await app.skills.approve(number, **wanted))
-
-    places_ = {"config": config, "data_dir": data_dir}
-    answer = answered(places_, here, f"{SUGGESTIONS}/{number}/approve", body=wanted)
-    tell(answer, as_json, lambda told: click.echo(f"Added {told['id']}: {_tools(told['tool_count'])} in it."))
+    flags = {"config": config, "data_dir": data_dir}
+    path = f"{SUGGESTIONS}/{number}/approve"
+    answer = request(flags, path, lambda app: app.skills.approve(number, **wanted), build_skill_response, body=wanted)
+    summary = f"Added {answer['id']}: {count(answer['tool_count'], 'tool')}."
+    print_answer(answer, as_json, lambda _: click.echo(summary))
 
 
 @click.command()
 @number_argument
 @reviewer
-@places
+@options.catalogue
 def reject(number: int, reviewed_by: str | None, as_json: bool, **flags: Any) -> None:
-    """Decline a suggestion: the same is not suggested for that tool again.
+    """Reject a suggestion: it is not made for that tool again.
 
-    N is the number of the suggestion. Ends with 7 when it is decided already.
+    N is the number of the suggestion. Exits with 7 when it is already decided.
     """
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_suggestion_response
-
-        return build_suggestion_response(await app.skills.reject(number, reviewed_by=reviewed_by))
-
-    answer = answered(flags, here, f"{SUGGESTIONS}/{number}/reject", body={"reviewed_by": reviewed_by})
-    tell(answer, as_json, lambda told: click.echo(f"Rejected {told['id']}, {printable(told['name'])}."))
+    path, body = f"{SUGGESTIONS}/{number}/reject", {"reviewed_by": reviewed_by}
+    answer = request(flags, path, lambda app: app.skills.reject(number, **body), build_suggestion_response, body=body)
+    print_answer(answer, as_json, lambda _: click.echo(f"Rejected {answer['id']}, {printable(answer['name'])}."))
 
 
 @click.command()
 @number_argument
 @click.argument("skill_id", metavar="SKILL")
 @reviewer
-@places
+@options.catalogue
 def merge(number: int, skill_id: str, reviewed_by: str | None, as_json: bool, **flags: Any) -> None:
-    """Put the tool of a suggestion into a skill that there is.
+    """Assign the tool of a suggestion to an existing skill instead.
 
-    N is the number of the suggestion, SKILL the id of the skill. Ends with 7 when it is decided already.
+    N is the number of the suggestion, SKILL the id of the skill. Exits with 7 when it is already decided.
 
     \b
     toolscript skills merge 3 file_operations
     """
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_suggestion_response
-
-        return build_suggestion_response(await app.skills.merge(number, skill_id, reviewed_by=reviewed_by))
-
-    body = {"skill_id": skill_id, "reviewed_by": reviewed_by}
-    answer = answered(flags, here, f"{SUGGESTIONS}/{number}/merge", body=body)
-    tell(answer, as_json, lambda told: _say_merged(told, skill_id))
+    path, body = f"{SUGGESTIONS}/{number}/merge", {"skill_id": skill_id, "reviewed_by": reviewed_by}
+    answer = request(
+        flags,
+        path,
+        lambda app: app.skills.merge(number, skill_id, reviewed_by=reviewed_by),
+        build_suggestion_response,
+        body=body,
+    )
+    print_answer(answer, as_json, lambda _: _print_merged(answer, skill_id))
 
 
 @click.command()
-@click.option("--count", type=int, metavar="N", help="Into how many groups tools are sorted; chosen when not given.")
-@click.option("--waiting", "only_waiting", is_flag=True, help="Look only at tools that are in no skill.")
-@click.option("--queue", is_flag=True, help="Put the proposals among the suggestions, to be approved or rejected.")
-@places
-def propose(count: int | None, only_waiting: bool, queue: bool, as_json: bool, **flags: Any) -> None:
-    """Propose skills from the tools that there are.
+@click.option("--count", "groups", type=int, metavar="N", help="Number of groups; chosen automatically by default.")
+@click.option("--waiting", "only_waiting", is_flag=True, help="Use only tools that are in no skill.")
+@click.option("--queue", is_flag=True, help="Add the proposals to the suggestions, to be approved or rejected.")
+@options.catalogue
+def propose(groups: int | None, only_waiting: bool, queue: bool, as_json: bool, **flags: Any) -> None:
+    """Propose new skills for the tools of the catalogue.
 
-    Tools are grouped by what they mean; a language model names the groups where one is configured, else their own
-    words do. Nothing changes without --queue.
+    Tools are grouped by meaning. A language model names the groups if one is configured; otherwise the names are made
+    from the tools' own words. Nothing changes without --queue.
 
     \b
     toolscript skills propose --count 12
     toolscript skills propose --waiting --queue
     """
-    wish = {"count": count, "only_waiting": only_waiting, "queue": queue}
-
-    async def here(app: App) -> Answer:
-        from toolscript.surfaces.json.skills import build_proposals_response
-
-        return build_proposals_response(
-            await app.propose_skills.propose(count=count, only_waiting=only_waiting, queue=queue)
-        )
-
-    answer = answered(flags, here, "/api/v1/skills/propose", body=wish)
-    tell(answer, as_json, lambda told: _show_proposals(told, queue))
+    wanted: dict[str, Any] = {"count": groups, "only_waiting": only_waiting, "queue": queue}
+    path = "/api/v1/skills/propose"
+    answer = request(
+        flags, path, lambda app: app.propose_skills.propose(**wanted), build_proposals_response, body=wanted
+    )
+    print_answer(answer, as_json, lambda _: _show_proposals(answer, queue))
 
 
 def _show_suggestions(answer: Answer, status: str) -> None:
@@ -160,9 +167,9 @@ def _show_suggestions(answer: Answer, status: str) -> None:
         for s in answer["suggestions"]
     ]
     if rows:
-        print_table(("N", "Name", "For", "Status", "By", "Description"), rows)
+        print_table(("N", "Name", "Tool", "Status", "Decided by", "Description"), rows)
     else:
-        click.echo("There are no suggestions." if status == ALL else f"There are no {status} suggestions.")
+        click.echo("No suggestions." if status == ALL else f"No {status} suggestions.")
 
 
 def _show_proposals(answer: Answer, queued: bool) -> None:
@@ -171,23 +178,20 @@ def _show_proposals(answer: Answer, queued: bool) -> None:
         for p in answer["proposals"]
     ]
     if not rows:
-        click.echo("There are no tools to propose skills for.")
+        click.echo("No tools to propose skills for.")
         return
-    print_table(("Skill", "Name", "Tools", "Cohesion", "There is", "Such as"), rows, right=("Tools", "Cohesion"))
+    columns = ("Skill", "Name", "Tools", "Cohesion", "Nearest skill", "Examples")
+    print_table(columns, rows, right=("Tools", "Cohesion"))
     if queued:
-        click.echo("\nWhat is new of these is among the suggestions: toolscript skills suggestions")
+        click.echo("\nNew proposals were added to the suggestions: toolscript skills suggestions")
 
 
 def _some(tools: list[str]) -> str:
-    rest = len(tools) - NAMED
-    return ", ".join(tools[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(tools) - MAX_NAMED_TOOLS
+    return ", ".join(tools[:MAX_NAMED_TOOLS]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _say_merged(answer: Answer, skill_id: str) -> None:
+def _print_merged(answer: Answer, skill_id: str) -> None:
     tool = answer["source_tool_id"]
-    told = f"{tool} is in {skill_id} now." if tool else f"It is settled: {skill_id} serves, and it was for no one tool."
-    click.echo(printable(f"Merged {answer['id']}, {answer['name']}. {told}"))
-
-
-def _tools(number: int) -> str:
-    return "1 tool is" if number == 1 else f"{number} tools are"
+    result = f"{tool} is in {skill_id} now." if tool else f"It was made for no single tool; {skill_id} is used instead."
+    click.echo(printable(f"Merged {answer['id']}, {answer['name']}. {result}"))

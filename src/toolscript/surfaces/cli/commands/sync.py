@@ -1,89 +1,89 @@
-"""`toolscript sync`: catalogue, skills and index brought to what the servers offer now."""
+"""`toolscript sync`: updates catalogue, skills and index to what the servers offer now."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.ask import places, settings_of, tell
-from toolscript.surfaces.cli.client.catalogue import configuration_of, is_demo, load_demo, read_anew
-from toolscript.surfaces.cli.client.gateway import ask
+from toolscript.surfaces.cli.client.catalogue import index_servers, is_demo, load_demo, read_configuration
+from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import bar
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import printable
+from toolscript.surfaces.cli.terminal.text import print_answer, printable
+from toolscript.surfaces.json.hierarchical import build_sync_response
 
-# Every tool may have to be embedded, and a language model asked about each.
-PATIENCE_SECONDS = 3600.0
+if TYPE_CHECKING:
+    from toolscript.app.app import App
+
+# Every tool may have to be embedded, and classified by a language model.
+TIMEOUT_SECONDS = 3600.0
 
 Answer = Mapping[str, Any]
 
 
 @click.command()
-@click.option("--reclassify", is_flag=True, help="Sort every tool into skills anew, not only what is new or changed.")
-@click.option("--force", is_flag=True, help="The same, and also of tools that a person has put into skills.")
-@places
+@click.option("--reclassify", is_flag=True, help="Classify every tool again, not only new and changed ones.")
+@click.option("--force", is_flag=True, help="The same, including tools that a person has assigned to skills.")
+@options.catalogue
 def sync(reclassify: bool, force: bool, as_json: bool, **flags: Any) -> None:
-    """Bring catalogue, skills and index to what the servers offer now.
+    """Update catalogue, skills and index to what the servers offer now.
 
-    A gateway that runs on the data folder does it; without one the configured servers are connected, or the built-in
-    demo catalogue is loaded when nothing is configured. New and changed tools are sorted into skills, and the language
-    model looks at them too where one is configured (TOOLSCRIPT_LLM_URL). A server that fails is named, and the others
-    are synced. Ends with 3 when none of them could be.
+    A gateway that runs on the data folder does the work; without one the configured servers are connected, or the
+    built-in demo catalogue is loaded when nothing is configured. New and changed tools are classified into skills, also
+    by the language model if one is configured (TOOLSCRIPT_LLM_URL). Servers that fail are reported, and the others
+    synced. Exits with 3 when all fail.
 
     \b
     toolscript sync
     toolscript sync --reclassify --json
     """
-    settings = settings_of(flags)
-    answer = _by_the_gateway(settings, {"reclassify": reclassify, "force": force})
-    if answer is None:
-        answer = asyncio.run(_synced(settings, reclassify=reclassify, force=force))
-    tell(answer, as_json, _show)
+    wanted = {"reclassify": reclassify, "force": force}
+
+    async def request(session: Session) -> Answer:
+        from rich.console import Console
+
+        with nullcontext() if session.app else Console(stderr=True).status("Syncing"):
+            answer: Answer = await session.request(
+                "/api/v1/sync", lambda app: _sync(app, **wanted), body=wanted, timeout_seconds=TIMEOUT_SECONDS
+            )
+        return answer
+
+    answer = run_in_session(settings_of(flags), request, with_catalogue=False)
+    print_answer(answer, as_json, _show)
     if answer["servers"] and all(s["error"] for s in answer["servers"]):
         sys.exit(3)
 
 
-def _by_the_gateway(settings: Settings, body: Mapping[str, bool]) -> Any:
-    from rich.console import Console
-
-    with Console(stderr=True).status("Syncing"):
-        return ask(settings, "/api/v1/sync", body=body, patience=PATIENCE_SECONDS)
-
-
-async def _synced(settings: Settings, *, reclassify: bool, force: bool) -> Answer:
-    configuration = configuration_of(settings)
-    from toolscript.app.app import open_app  # --help must not wait for engines to load
-    from toolscript.surfaces.json.hierarchical import build_sync_response
-
-    async with open_app(settings) as app:
-        loaded = 0
-        if is_demo(configuration):
-            loaded = (await load_demo(app)).classified
-        else:
-            await read_anew(app, configuration.servers, within=PATIENCE_SECONDS)
-        with bar("Sorting into skills") as shown:
-            report = await app.resync.run(reclassify=reclassify, force=force, just_connected=True, progress=shown)
-    return build_sync_response(replace(report, classified=report.classified + loaded))
+async def _sync(app: App, *, reclassify: bool, force: bool) -> Answer:
+    configuration = read_configuration(app.settings)
+    classified = 0
+    if is_demo(configuration):
+        classified = (await load_demo(app)).classified
+    else:
+        await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS)
+    with bar("Classifying tools") as show_progress:
+        report = await app.resync.run(reclassify=reclassify, force=force, just_connected=True, progress=show_progress)
+    return build_sync_response(replace(report, classified=report.classified + classified))
 
 
 def _show(answer: Answer) -> None:
     if answer["servers"]:
         rows = [
-            (s["name"], *(str(s[count]) for count in ("added", "changed", "vanished")), printable(s["error"] or ""))
+            (s["name"], *(str(s[kind]) for kind in ("added", "changed", "vanished")), printable(s["error"] or ""))
             for s in answer["servers"]
         ]
-        print_table(("Server", "Added", "Changed", "Gone", "Error"), rows, right=("Added", "Changed", "Gone"))
+        print_table(("Server", "Added", "Changed", "Removed", "Error"), rows, right=("Added", "Changed", "Removed"))
         click.echo()
     else:
         click.echo("No servers are configured: this is the demo catalogue, or that of a file without servers.")
-    refined = f", {answer['refined']} looked at by the language model" if answer["refined"] else ""
+    refined = f", {answer['refined']} reviewed by the language model" if answer["refined"] else ""
     waiting = "1 suggestion waits" if answer["waiting"] == 1 else f"{answer['waiting']} suggestions wait"
     click.echo(f"{answer['items']} tools, {answer['classified']} newly classified{refined}; {waiting} for a decision")
     if answer["waiting"]:
-        click.echo("toolscript skills suggestions shows what waits.")
+        click.echo("See toolscript skills suggestions.")

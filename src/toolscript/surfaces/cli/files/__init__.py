@@ -1,1 +1,1 @@
-"""Files and folders as the command line reads them."""
+"""Finding and reading the files that commands are given."""

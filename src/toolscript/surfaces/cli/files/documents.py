@@ -1,278 +1,157 @@
-"""Files as documents: which of them are read, and what is made of each. What cannot be read is told in one line and
-holds up nothing else."""
+"""Reads files as documents. Books and pages are read as knowledge reads them; JSON files contain whole documents, and
+any other file is plain text. A problem with one file or line does not stop the others."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
 from toolscript.domain.errors import Invalid
-from toolscript.surfaces.cli.files.titles import html_text, markdown_title, rst_title
+from toolscript.domain.knowledge import BOOK_ENDINGS
+from toolscript.surfaces.cli.files.finder import FoundFile, SkippedFile
 
-ENDINGS = (".txt", ".md", ".rst", ".html", ".htm", ".json", ".jsonl")
-# A character is four bytes at most.
-LARGEST_FILE = 4 * MAX_TEXT_LENGTH
-LONGEST_TITLE = 200
+if TYPE_CHECKING:
+    from toolscript.domain.knowledge import Book
+
+JSON_ENDINGS = (".json", ".jsonl")
+ENDINGS = (*BOOK_ENDINGS, *JSON_ENDINGS)
+# UTF-8 needs at most four bytes for a character.
+MAX_FILE_BYTES = 4 * MAX_TEXT_LENGTH
+MAX_TITLE_CHARACTERS = 200
 SOURCE = "source_path"
-"""The metadata that says which file a document was made of. It is ours: what a document says of it is not heard."""
+"""The metadata field with the file that a document was read from. Only this command sets it."""
 _FIELDS = ("id", "title", "text", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """What could not be read, and why."""
+class DocumentFileReader:
+    """Reads files as documents, with that metadata added to each."""
 
-    place: str
-    problem: str
+    read_book: Callable[[Path], Awaitable[Book]]
+    metadata: Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file that is to be read, and what a document made of it is called."""
-
-    file: Path
-    name: str
-
-
-@dataclass(slots=True)
-class Search:
-    """Finds the files under the given paths that are to be read."""
-
-    include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    endings: Collection[str] = ENDINGS
-    failures: list[Failure] = field(default_factory=list)
-    left_out: set[Path] = field(default_factory=set)
-    """What lies in folders and might have been read, but is no file, or a link that leads elsewhere."""
-
-    def there(self, names: Sequence[str]) -> list[Path]:
-        """Those of the named paths where something is. An empty name names nothing, and not the folder that one stands
-        in."""
-        paths = []
-        for name in names:
-            problem = _problem_at(name)
-            if problem:
-                self.failures.append(Failure(name or '""', problem))
-            else:
-                paths.append(Path(name))
-        return paths
-
-    def files(self, paths: Sequence[Path]) -> list[Found]:
-        """The files, by path. What is hidden is left out, links that lead out of the folder too, and no folder is
-        entered twice."""
-        found: dict[Path, Found] = {}
-        for path in paths:
-            place = normal(path)
-            if place.is_dir():
-                for file in self._below(place, set()):
-                    found.setdefault(file, Found(file, file.relative_to(place).as_posix()))
-            else:
-                found.setdefault(place, Found(place, place.name))
-        return list(found.values())
-
-    def note(self) -> str:
-        """How much was left out, as people are told; nothing where it is nothing."""
-        if not self.left_out:
-            return ""
-        if len(self.left_out) == 1:
-            return "1 link or special file was left out"
-        return f"{len(self.left_out)} links and special files were left out"
-
-    def _below(self, root: Path, entered: set[str]) -> Iterator[Path]:
-        folders, here = [root], Path(os.path.realpath(root))
-        while folders:
-            folder = folders.pop()
-            real = os.path.realpath(folder)
-            if real in entered:
-                continue
-            entered.add(real)
-            try:
-                entries = sorted(folder.iterdir())
-            except OSError as error:
-                self.failures.append(Failure(str(folder), error.strerror or str(error)))
-                continue
-            inner = []
-            for entry in entries:
-                name = entry.relative_to(root)
-                if entry.name.startswith(".") or _fits(name, self.exclude):
-                    continue
-                mode = self._mode(entry)
-                is_inside = Path(os.path.realpath(entry)).is_relative_to(here)
-                if mode is None or (stat.S_ISREG(mode) and not self._is_wanted(name)):
-                    continue
-                if is_inside and stat.S_ISDIR(mode):
-                    inner.append(entry)
-                elif is_inside and stat.S_ISREG(mode):
-                    yield entry
-                elif not self.include or stat.S_ISDIR(mode) or _fits(name, self.include):
-                    self.left_out.add(entry)
-            folders += reversed(inner)
-
-    def _is_wanted(self, path: Path) -> bool:
-        return _fits(path, self.include) if self.include else path.suffix.lower() in self.endings
-
-    def _mode(self, entry: Path) -> int | None:
-        """What it is, or what the link leads to: 0 for one that leads nowhere, None when that cannot be found out."""
+    async def read(self, found: FoundFile) -> AsyncIterator[Document | SkippedFile]:
+        """The documents in a file, and what is wrong with it."""
+        file = found.file
+        ending = file.suffix.lower()
         try:
-            return entry.stat().st_mode
+            about = _describe(file)
+            if ending in BOOK_ENDINGS:
+                book = await self.read_book(file)
+                title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _text_of(book)
+                yield self._make({"id": found.name, "title": title, "text": text}, str(file), about)
+            elif ending in JSON_ENDINGS:
+                for value, place in _read_lines(file) if ending == ".jsonl" else _read_json(found):
+                    yield value if isinstance(value, SkippedFile) else self._make(value, place, about)
+            else:
+                yield self._make({"id": found.name, "title": file.name, "text": _read_text(file)}, str(file), about)
         except OSError as error:
-            if os.path.islink(entry):  # noqa: PTH114 - asked of a path that is too long, this one answers
-                return 0
-            self.failures.append(Failure(str(entry), error.strerror or str(error)))
-            return None
+            yield SkippedFile(str(file), error.strerror or str(error))
+        except Invalid as error:
+            yield SkippedFile(str(file), error.message)
+
+    def _make(self, value: Any, place: str, about: Mapping[str, Any]) -> Document | SkippedFile:
+        problem = _find_problem(value)
+        if problem:
+            return SkippedFile(place, problem)
+        metadata = {**about, **(value.get("metadata") or {}), **self.metadata, SOURCE: about["path"]}
+        document = Document(str(value["id"]), value["text"], value.get("title") or "", metadata)
+        try:
+            check_document(document)
+        except Invalid as error:
+            return SkippedFile(place, error.message)
+        return document
 
 
-def _problem_at(name: str) -> str | None:
-    """Why nothing can be read there."""
-    if not name:
-        return "is not there"
-    try:
-        normal(Path(name)).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "is not there"
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
+def _text_of(book: Book) -> str:
+    """The paragraphs of a book, with its headings between them."""
+    paragraphs: list[str] = []
+    before = ("", "")
+    for block in book.blocks:
+        headings = (block.position.chapter, block.position.section)
+        if headings != before:
+            changed = headings if headings[0] != before[0] else headings[1:]
+            paragraphs += [heading for heading in changed if heading]
+            before = headings
+        paragraphs.append(block.text)
+    return "\n\n".join(paragraphs)
 
 
-def normal(path: Path) -> Path:
-    """The whole path without any `..`. A link stays what it is called."""
-    return Path(os.path.abspath(path))  # noqa: PTH100
+def _describe(file: Path) -> dict[str, Any]:
+    modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return {"path": str(file), "extension": file.suffix.lower(), "modified": modified.isoformat(timespec="seconds")}
 
 
-def read(found: Found, more: Mapping[str, Any]) -> Iterator[Document | Failure]:
-    """The documents of a file, with that metadata beside what they have; and whatever is wrong with it."""
-    more = {**more, SOURCE: str(found.file)}
-    try:
-        told = _about(found.file)
-        if found.file.suffix.lower() == ".jsonl":
-            made = _from_lines(found, told, more)
-        else:
-            made = _from_text(found, _text_of(found.file), told, more)
-        yield from made
-    except OSError as error:
-        yield Failure(str(found.file), error.strerror or str(error))
-    except Invalid as error:
-        yield Failure(str(found.file), error.message)
+def _read_text(file: Path) -> str:
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise Invalid(f"larger than {MAX_FILE_BYTES // 10**6} MB")
+    return _decode(file.read_bytes())
 
 
-def _fits(path: Path, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(path.as_posix(), each) or fnmatchcase(path.name, each) for each in patterns)
-
-
-def _about(file: Path) -> dict[str, Any]:
-    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    return {"path": str(file), "extension": file.suffix.lower(), "modified": changed.isoformat(timespec="seconds")}
-
-
-def _text_of(file: Path) -> str:
-    if file.stat().st_size > LARGEST_FILE:
-        raise Invalid(f"is larger than {LARGEST_FILE // 10**6} MB")
-    return _decoded(file.read_bytes())
-
-
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     if b"\0" in content:
-        raise Invalid("is no text")
+        raise Invalid("not a text file")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Invalid("is not UTF-8") from None
+        raise Invalid("not UTF-8") from None
     if not text.strip():
-        raise Invalid("is empty")
+        raise Invalid("empty")
     return text
 
 
-def _from_text(
-    found: Found, text: str, about: Mapping[str, Any], more: Mapping[str, Any]
-) -> Iterator[Document | Failure]:
-    ending, title = found.file.suffix.lower(), ""
-    if ending == ".json":
-        yield from _from_json(found, text, about, more)
+def _read_json(found: FoundFile) -> Iterator[tuple[Any, str]]:
+    """The documents in a JSON file (one, a list, or a list in `documents`), and where each is."""
+    content = _parse_json(_read_text(found.file))
+    if isinstance(content, dict) and isinstance(content.get("documents"), list):
+        content = content["documents"]
+    if isinstance(content, dict):
+        yield {"id": found.name, **content}, str(found.file)
         return
-    if ending in {".html", ".htm"}:
-        title, text = html_text(text)
-        if not text:
-            raise Invalid("has no text between its tags")
-    elif ending == ".md":
-        title = markdown_title(text)
-    elif ending == ".rst":
-        title = rst_title(text)
-    title = " ".join(title.split())[:LONGEST_TITLE] or found.file.name
-    yield _checked(Document(found.name, text, title, {**about, **more}), str(found.file))
+    if not isinstance(content, list):
+        raise Invalid(f"contains no document: expected an object with {', '.join(_FIELDS)}, or a list of them")
+    for number, each in enumerate(content, start=1):
+        yield each, f"{found.file}, document {number}"
 
 
-def _from_json(
-    found: Found, text: str, about: Mapping[str, Any], more: Mapping[str, Any]
-) -> Iterator[Document | Failure]:
-    told = _json(text)
-    if isinstance(told, dict) and isinstance(told.get("documents"), list):
-        told = told["documents"]
-    if isinstance(told, dict):
-        yield _from_object({"id": found.name, **told}, str(found.file), about, more)
-        return
-    if not isinstance(told, list):
-        raise Invalid(f"holds no document: give an object with {', '.join(_FIELDS)}, or a list of them")
-    for number, each in enumerate(told, start=1):
-        yield _from_object(each, f"{found.file}, document {number}", about, more)
-
-
-def _from_lines(found: Found, about: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[Document | Failure]:
-    some = False
-    with found.file.open("rb") as lines:
+def _read_lines(file: Path) -> Iterator[tuple[Any, str]]:
+    """The documents in a file of JSON lines, and where each is."""
+    is_empty = True
+    with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            some, place = True, f"{found.file}, line {number}"
+            is_empty, place = False, f"{file}, line {number}"
             try:
-                yield _from_object(_json(_decoded(line)), place, about, more)
+                yield _parse_json(_decode(line)), place
             except Invalid as error:
-                yield Failure(place, error.message)
-    if not some:
-        raise Invalid("is empty")
+                yield SkippedFile(place, error.message), place
+    if is_empty:
+        raise Invalid("empty")
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"is no JSON: {error}") from error
+        raise Invalid(f"not valid JSON: {error}") from error
 
 
-def _from_object(told: Any, place: str, about: Mapping[str, Any], more: Mapping[str, Any]) -> Document | Failure:
-    problem = _problem(told)
-    if problem:
-        return Failure(place, problem)
-    metadata = {**about, **(told.get("metadata") or {}), **more}
-    return _checked(Document(str(told["id"]), told["text"], told.get("title") or "", metadata), place)
-
-
-def _problem(told: Any) -> str | None:
-    if not isinstance(told, dict):
-        return f"is no document: give an object with {', '.join(_FIELDS)}"
-    unknown = sorted(told.keys() - set(_FIELDS))
+def _find_problem(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"not a document: expected an object with {', '.join(_FIELDS)}"
+    unknown = sorted(value.keys() - set(_FIELDS))
     if unknown:
-        return f"has a field {unknown[0]!r}: a document has {', '.join(_FIELDS)}"
-    if not isinstance(told.get("id"), str | int) or isinstance(told.get("id"), bool):
-        return "has no id: give a text"
-    if not isinstance(told.get("text"), str):
-        return "has no text"
-    if not isinstance(told.get("title"), str | None):
-        return "has a title that is no text"
-    return None if isinstance(told.get("metadata"), dict | None) else "has metadata that is no object"
-
-
-def _checked(document: Document, place: str) -> Document | Failure:
-    try:
-        check_document(document)
-    except Invalid as error:
-        return Failure(place, error.message)
-    return document
+        return f"unknown field {unknown[0]!r}: expected {', '.join(_FIELDS)}"
+    if not isinstance(value.get("id"), str | int) or isinstance(value.get("id"), bool):
+        return "id is missing or not a string"
+    if not isinstance(value.get("text"), str):
+        return "text is missing or not a string"
+    if not isinstance(value.get("title"), str | None):
+        return "title is not a string"
+    return None if isinstance(value.get("metadata"), dict | None) else "metadata is not an object"

@@ -1,4 +1,4 @@
-"""How far a long command is: bars on standard error that are gone when it is done, and nothing where nobody looks."""
+"""Progress bars on standard error. They disappear at the end, and are not shown without a terminal."""
 
 from __future__ import annotations
 
@@ -6,62 +6,60 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from toolscript.surfaces.cli.terminal.text import marked
+from toolscript.surfaces.cli.terminal.text import escape_markup
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-LONGEST_NAME = 40
+MAX_NAME_CHARACTERS = 40
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with that name for as long as the block lasts; call what is yielded with how many are done, and of how
-    many."""
-    with _progress() as shown:
-        task = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a bar during the block; yields a function that takes how many are done, and how many there are."""
+    with _make_progress() as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager
-def bars(what: str, count: int) -> Iterator[Bars]:
-    """A bar for all that there is to do, and one for what is being done, for as long as the block lasts."""
-    with _progress() as shown:
-        yield Bars(shown, what, count)
+def bars(title: str, number: int) -> Iterator[Bars]:
+    """Shows a bar for that many items, and one for the current item, during the block."""
+    with _make_progress() as progress:
+        yield Bars(progress, title, number)
 
 
 class Bars:
-    """Two bars: how many of all are done, and how far the one is that is being done."""
+    """Two bars: how many items are done, and how much of the current one."""
 
-    def __init__(self, shown: Progress, what: str, count: int) -> None:
-        self._shown = shown
-        self._all = shown.add_task(what, total=count, visible=count > 1)
-        self._one = shown.add_task("", visible=False)
+    def __init__(self, progress: Progress, title: str, number: int) -> None:
+        self._progress = progress
+        self._all = progress.add_task(title, total=number, visible=number > 1)
+        self._current = progress.add_task("", visible=False)
 
     def begin(self, name: str) -> None:
-        """What is being done from now on."""
-        short = name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
-        self._shown.remove_task(self._one)
-        self._one = self._shown.add_task(marked(short), total=None)
+        """Starts an item."""
+        short = name if len(name) <= MAX_NAME_CHARACTERS else f"…{name[1 - MAX_NAME_CHARACTERS :]}"
+        self._progress.remove_task(self._current)
+        self._current = self._progress.add_task(escape_markup(short), total=None)
 
     def update(self, done: int, total: int) -> None:
-        """How far it is."""
-        self._shown.update(self._one, completed=done, total=total)
+        """Shows how much of the current item is done."""
+        self._progress.update(self._current, completed=done, total=total)
 
     def end(self) -> None:
-        """It is done, or cannot be."""
-        self._shown.advance(self._all)
+        """Ends the current item."""
+        self._progress.advance(self._all)
 
-    def say(self, line: str, *, err: bool = False) -> None:
-        """Prints a line, with the bars out of its way."""
-        self._shown.stop()
-        click.echo(line, err=err)
-        self._shown.start()
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Hides the bars during the block, so that it can print lines."""
+        self._progress.stop()
+        yield
+        self._progress.start()
 
 
-def _progress() -> Progress:
+def _make_progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

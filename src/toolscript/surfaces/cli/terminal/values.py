@@ -14,39 +14,39 @@ _CONDITION = re.compile(r"(?P<field>[^=<>!~]+)(?P<sign>!=|>=|<=|=|>|<|~)(?P<valu
 _OPS = {"=": Op.EQ, "!=": Op.NE, ">=": Op.GTE, "<=": Op.LTE, ">": Op.GT, "<": Op.LT, "~": Op.CONTAINS}
 
 
-def typed(text: str) -> str | int | float | bool:
-    """A number, true or false where the text is one; what stands in double quotes is a text in any case."""
+def parse_value(text: str) -> str | int | float | bool:
+    """A number or a boolean if the text is one, else the text; in double quotes it is always text."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1]
     if text in {"true", "false"}:
         return text == "true"
     if _NUMBER.fullmatch(text):
         number = float(text) if "." in text else int(text)
-        if abs(number) <= MAX_EXACT_NUMBER:  # what is longer is the number of something, and no quantity
+        if abs(number) <= MAX_EXACT_NUMBER:  # longer digits are an identifier, not a quantity
             return number
     return text
 
 
-def pairs(given: Sequence[str], flag: str) -> dict[str, Any]:
-    """`KEY=VALUE`, each. Raises Invalid."""
-    made: dict[str, Any] = {}
+def parse_pairs(given: Sequence[str], flag: str) -> dict[str, Any]:
+    """Parses `KEY=VALUE` options. Raises Invalid."""
+    values: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise Invalid(f"{flag} {pair} is not usable: give KEY=VALUE", details={"field": flag})
-        made[name.strip()] = typed(value)
-    return made
+            raise Invalid(f"invalid {flag} {pair}: expected KEY=VALUE", details={"field": flag})
+        values[name.strip()] = parse_value(value)
+    return values
 
 
-def conditions(given: Sequence[str], flag: str) -> Filter:
-    """`FIELD=VALUE` and the like, all of which must hold. Raises Invalid."""
-    made = []
+def parse_conditions(given: Sequence[str], flag: str) -> Filter:
+    """Parses `FIELD=VALUE` options (or another operator) to a filter that requires all of them. Raises Invalid."""
+    conditions = []
     for each in given:
-        found = _CONDITION.fullmatch(each)
-        if not found:
+        match = _CONDITION.fullmatch(each)
+        if not match:
             raise Invalid(
-                f"{flag} {each} is not usable: give FIELD=VALUE (or != >= <= > < ~, where ~ is: contains)",
+                f"invalid {flag} {each}: expected FIELD=VALUE, or one of != >= <= > < ~ (contains) instead of =",
                 details={"field": flag},
             )
-        made.append(Condition(found["field"].strip(), _OPS[found["sign"]], typed(found["value"])))
-    return Filter(must=tuple(made))
+        conditions.append(Condition(match["field"].strip(), _OPS[match["sign"]], parse_value(match["value"])))
+    return Filter(must=tuple(conditions))

@@ -1,0 +1,140 @@
+"""Finds the files that a command is to read, below the paths that it was given."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from toolscript.surfaces.cli.terminal.text import print_note, print_skipped
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A path, or a place in a file, that could not be read, and why."""
+
+    place: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read, and the id of a document made from it: its path below the folder that was given."""
+
+    file: Path
+    name: str
+
+
+@dataclass(slots=True)
+class FileFinder:
+    """Finds files, and collects what had to be skipped on the way."""
+
+    endings: Collection[str]
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    skipped: list[SkippedFile] = field(default_factory=list)
+    ignored: set[Path] = field(default_factory=set)
+    """Links that lead out of their folder, and special files, which would have been read otherwise."""
+
+    def check_paths(self, names: Sequence[str]) -> list[Path]:
+        """The paths that exist; the others are skipped. An empty name is not the current folder."""
+        paths = []
+        for name in names:
+            problem = _find_problem(name)
+            if problem:
+                self.skipped.append(SkippedFile(name or '""', problem))
+            else:
+                paths.append(Path(name))
+        return paths
+
+    def find_files(self, paths: Sequence[Path]) -> list[FoundFile]:
+        """The files, by path. Hidden files and links that lead out of their folder are left out, and no folder is
+        entered twice. A file that is named itself is always found."""
+        found: dict[Path, FoundFile] = {}
+        for path in map(normalize, paths):
+            if path.is_dir():
+                for file in self._walk(path, set()):
+                    found.setdefault(file, FoundFile(file, file.relative_to(path).as_posix()))
+            else:
+                found.setdefault(path, FoundFile(path, path.name))
+        return list(found.values())
+
+    def print_skipped(self) -> None:
+        """Prints what was skipped, a line each, and how many files were ignored, on standard error."""
+        for each in self.skipped:
+            print_skipped(each.place, each.problem)
+        if self.ignored:
+            is_one = len(self.ignored) == 1
+            print_note(
+                f"ignored {len(self.ignored)} link{'' if is_one else 's'} or special file{'' if is_one else 's'}"
+            )
+
+    def _walk(self, root: Path, entered: set[str]) -> Iterator[Path]:
+        folders, real_root = [root], Path(os.path.realpath(root))
+        while folders:
+            folder = folders.pop()
+            real = os.path.realpath(folder)
+            if real in entered:
+                continue
+            entered.add(real)
+            try:
+                entries = sorted(folder.iterdir())
+            except OSError as error:
+                self._skip(folder, error)
+                continue
+            subfolders = []
+            for entry in entries:
+                name = entry.relative_to(root)
+                if entry.name.startswith(".") or _matches(name, self.exclude):
+                    continue
+                mode = self._mode_of(entry)
+                is_inside = Path(os.path.realpath(entry)).is_relative_to(real_root)
+                if mode is None or (stat.S_ISREG(mode) and not self._is_wanted(name)):
+                    continue
+                if is_inside and stat.S_ISDIR(mode):
+                    subfolders.append(entry)
+                elif is_inside and stat.S_ISREG(mode):
+                    yield entry
+                elif not self.include or stat.S_ISDIR(mode) or _matches(name, self.include):
+                    self.ignored.add(entry)
+            folders += reversed(subfolders)
+
+    def _is_wanted(self, path: Path) -> bool:
+        return _matches(path, self.include) if self.include else path.suffix.lower() in self.endings
+
+    def _mode_of(self, entry: Path) -> int | None:
+        """The mode of the file or of what a link leads to; 0 for a broken link, None for one that is unreadable."""
+        try:
+            return entry.stat().st_mode
+        except OSError as error:
+            if os.path.islink(entry):  # noqa: PTH114 - unlike Path.is_symlink, works with a path that is too long
+                return 0
+            self._skip(entry, error)
+            return None
+
+    def _skip(self, path: Path, error: OSError) -> None:
+        self.skipped.append(SkippedFile(str(path), error.strerror or str(error)))
+
+
+def normalize(path: Path) -> Path:
+    """The absolute path without any `..`. Links are not resolved."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _find_problem(name: str) -> str | None:
+    if not name:
+        return "no such file"
+    try:
+        normalize(Path(name)).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _matches(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(path.as_posix(), each) or fnmatchcase(path.name, each) for each in patterns)
