@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from dataclasses import dataclass
 from toolscript.domain.documents import Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.reconcile import Reconciler
 from toolscript.retrieval.text.chunking import PASSAGE_SIZE
 from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.documents.points import (
     DOCUMENTS,
-    DraftedDocument,
-    drafted,
+    DocumentDraft,
+    draft_document,
     first_parts,
     of_documents,
     of_tenant,
@@ -42,7 +41,6 @@ FAILURES_IN_A_ROW = 200
 NO_MODEL = "none"
 
 Progress = Callable[[int, int], None]
-Frequencies = dict[str, Counter[int]]
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ class IngestDocuments:
         self._index = index
         self._embedder = embedder
         self._turns = KeyedLocks()
-        self._embedding = asyncio.Semaphore(1)
+        self._reconciler = Reconciler(index, embedder, DOCUMENTS, key_field="doc_id", digest_field="text_digest")
 
     async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
         """Adds or replaces documents; of equal ids the last counts. `progress` is told how many are done, of how many.
@@ -210,27 +208,29 @@ class IngestDocuments:
                 raise
 
     async def _put_batch(self, tenant: str, batch: Sequence[Document]) -> PutReport:
-        known = await self._store.get_digests(tenant, [d.id for d in batch])
-        made, frequencies = await asyncio.to_thread(_prepared, tenant, batch, known)
-        fresh = [
-            StoredDocument(m.document, frozenset(frequencies[m.document.id]))
-            for m in made
-            if m.document.id in frequencies
-        ]
+        existing = await self._store.get_digests(tenant, [d.id for d in batch])
+        drafts = await asyncio.to_thread(self._draft, tenant, batch, existing)
+        fresh = [StoredDocument(d.document, frozenset(d.frequencies)) for d in drafts if d.frequencies is not None]
         await self._store.save_documents(tenant, fresh)
-        indexed = await self._index_drafts(tenant, made, frequencies)
-        await self._settle(tenant, {m.document.id: m.digest for m in made}, indexed)
-        changed = sum(d.document.id in known for d in fresh)
+        indexed = await self._index_drafts(tenant, drafts)
+        await self._settle(tenant, {d.key: d.digest for d in drafts}, indexed)
+        changed = sum(d.document.id in existing for d in fresh)
         return PutReport(len(fresh) - changed, changed, len(batch) - len(fresh))
 
     async def _catch_up(self, tenant: str, ids: list[str]) -> int:
-        """Brings the index up to what the store holds of these documents; returns how many it had to write."""
+        """Makes the index hold what the store has of these documents; returns how many it had to write."""
         documents = await self._store.get_documents(tenant, ids)
-        made = await asyncio.to_thread(lambda: [drafted(tenant, d) for d in documents])
-        indexed = await self._index_drafts(tenant, made, {}, gone=set(ids) - {d.id for d in documents})
+        drafts = await asyncio.to_thread(self._draft, tenant, documents, {d.id: d.digest for d in documents})
+        indexed = await self._index_drafts(tenant, drafts, gone=set(ids) - {d.id for d in documents})
         now: dict[str, str | None] = dict.fromkeys(ids)
-        await self._settle(tenant, now | {m.document.id: m.digest for m in made}, indexed)
+        await self._settle(tenant, now | {d.key: d.digest for d in drafts}, indexed)
         return indexed.written
+
+    def _draft(self, tenant: str, documents: Sequence[Document], existing: Mapping[str, str]) -> list[DocumentDraft]:
+        """The documents in passages; with the terms of those that the store has differently or not at all."""
+        drafts = [draft_document(tenant, d, has_model=self._embedder is not None) for d in documents]
+        _count_terms([draft for draft in drafts if existing.get(draft.key) != draft.digest])
+        return drafts
 
     async def _settle(self, tenant: str, digests: Mapping[str, str | None], indexed: _Indexed) -> None:
         """Tells the store what the index holds. What another process has changed meanwhile is indexed again: of two
@@ -249,64 +249,24 @@ class IngestDocuments:
         return collection is not None and collection.model != NO_MODEL
 
     async def _index_drafts(
-        self,
-        tenant: str,
-        made: Sequence[DraftedDocument],
-        frequencies: Frequencies,
-        gone: AbstractSet[str] = frozenset(),
+        self, tenant: str, drafts: Sequence[DocumentDraft], gone: AbstractSet[str] = frozenset()
     ) -> _Indexed:
-        """Makes the index hold these documents and not those that are gone. Those that have been saved just now have
-        their frequencies among the given ones."""
-        ids = [*(m.document.id for m in made), *gone]
-        found = await self._index.scroll(
-            DOCUMENTS, where=of_documents(tenant, ids), fields=["doc_id", "digest", "text_digest"]
-        )
-        held: dict[str, dict[str, tuple[str, str]]] = {}
-        for c in found:
-            state = (c.payload.get("digest", ""), c.payload.get("text_digest", ""))
-            held.setdefault(c.payload["doc_id"], {})[c.id] = state
-        stale = [m for m in made if not self._is_current(m, held.get(m.document.id, {}))]
-        vectors = await self._vectors(stale, {i: text for each in held.values() for i, (_, text) in each.items()})
-        lacking = [m.document for m in stale if m.document.id not in frequencies]
-        counted = frequencies | await asyncio.to_thread(_counted, lacking)
-        if unsaid := [*(d.id for d in lacking), *sorted(gone & held.keys())]:
-            await self._store.mark_pending(tenant, unsaid)
-        points = [p for m in stale for p in m.points(tenant, vectors, counted[m.document.id])]
-        await self._index.upsert(DOCUMENTS, points)
-        kept = {d.id for m in made for d in m.drafts}
-        await self._index.delete(DOCUMENTS, sorted({c.id for c in found} - kept))
+        """Makes the index hold these documents and not those that are gone. Documents that were saved just now have
+        frequencies; writes of others are noted in the store first, for a crash that comes between."""
+        where = of_documents(tenant, [*(draft.key for draft in drafts), *gone])
+        existing = await self._reconciler.find(where, ["doc_id", "digest", "text_digest"])
+        plan = await self._reconciler.plan(drafts, existing)
+        await self._reconciler.embed(plan)
+        uncounted = [draft for draft in plan.stale if draft.frequencies is None]
+        if unsaved := [*(draft.key for draft in uncounted), *sorted(plan.gone)]:
+            await self._store.mark_pending(tenant, unsaved)
+        await asyncio.to_thread(_count_terms, uncounted)
+        await self._reconciler.apply(plan)
         bare = set()
         if self._embedder is None:
-            texts = vectors.keys() | {text for each in held.values() for _, text in each.values()}
-            bare = {m.document.id for m in made if any(d.text_digest not in texts for d in m.drafts)}
-        return _Indexed(len(stale) + len(gone & held.keys()), bare)
-
-    def _is_current(self, made: DraftedDocument, held: Mapping[str, tuple[str, str]]) -> bool:
-        """Whether the index holds exactly these points; those that were made without a model, only without one."""
-        wanted = {d.id: (made.digest, d.text_digest) for d in made.drafts}
-        return held == wanted or (
-            self._embedder is None
-            and held.keys() == wanted.keys()
-            and all(digest == made.digest for digest, _ in held.values())
-        )
-
-    async def _vectors(self, stale: Sequence[DraftedDocument], held: Mapping[str, str]) -> dict[str, Vector]:
-        """Vectors by the digests of their texts: from the index, where some point of these documents was made of the
-        same text, else from the model."""
-        texts = {d.text_digest: d.text for m in stale for d in m.drafts}
-        sources = {text_digest: i for i, text_digest in held.items() if text_digest in texts}
-        found = await self._index.vectors(DOCUMENTS, [*sources.values()]) if sources else {}
-        vectors = {text_digest: found[i] for text_digest, i in sources.items() if i in found}
-        missing = [d for d in texts if d not in vectors]
-        if self._embedder is None:
-            return vectors
-        for start in range(0, len(missing), PASSAGES_IN_A_BATCH):
-            some = missing[start : start + PASSAGES_IN_A_BATCH]
-            # One call at a time, in the order of asking: a long document lets short ones in between.
-            async with self._embedding:
-                made = await self._embedder.embed_documents([texts[d] for d in some])
-            vectors.update(zip(some, made, strict=True))
-        return vectors
+            digests = plan.vectors.keys() | {payload.get("text_digest") for payload in existing.values()}
+            bare = {draft.key for draft in drafts if not digests >= draft.texts.keys()}
+        return _Indexed(plan.changes, bare)
 
 
 class _Tally:
@@ -372,13 +332,6 @@ def _pages_by_tenant(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, li
             yield tenant, page
 
 
-def _prepared(
-    tenant: str, documents: Sequence[Document], known: Mapping[str, str]
-) -> tuple[list[DraftedDocument], Frequencies]:
-    """The documents in passages, and the terms of those that the store knows differently or not at all."""
-    made = [drafted(tenant, d) for d in documents]
-    return made, _counted([m.document for m in made if known.get(m.document.id) != m.digest])
-
-
-def _counted(documents: Sequence[Document]) -> Frequencies:
-    return {d.id: document_frequencies(d) for d in documents}
+def _count_terms(drafts: Sequence[DocumentDraft]) -> None:
+    for draft in drafts:
+        draft.frequencies = document_frequencies(draft.document)

@@ -68,17 +68,16 @@ def doc_of(point_id: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What a passage's point will be, but for its vector and terms."""
+class PassageDraft:
+    """The point of a passage, except for its vector, its terms and the document's payload."""
 
     id: str
     text: str
     text_digest: str
     passage: Passage
 
-    def point(self, payload: Mapping[str, Any], vector: Vector | None, terms: Terms) -> Point:
-        """The point. One without a vector says that it has none: what was made without a model is made anew when
-        there is one."""
+    def build_point(self, payload: Mapping[str, Any], vector: Vector | None, terms: Terms) -> Point:
+        """The point. Without a vector its `text_digest` is empty, so that it is built again once there is a model."""
         own = {
             "part": self.passage.part,
             "start": self.passage.start,
@@ -88,34 +87,58 @@ class Draft:
         return Point(self.id, vector, terms, {**payload, **own})
 
 
-@dataclass(frozen=True, slots=True)
-class DraftedDocument:
-    """A document cut into drafts of its points."""
+@dataclass(slots=True)
+class DocumentDraft:
+    """The points of a document, as `retrieval/reconcile.py` wants them. `frequencies` are needed to build them."""
 
+    tenant: str
     document: Document
     digest: str
-    drafts: list[Draft]
+    passages: list[PassageDraft]
+    has_model: bool
+    frequencies: Mapping[int, float] | None = None
 
-    def points(self, tenant: str, vectors: Mapping[str, Vector], frequencies: Mapping[int, float]) -> list[Point]:
-        """Its points, with the vectors that are known by the digests of their texts."""
-        payload = _payload(tenant, self.document, self.digest)
-        terms = document_terms(frequencies, DOCUMENT_AVERAGE_LENGTH)
-        return [d.point(payload, vectors.get(d.text_digest), Terms() if d.passage.part else terms) for d in self.drafts]
+    @property
+    def key(self) -> str:
+        """The document's id."""
+        return self.document.id
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The passages' texts by digest."""
+        return {each.text_digest: each.text for each in self.passages}
+
+    def is_current(self, existing: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether these are the document's points. Points that were built without a model are, while there is none."""
+        if existing.keys() != {each.id for each in self.passages}:
+            return False
+        if any(payload.get("digest") != self.digest for payload in existing.values()):
+            return False
+        return not self.has_model or all(existing[p.id].get("text_digest") == p.text_digest for p in self.passages)
+
+    def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
+        """The points, with the vectors that are known by the digests of their texts."""
+        payload = _payload(self.tenant, self.document, self.digest)
+        terms = document_terms(self.frequencies or {}, DOCUMENT_AVERAGE_LENGTH)
+        return [
+            each.build_point(payload, vectors.get(each.text_digest), Terms() if each.passage.part else terms)
+            for each in self.passages
+        ]
 
 
-def drafted(tenant: str, document: Document) -> DraftedDocument:
+def draft_document(tenant: str, document: Document, *, has_model: bool) -> DocumentDraft:
     """Cuts a document into passages."""
     drafts = []
     for passage in passages(document.text):
         text = build_passage_text(document, passage)
-        drafts.append(Draft(point_id(tenant, document.id, passage.part), text, _digest(text), passage))
-    return DraftedDocument(document, document.digest, drafts)
+        drafts.append(PassageDraft(point_id(tenant, document.id, passage.part), text, _digest(text), passage))
+    return DocumentDraft(tenant, document, document.digest, drafts, has_model)
 
 
 def _payload(tenant: str, document: Document, digest: str) -> dict[str, Any]:
-    told = {metadata_field(name): value for name, value in document.metadata.items()}
-    prepend_title = {metadata_field("title"): document.title} if document.title else {}
-    return {**prepend_title, **told, "tenant": tenant, "doc_id": document.id, "digest": digest}
+    metadata = {metadata_field(name): value for name, value in document.metadata.items()}
+    titled = {metadata_field("title"): document.title} if document.title else {}
+    return {**titled, **metadata, "tenant": tenant, "doc_id": document.id, "digest": digest}
 
 
 def _digest(text: str) -> str:

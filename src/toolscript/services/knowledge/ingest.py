@@ -24,7 +24,7 @@ from toolscript.ports.stores import KnowledgeStore
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.book_records import bound, carried, chunks_of, digest, line
 from toolscript.services.knowledge.extraction import Extracted, Extractor, is_read, is_worth_asking
-from toolscript.services.knowledge.shelving import Shelving
+from toolscript.services.knowledge.source_writer import SourceWriter
 from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
 
 # So many chunks are read by a language model before what it said is kept.
@@ -130,7 +130,7 @@ class IngestKnowledge:
         extractor: Extractor | None = None,
     ) -> None:
         self._store = store
-        self._shelving = Shelving(store, index, embedder)
+        self._writer = SourceWriter(store, index, embedder)
         self._reader = reader
         self._extractor = extractor
         self._turns = KeyedLocks()
@@ -144,7 +144,7 @@ class IngestKnowledge:
         Raises Invalid, in one line without the path, for a file that cannot be read; Unavailable when the model or a
         store fails: doing it again completes it.
         """
-        await self._shelving.open()
+        await self._writer.open()
         where = await asyncio.to_thread(_absolute, path)
         book = await self._reader.read(await asyncio.to_thread(path.expanduser))  # a link by its own ending
         return await self._take(where, book, about, [], progress)
@@ -159,7 +159,7 @@ class IngestKnowledge:
         """Makes one source of the files of a folder, in the order given: a book of many pages. `progress` is told of
         the pages that are read, then of the chunks. A page that cannot be read is a warning. Raises as `ingest` does,
         Invalid when none can be read."""
-        await self._shelving.open()
+        await self._writer.open()
         where = await asyncio.to_thread(_absolute, folder)
         read: dict[Path, Book | str] = {}
 
@@ -182,7 +182,7 @@ class IngestKnowledge:
     async def remove(self, source_id: str) -> bool:
         """Removes a source with all that was made of it; whether it was there."""
         async with self._turns.of([source_id]):
-            return await self._shelving.drop(source_id)
+            return await self._writer.delete(source_id)
 
     async def find(self, reference: str) -> Source:
         """The source of that id, path or title, or whose title alone begins so. Raises NotFound."""
@@ -190,7 +190,7 @@ class IngestKnowledge:
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly what is stored; returns how many points were not as they should be."""
-        return await self._shelving.index_all(progress)
+        return await self._writer.index_all(progress)
 
     async def _take(
         self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None
@@ -198,17 +198,17 @@ class IngestKnowledge:
         source_id = derive_id("source", path)
         async with self._turns.of([source_id]):
             before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
-            source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._shelving.embedder)
+            source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._writer.embedder)
             chunks, extractions = await self._store.get_contents(source_id)
             extractor = self._extractor if about.extract else None
             volume = _Volume(source, chunks, [*extractions], _asked(before, chunks, extractions), warnings)
             held = (len(chunks), len(extractions))
-            is_kept = _is_same(before, source) and await self._shelving.holds(source_id, *held)
+            is_kept = _is_same(before, source) and await self._writer.is_indexed(source_id, *held)
             if before is not None and is_kept:
                 volume.source = before
             else:
                 await self._cut(volume, book, extractor)
-                volume.embedded = await self._shelving.keep(volume.source, volume.chunks, volume.extractions, progress)
+                volume.embedded = await self._writer.save(volume.source, volume.chunks, volume.extractions, progress)
                 is_kept = before is not None and not volume.embedded and volume.is_as(before, chunks, extractions)
             read = await self._extract(volume, extractor, progress) if extractor else 0
             return volume.ingested(ADDED if before is None else UNCHANGED if is_kept and not read else CHANGED)
@@ -217,7 +217,7 @@ class IngestKnowledge:
         """Makes chunks of a book, and brings what was read out of it to its place among them. Raises Invalid for one
         without text."""
         before = volume.chunks
-        volume.chunks = await asyncio.to_thread(chunks_of, volume.source.id, book.blocks, self._shelving.embedder)
+        volume.chunks = await asyncio.to_thread(chunks_of, volume.source.id, book.blocks, self._writer.embedder)
         if not volume.chunks:
             raise Invalid("holds no text", details={"path": volume.source.path})
         volume.extractions, lost = carried(volume.extractions, before, volume.chunks, volume.asked)
@@ -244,7 +244,7 @@ class IngestKnowledge:
             made = await extractor.extract(volume.source.title, some, tell)
             volume.take(made, some)
             volume.note(extractor)
-            volume.embedded += await self._shelving.add(
+            volume.embedded += await self._writer.add_extractions(
                 volume.source, made.extractions, volume.chunks, volume.extractions, notes=volume.source.metadata
             )
             left.unclear |= made.unclear

@@ -55,28 +55,40 @@ def most_tokens(embedder: Embedder) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What a point will be, but for its vector: `digest` is of the text that the vector is made of."""
+class KnowledgeDraft:
+    """The point of a chunk or an extraction, except for its vector, as `retrieval/reconcile.py` wants it. `digest` is
+    of the text that the vector is made of."""
 
     id: str
     text: str
     digest: str
     payload: Mapping[str, Any]
 
-    def is_held(self, payload: Mapping[str, Any]) -> bool:
-        """Whether a point with that payload is this one."""
+    @property
+    def key(self) -> str:
+        """The point's id: there is one point."""
+        return self.id
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The one text by its digest."""
+        return {self.digest: self.text}
+
+    def is_current(self, existing: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether the existing point has this payload."""
+        payload = existing.get(self.id, {})
         return all(payload.get(name) == value for name, value in self.payload.items())
 
-    def point(self, vector: Vector) -> Point:
+    def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
         """The point."""
-        return Point(self.id, vector, Terms(), self.payload)
+        return [Point(self.id, vectors[self.digest], Terms(), self.payload)]
 
 
 def _lower(topics: Iterable[str]) -> set[str]:
     return {topic.lower() for topic in topics}
 
 
-class Drafting:
+class SourceDrafter:
     """Makes drafts of the points of a source, with headings cut by the measure of one model."""
 
     def __init__(self, source: Source, embedder: Embedder) -> None:
@@ -85,14 +97,14 @@ class Drafting:
         self._most = embedder.window // HEADING_SHARE
         self._headings: dict[tuple[str, str], str] = {}
 
-    def chunks(self, chunks: Sequence[Chunk], extractions: Iterable[Extraction]) -> list[Draft]:
+    def draft_chunks(self, chunks: Sequence[Chunk], extractions: Iterable[Extraction]) -> list[KnowledgeDraft]:
         """Drafts of chunks, each about the topics of what was read out of it."""
         topics: dict[str, set[str]] = {}
         for extraction in extractions:
             topics.setdefault(extraction.chunk_id, set()).update(_lower(extraction.topics))
         return [self._draft(c.id, c.id, CHUNK, sorted(topics.get(c.id, ())), c.position, c.content) for c in chunks]
 
-    def extractions(self, extractions: Sequence[Extraction], chunks: Sequence[Chunk]) -> list[Draft]:
+    def draft_extractions(self, extractions: Sequence[Extraction], chunks: Sequence[Chunk]) -> list[KnowledgeDraft]:
         """Drafts of extractions, each under the heading of its chunk."""
         positions = {c.id: c.position for c in chunks}
         return [
@@ -109,7 +121,7 @@ class Drafting:
 
     def _draft(
         self, own_id: str, chunk_id: str, kind: str, topics: list[str], position: Position, content: str
-    ) -> Draft:
+    ) -> KnowledgeDraft:
         text = f"{self._heading(position)}\n{content}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         payload = {
@@ -119,7 +131,7 @@ class Drafting:
             "topics": topics,
             "digest": digest,
         }
-        return Draft(own_id, text, digest, payload)
+        return KnowledgeDraft(own_id, text, digest, payload)
 
     def _heading(self, position: Position) -> str:
         key = (position.chapter, position.section)

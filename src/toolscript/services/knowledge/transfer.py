@@ -36,7 +36,7 @@ from toolscript.services.knowledge.json_lines import (
     source_line,
     source_of,
 )
-from toolscript.services.knowledge.shelving import Progress, Shelving
+from toolscript.services.knowledge.source_writer import Progress, SourceWriter
 
 LONGEST_REFERENCE = 200
 
@@ -145,13 +145,13 @@ class ImportKnowledge:
 
     def __init__(self, store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> None:
         self._store = store
-        self._shelving = Shelving(store, index, embedder)
+        self._writer = SourceWriter(store, index, embedder)
 
     async def take(self, lines: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> Imported:
         """Takes in what it can, source by source. A line that cannot be used is refused, and the others go on.
         `progress` is told how much of a source is done, of how much. Raises Unavailable when the model or a store
         fails: doing it again completes it."""
-        await self._shelving.open()
+        await self._writer.open()
         taken = Imported()
         for source_id, parcel in self._sorted(lines, await self._store.list_sources(), taken).items():
             await self._take(source_id, parcel, taken, progress)
@@ -178,7 +178,7 @@ class ImportKnowledge:
             with taken.refusing(number):
                 source_id = find(told)
                 parcel = parcels.setdefault(source_id, _Parcel())
-                parcel.add(number, kind, told, source_id, self._shelving.embedder.count_tokens)
+                parcel.add(number, kind, told, source_id, self._writer.embedder.count_tokens)
         return parcels
 
     async def _take(self, source_id: str, parcel: _Parcel, taken: Imported, progress: Progress | None) -> None:
@@ -224,11 +224,11 @@ class ImportKnowledge:
         """Makes a source be as it should be, for what that takes; returns how much had to be embedded."""
         fresh = now.added_to(held) if held else None
         if held is None or fresh is None or not await self._is_indexed(held):
-            return await self._shelving.keep(now.source, now.chunks, now.extractions, progress)
-        return await self._shelving.add(now.source, fresh, now.chunks, now.extractions) if fresh else 0
+            return await self._writer.save(now.source, now.chunks, now.extractions, progress)
+        return await self._writer.add_extractions(now.source, fresh, now.chunks, now.extractions) if fresh else 0
 
     async def _is_indexed(self, held: _Shelved) -> bool:
-        return await self._shelving.holds(held.source.id, len(held.chunks), len(held.extractions))
+        return await self._writer.is_indexed(held.source.id, len(held.chunks), len(held.extractions))
 
     async def _strangers(self, source_id: str, parcel: _Parcel) -> dict[str, str]:
         """What has the id of something that another source has, and what to say of it."""

@@ -34,7 +34,7 @@ from toolscript.services.documents import ranking as document_ranking
 from toolscript.services.documents import search as document_search
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
-from toolscript.services.documents.points import DOCUMENTS, DraftedDocument, documents_collection, drafted
+from toolscript.services.documents.points import DOCUMENTS, documents_collection, draft_document
 from toolscript.services.documents.search import DocumentHit, DocumentQuery, DocumentSearch, SearchType
 
 ACME = Principal("acme")
@@ -466,7 +466,7 @@ async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_on
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     await archive.store.delete_documents("acme", ["wine"])
     assert [h.doc_id for batch in [b async for b in stream.batches] for h in batch] == ["rent", "lease"]
-    archive.store = Faulty(archive.store, documents=ConnectionError("no"))
+    archive.store = Faulty(archive.store, get_documents=ConnectionError("no"))
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     with pytest.raises(Unavailable):
         [batch async for batch in stream.batches]
@@ -607,7 +607,9 @@ async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_told_by_id(
 
 @pytest.mark.req("D-04")
 async def test_points_of_an_earlier_version_are_not_looked_at(archive: Archive) -> None:
-    (point,) = DraftedDocument.points(drafted("acme", WINE), "acme", {}, document_frequencies(WINE))
+    draft = draft_document("acme", WINE, has_model=False)
+    draft.frequencies = document_frequencies(WINE)
+    (point,) = draft.build_points({})
     payload = {"tenant": "acme", "doc_id": "wine"}
     vector: Vector = np.full(64, 0.125, np.float32)
     await archive.index.upsert(DOCUMENTS, [replace(point, id='["acme", "wine"]', vector=vector, payload=payload)])

@@ -1,0 +1,186 @@
+"""Writes sources: into the store (the truth), then into the index.
+
+No transaction spans the two. Embedding, which takes the time, is done before anything is written, and a source gets the
+status `ready` only once the index holds it: repeating what a crash interrupted completes it, and a search meanwhile
+finds the old source or the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
+from toolscript.domain.search import SearchPart
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import Embedder
+from toolscript.ports.stores import KnowledgeStore
+from toolscript.retrieval.reconcile import ReconcilePlan, Reconciler
+from toolscript.services.knowledge.points import (
+    CHUNKS,
+    EXTRACTIONS,
+    KnowledgeDraft,
+    SourceDrafter,
+    chunks_collection,
+    extractions_collection,
+    of_source,
+)
+
+Progress = Callable[[int, int], None]
+Plans = Mapping[str, ReconcilePlan[KnowledgeDraft]]
+
+
+class SourceWriter:
+    """Saves and deletes sources in store and index."""
+
+    def __init__(self, store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> None:
+        self._store = store
+        self._index = index
+        self._embedder = embedder
+        self._reconcilers = {name: Reconciler(index, embedder, name) for name in (CHUNKS, EXTRACTIONS)}
+
+    @property
+    def embedder(self) -> Embedder:
+        """The model. Raises Unavailable without one."""
+        if self._embedder is None:
+            raise Unavailable(
+                "there is no embedding model, and knowledge is searched by meaning: the log says why, and "
+                "TOOLSCRIPT_SEARCH_MODEL chooses one",
+                details={"adapter": SearchPart.EMBEDDER.value},
+            )
+        return self._embedder
+
+    async def open(self) -> None:
+        """Opens the collections, or creates them. Raises Invalid when another model made them."""
+        model, dimensions = self.embedder.model, self.embedder.dimensions
+        await self._index.open(chunks_collection(model, dimensions))
+        await self._index.open(extractions_collection(model, dimensions))
+
+    async def save(
+        self,
+        source: Source,
+        chunks: Sequence[Chunk],
+        extractions: Sequence[Extraction],
+        progress: Progress | None = None,
+    ) -> int:
+        """Saves the source with exactly these chunks and extractions; returns how many had to be embedded. `progress`
+        receives how many have their vectors, of how many. Until all is done the source has the status `indexing`."""
+        plans = await self._plan(source, chunks, extractions)
+        embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
+        await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
+        await self._apply(plans)
+        await self._store.set_status(source.id, source.status)
+        return embedded
+
+    async def add_extractions(
+        self,
+        source: Source,
+        fresh: Sequence[Extraction],
+        chunks: Sequence[Chunk],
+        extractions: Sequence[Extraction],
+        *,
+        notes: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Adds extractions to a saved source that has these chunks, and will have these extractions; returns how many
+        had to be embedded. Costs what is added, however large the source is. `notes` become its metadata."""
+        touched = {each.chunk_id for each in fresh}
+        drafts = await self._draft(
+            source, [c for c in chunks if c.id in touched], [e for e in extractions if e.chunk_id in touched]
+        )
+        plans = {
+            name: await self._reconcilers[name].plan(
+                some, await self._reconcilers[name].find_by_id([draft.id for draft in some])
+            )
+            for name, some in drafts.items()
+        }
+        embedded = await self._embed(plans)
+        await self._store.set_status(source.id, SourceStatus.INDEXING)
+        await self._store.add_extractions(source.id, fresh)
+        await self._apply(plans)
+        await self._store.set_status(source.id, source.status, notes)
+        return embedded
+
+    async def is_indexed(self, source_id: str, chunks: int, extractions: int) -> bool:
+        """Whether the index has that many points of a source."""
+        where = of_source(source_id)
+        counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
+        return counts == (chunks, extractions)
+
+    async def delete(self, source_id: str) -> bool:
+        """Deletes a source from index and store; returns whether it existed."""
+        await self._store.set_status(source_id, SourceStatus.INDEXING)
+        for name, reconciler in self._reconcilers.items():
+            if collection := await self._index.describe(name):
+                await self._index.open(collection)
+                existing = await reconciler.find(of_source(source_id), fields=[])
+                await reconciler.apply(await reconciler.plan([], existing))
+        return await self._store.remove(source_id)
+
+    async def index_all(self, progress: Progress | None = None) -> int:
+        """Makes the index hold exactly what is stored; returns how many points it lacked, held differently or held too
+        many. The status of sources stays: an interrupted one still has to be ingested again. Raises Unavailable when
+        there are sources and no model."""
+        sources = await self._store.list_sources()
+        if not sources and self._embedder is None:
+            return 0
+        await self.open()
+        written = await self._remove_orphans({source.id for source in sources})
+        for number, source in enumerate(sources):
+            if progress:
+                progress(number, len(sources))
+            plans = await self._plan(source, *await self._store.get_contents(source.id))
+            await self._embed(plans)
+            await self._apply(plans)
+            written += sum(plan.changes for plan in plans.values())
+        if progress and sources:
+            progress(len(sources), len(sources))
+        return written
+
+    async def _remove_orphans(self, source_ids: set[str]) -> int:
+        """Removes the points of sources that the store does not have; returns how many there were."""
+        removed = 0
+        for reconciler in self._reconcilers.values():
+            existing = await reconciler.find(fields=["source_id"])
+            orphans = {i: payload for i, payload in existing.items() if payload.get("source_id") not in source_ids}
+            await reconciler.apply(await reconciler.plan([], orphans))
+            removed += len(orphans)
+        return removed
+
+    async def _plan(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> Plans:
+        drafts = await self._draft(source, chunks, extractions)
+        where = of_source(source.id)
+        return {
+            name: await self._reconcilers[name].plan(some, await self._reconcilers[name].find(where))
+            for name, some in drafts.items()
+        }
+
+    async def _draft(
+        self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]
+    ) -> dict[str, list[KnowledgeDraft]]:
+        await self.open()
+        drafter = SourceDrafter(source, self.embedder)
+        return {
+            CHUNKS: await asyncio.to_thread(drafter.draft_chunks, chunks, extractions),
+            EXTRACTIONS: await asyncio.to_thread(drafter.draft_extractions, extractions, chunks),
+        }
+
+    async def _embed(self, plans: Plans, total: int = 0, progress: Progress | None = None) -> int:
+        """Embeds what has no vector yet; returns how many. `progress` counts what had a vector before as done."""
+        done = total - sum(len(plan.missing) for plan in plans.values())
+        embedded = 0
+        for name, plan in plans.items():
+
+            def report(count: int, before: int = embedded) -> None:
+                if progress:
+                    progress(done + before + count, total)
+
+            embedded += await self._reconcilers[name].embed(plan, report)
+        if progress:
+            progress(total, total)
+        return embedded
+
+    async def _apply(self, plans: Plans) -> None:
+        for name, plan in plans.items():
+            await self._reconcilers[name].apply(plan)
