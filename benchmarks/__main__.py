@@ -34,8 +34,8 @@ def main() -> None:
     for name in options.only:
         title, run = SECTIONS[name]
         started = time.perf_counter()
-        texts[title] = page.section_text(title, asyncio.run(_tables(run, options.quick)), quick=options.quick)
-        print(texts[title], end="\n\n", flush=True)
+        texts[title] = page.build_section(asyncio.run(_tables(run, options.quick)), quick=options.quick)
+        print(f"### {title}\n\n{texts[title]}", end="\n\n", flush=True)
         print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     if out:
         page.write(out, texts, [title for title, _ in SECTIONS.values()])

@@ -34,32 +34,44 @@ make bench
 ```
 
 does what `python -m benchmarks` does in the project's environment: it measures everything and writes this part of
-the page. `--only index,fusion` measures some sections and leaves the others as they are; `--quick` uses small
-sizes and prints the tables instead."""
+the page. `--only index,fusion` measures some sections and leaves the others as they are, as well as figures of
+another processor; `--quick` uses small sizes and prints the tables instead."""
 
 
-def section_text(title: str, tables: Sequence[Table], *, quick: bool) -> str:
-    """A section: heading, machine and date, tables."""
-    return "\n\n".join([f"### {title}", _circumstances(quick), *(table.markdown() for table in tables)])
+def build_section(tables: Sequence[Table], *, quick: bool) -> str:
+    """The figures of this machine: date and versions, then the tables."""
+    return "\n\n".join([_describe_machine(quick), *(table.markdown() for table in tables)])
 
 
 def write(file: Path, sections: Mapping[str, str], order: Sequence[str]) -> None:
-    """Replaces these sections, by title, in the generated part of the page; creates the page if needed."""
+    """Replaces the figures of this processor in these sections, by title, in the generated part of the page; keeps
+    those of other processors and sections. Creates the page if needed."""
     page = file.read_text(encoding="utf-8") if file.exists() else NEW_PAGE
     before, opening, rest = page.partition(OPENING)
     old, closing, after = rest.partition(CLOSING)
     if not opening or not closing:
-        raise SystemExit(
-            f"{file} has no region between {OPENING} and {CLOSING}: add the two lines where the tables belong"
-        )
-    kept = {part.split("\n", 1)[0]: f"### {part.strip()}" for part in re.split(r"^### ", old, flags=re.MULTILINE)[1:]}
-    kept.update(sections)
-    body = "\n\n".join([HOW_TO_READ, *(kept[title] for title in order if title in kept)])
+        raise SystemExit(f"{file} has no region between {OPENING} and {CLOSING}: add the two lines where tables belong")
+    figures = _read_figures(old)
+    for title, text in sections.items():
+        figures.setdefault(title, {})[platform.machine()] = text
+    parts = [f"### {title}\n\n" + "\n\n".join(figures[title].values()) for title in order if title in figures]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{before}{OPENING}\n{body}\n{CLOSING}{after}", encoding="utf-8")
+    file.write_text(
+        f"{before}{OPENING}\n" + "\n\n".join([HOW_TO_READ, *parts]) + f"\n{CLOSING}{after}", encoding="utf-8"
+    )
 
 
-def _circumstances(quick: bool) -> str:
+def _read_figures(generated: str) -> dict[str, dict[str, str]]:
+    """The text of every section by title and processor."""
+    sections = [part.partition("\n") for part in re.split(r"^### ", generated, flags=re.MULTILINE)[1:]]
+    return {title: {match[2]: match[1].strip() for match in _FIGURES.finditer(text)} for title, _, text in sections}
+
+
+# From the line with date and machine to the next such line.
+_FIGURES = re.compile(r"^(\*\d{4}-\d\d-\d\d.*? on (\w+),.*?)(?=^\*\d{4}-|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _describe_machine(quick: bool) -> str:
     engines = ", ".join(f"{name} {version(name)}" for name in ENGINES)
     python = f"{platform.python_implementation()} {platform.python_version()}"
     machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
