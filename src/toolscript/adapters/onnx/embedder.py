@@ -49,14 +49,14 @@ class OnnxEmbedder:
         self._threads = min(os.cpu_count() or 1, MAX_THREADS)
         self._batch = 1 if is_dynamically_quantised(folder.onnx) else BATCH
         self._running_queries = 0
-        self._single = _Session(folder, device, threads=self._threads, workers=1)
+        self._single = _ModelSession(folder, device, threads=self._threads, workers=1)
         self._check()
 
     @cached_property
-    def _bulk(self) -> _Session:
+    def _bulk(self) -> _ModelSession:
         if self._batch > 1:
-            return _Session(self._folder, self._device, threads=self._threads, workers=1)
-        return _Session(self._folder, self._device, threads=1, workers=self._threads, spare=SPARE_WORKERS)
+            return _ModelSession(self._folder, self._device, threads=self._threads, workers=1)
+        return _ModelSession(self._folder, self._device, threads=1, workers=self._threads, spare=SPARE_WORKERS)
 
     @property
     def model(self) -> str:
@@ -129,7 +129,7 @@ class OnnxEmbedder:
             )
 
 
-class _Session:
+class _ModelSession:
     """An ONNX Runtime session with its own worker threads."""
 
     def __init__(self, folder: ModelFolder, device: str, *, threads: int, workers: int, spare: int = 0) -> None:
