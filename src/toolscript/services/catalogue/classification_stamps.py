@@ -1,8 +1,8 @@
-"""Who has sorted an item last, what it and the skills were like then, and whether that still holds.
+"""Who classified an item last, with which content and skills, and whether that is still valid.
 
-A stamp is kept with the item: `embedding_auto:DIGEST`, or `llm_auto:DIGEST:SKILLS` where nothing was found to fit,
-which holds only as long as the skills are the same. `embedding_auto+asked:…` says that the language model was asked,
-too, and had nothing usable to say.
+A stamp is stored with each item: `embedding_auto:DIGEST`, or `llm_auto:DIGEST:SKILLS` where no skill fitted, which is
+valid only as long as the skills are the same. `embedding_auto+asked:…` means that the language model was asked too, and
+gave no usable answer.
 """
 
 from __future__ import annotations
@@ -22,72 +22,71 @@ from toolscript.domain.catalog import (
     compute_skills_digest,
 )
 
-ASKED = "+asked"
+REFUSED = "+asked"
 
 
 @dataclass(frozen=True, slots=True)
 class SkillSet:
-    """The skills that items are sorted into, and what identifies that set of them."""
+    """The skills that items are classified into, and a digest of them."""
 
     all: Sequence[Skill] = ()
     digest: str = ""
 
-    def now(self, skills: Sequence[Skill]) -> SkillSet:
+    def update(self, skills: Sequence[Skill]) -> SkillSet:
         """The set of these skills: this one, if they are the same."""
         return self if self.digest and skills == self.all else SkillSet(skills, compute_skills_digest(skills)[:16])
 
 
-def by_people(item: ItemFingerprint | StoredItem) -> bool:
-    """Whether a person has put the item where it is."""
+def is_by_person(item: ItemFingerprint | StoredItem) -> bool:
+    """Whether a person assigned the item."""
     return any(a.origin is Origin.HUMAN for a in item.assignments)
 
 
-def is_sorted(mark: ItemFingerprint, skills: SkillSet) -> bool:
-    """Whether the item as it is now has been sorted. What fits nowhere is sorted only as long as the skills are the
-    same."""
-    return _parts(mark)[1] == (mark.digest if mark.assignments else f"{mark.digest}:{skills.digest}")
+def is_classified(item: ItemFingerprint, skills: SkillSet) -> bool:
+    """Whether the item was classified with its present content. Where no skill fitted, only as long as the skills are
+    the same."""
+    return _split(item)[1] == (item.digest if item.assignments else f"{item.digest}:{skills.digest}")
 
 
-def is_refined(mark: ItemFingerprint, skills: SkillSet) -> bool:
-    """Whether the language model has been asked of the item as it is now."""
-    by = _parts(mark)[0]
-    return is_sorted(mark, skills) and (by == Origin.LLM or by.endswith(ASKED))
+def is_refined(item: ItemFingerprint, skills: SkillSet) -> bool:
+    """Whether the language model was asked about the item with its present content."""
+    by = _split(item)[0]
+    return is_classified(item, skills) and (by == Origin.LLM or by.endswith(REFUSED))
 
 
-def by_model(mark: ItemFingerprint) -> bool:
-    """Whether it was the language model that last sorted the item, be it as it is now or as it was."""
-    return _parts(mark)[0] == Origin.LLM
+def is_by_model(item: ItemFingerprint) -> bool:
+    """Whether the language model was the last to classify the item, with its present content or an earlier one."""
+    return _split(item)[0] == Origin.LLM
 
 
-def fits_nowhere(mark: ItemFingerprint) -> bool:
-    """Whether no skill was found for the item as it is now, among whichever skills."""
-    return not mark.assignments and _parts(mark)[1].startswith(f"{mark.digest}:")
+def fits_nowhere(item: ItemFingerprint) -> bool:
+    """Whether no skill, of whichever set, fitted the item with its present content."""
+    return not item.assignments and _split(item)[1].startswith(f"{item.digest}:")
 
 
-def asked_in_vain(mark: ItemFingerprint) -> tuple[str, str]:
-    """The item's stamp, and the one it has once the language model had nothing usable to say of it."""
-    by, what = _parts(mark)
-    return mark.classified, mark.classified if by == Origin.LLM else f"{by.removesuffix(ASKED)}{ASKED}:{what}"
+def mark_refused(item: ItemFingerprint) -> tuple[str, str]:
+    """The item's stamp, and its stamp after the language model gave no usable answer."""
+    by, what = _split(item)
+    return item.classified, item.classified if by == Origin.LLM else f"{by.removesuffix(REFUSED)}{REFUSED}:{what}"
 
 
-def decisions(
+def build_records(
     items: Mapping[str, Item],
-    said: Mapping[str, Classification | None],
+    answers: Mapping[str, Classification | None],
     by: Origin,
     skills: SkillSet,
-    named: Mapping[str, Suggestion] | None = None,
+    suggestions: Mapping[str, Suggestion] | None = None,
 ) -> list[ClassificationRecord]:
-    """What to record of what a classifier has said; nothing where it could not say. Where nothing fits, what is
-    `named` for an item is suggested for it still."""
-    decided = []
-    for item_id, each in said.items():
-        if each is not None and each.is_clear:
-            what = items[item_id].digest if each.assignments else f"{items[item_id].digest}:{skills.digest}"
-            missing = None if each.assignments else (named or {}).get(item_id, each.missing)
-            decided.append(ClassificationRecord(item_id, f"{by}:{what}", each.assignments, missing))
-    return decided
+    """What to store of a classifier's usable answers. Where no skill fits, the item keeps its earlier suggestion."""
+    records = []
+    for item_id, answer in answers.items():
+        if answer is not None and answer.is_clear:
+            what = items[item_id].digest if answer.assignments else f"{items[item_id].digest}:{skills.digest}"
+            missing = None if answer.assignments else (suggestions or {}).get(item_id, answer.missing)
+            records.append(ClassificationRecord(item_id, f"{by}:{what}", answer.assignments, missing))
+    return records
 
 
-def _parts(mark: ItemFingerprint) -> tuple[str, str]:
-    by, _, what = mark.classified.partition(":")
+def _split(item: ItemFingerprint) -> tuple[str, str]:
+    by, _, what = item.classified.partition(":")
     return by, what

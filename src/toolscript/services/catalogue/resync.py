@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.indexing import Progress
 from toolscript.services.catalogue.server_connection import RefreshResult
-from toolscript.services.catalogue.sync import Progress, Sync
+from toolscript.services.catalogue.sync import Sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,15 @@ class Resync:
     ) -> ResyncReport:
         """With `reclassify` every item is sorted anew; what a person decided only with `force`, too. Servers that were
         `just_connected` have been asked already: what that has led to is told."""
-        refined_before = 0 if just_connected else self._sync.refined
+        refined_before = 0 if just_connected else self._sync.refinement.refined
         servers = self._gateway.last_refreshes if just_connected else await self._gateway.refresh()
         everything = reclassify or force
         done = await self._sync.reclassify(
-            None if everything else (), force=force, over_model=everything, progress=progress
+            None if everything else (), force=force, replace_model=everything, progress=progress
         )
         items = [m.id for m in await self._item_store.get_fingerprints() if m.is_active]
-        await self._sync.refine(items if everything else None, progress=progress)
+        await self._sync.refinement.run(items if everything else None, progress=progress)
         waiting = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
-        refined = self._sync.refined - refined_before  # some of it while the servers were asked
+        refined = self._sync.refinement.refined - refined_before  # some of it while the servers were asked
         return ResyncReport(servers, len(items), classified, refined, len(waiting))

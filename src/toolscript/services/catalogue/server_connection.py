@@ -210,7 +210,7 @@ class ServerConnection:
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
             self._set_status(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
-        self._sync.refine_soon()
+        self._sync.refinement.start_soon()
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
         return report

@@ -1,8 +1,8 @@
-"""The skills in the index: of each its own vector, and the vectors of the parts that its tools fall into.
+"""The points of skills in the index: a vector for each skill, and vectors for the groups that its tools form.
 
-A skill's vector is the mean of its tools' vectors, weighted by how surely each belongs (while it has none, that of its
-description). One vector cannot stand for tools as different as those of a broad skill, so beside it lie facets: the
-centres of groups of its tools, each with how tightly its group lies around it. Why: docs/decisions/0011.
+A skill's vector is the mean of its tools' vectors, weighted by confidence (without tools, that of its description). One
+vector cannot represent tools as different as those of a broad skill, so it comes with facets: the centres of groups of
+its tools, each with how tightly its group lies around it. Why: docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import asyncio
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import astuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,25 @@ import numpy as np
 from toolscript.domain import search
 from toolscript.domain.catalog import Skill, SkillMember
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, FieldType, Point, Terms, Vector
+from toolscript.domain.search import FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import SkillStore
 from toolscript.retrieval.clusters import find_clusters
+from toolscript.retrieval.reconcile import Payload, Reconciler
 from toolscript.retrieval.text.item_text import build_skill_text
-from toolscript.services.catalogue.tool_points import TOOLS, vector_of
+from toolscript.services.catalogue.tool_points import TOOLS, describe_vector
 
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
-# Raised when points are built differently, so that the next sync builds them anew.
+# Increased when points are built differently, so that the next sync builds them again.
 RECIPE = 2
-# So many tools each are a facet of their own; of more, the number of facets grows with the root of theirs.
+# Up to this number, every tool is a facet of its own; beyond it, facets grow with the square root of the tools.
 ALL_FACETS = 16
 MAX_FACETS = 120
 MAX_ROUNDS = 3
 
-Told = tuple[list[Skill], dict[str, list[SkillMember]]]
+SkillsAndMembers = tuple[list[Skill], dict[str, list[SkillMember]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
@@ -46,108 +46,125 @@ def skills_collection(model: str, dimensions: int) -> search.Collection:
     return search.Collection(SKILLS, model, dimensions, SKILL_FIELDS)
 
 
+@dataclass(slots=True)
+class _SkillDraft:
+    """The points of a skill: its own, then its facets."""
+
+    skill: Skill
+    members: Sequence[SkillMember]
+    model: str
+    sources: Sequence[str]
+    """What the vectors of its members are made of."""
+    parts: list[tuple[Vector, float]] = field(default_factory=list)
+    """Vectors with their tightness; none before its tools are read, and for a skill without indexed tools."""
+
+    @property
+    def key(self) -> str:
+        return self.skill.id
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        return {} if self.parts else {self.skill.id: build_skill_text(self.skill)}
+
+    def is_current(self, existing: Mapping[str, Payload]) -> bool:
+        fingerprint = self._compute_fingerprint()
+        return bool(existing) and all(
+            p["fingerprint"] == fingerprint and p["parts"] == len(existing) for p in existing.values()
+        )
+
+    async def read_tools(self, index: VectorIndex) -> None:
+        """Computes the parts from the tools in the index."""
+        ids = [m.item_id for m in self.members]
+        vectors = await index.vectors(TOOLS, ids)
+        payloads = await index.payloads(TOOLS, ids, ["vector_of"])
+        # What the vectors are made of, not what they should be: if a tool's point is stale, its skills' points are too.
+        self.sources = [str(payloads[i].get("vector_of")) if i in payloads and i in vectors else "" for i in ids]
+        indexed = [m for m in self.members if m.item_id in vectors]
+        if indexed:
+            rows = np.stack([vectors[m.item_id] for m in indexed])
+            weights = np.array([m.confidence for m in indexed], dtype=np.float32)
+            self.parts = await asyncio.to_thread(_compute_parts, rows, weights)
+
+    def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
+        parts = self.parts or [(vectors[self.skill.id], 1.0)]
+        payload: dict[str, Any] = {
+            "id": self.skill.id,
+            "skill_id": self.skill.id,
+            "name": self.skill.name,
+            "description": self.skill.description,
+            "tool_count": len(self.members),
+            "is_active": self.skill.is_active,
+            "parts": len(parts),
+            "fingerprint": self._compute_fingerprint(),
+        }
+        return [
+            Point(
+                f"{self.skill.id}#{number}" if number else self.skill.id,
+                vector,
+                Terms(),
+                {**payload, "tightness": tightness, "is_facet": number > 0},
+            )
+            for number, (vector, tightness) in enumerate(parts)
+        ]
+
+    def _compute_fingerprint(self) -> str:
+        tools = [[m.item_id, m.confidence, source] for m, source in zip(self.members, self.sources, strict=True)]
+        made_of = [RECIPE, self.model, astuple(self.skill), tools]
+        return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+
+
 class SkillPoints:
-    """Keeps the index at what the store says of skills and their items."""
+    """Keeps the points of skills at what the store says of skills and their items."""
 
     def __init__(self, skill_store: SkillStore, index: VectorIndex, embedder: Embedder) -> None:
         self._skill_store = skill_store
         self._index = index
-        self._embedder = embedder
+        self._model = embedder.model
+        self._reconciler = Reconciler(index, embedder, SKILLS, key_field="skill_id")
 
     async def refresh(self, skill_ids: Collection[str] | None = None) -> int:
-        """Makes the points of those skills (of all) current and returns how many skills had changed.
+        """Brings the points of these skills (None: of all) up to date and returns how many skills had changed.
 
-        Every point carries a fingerprint of what it was made from: what was cut short is completed by the next
-        refresh, and a refresh of nothing new writes nothing. Another process may change the store and the same points
-        meanwhile: what was written is compared with the store afterwards, a few times if need be.
+        An interrupted refresh is completed by the next one, and without changes nothing is written. Another process may
+        change the store and the same points meanwhile: after writing, the store is compared again, a few times at most.
         """
-        told, changed = await self._told(skill_ids), 0
+        content, changed = await self._read_store(skill_ids), 0
         for _ in range(MAX_ROUNDS):
-            done = await self._bring_to(told, skill_ids)
+            done = await self._reconcile(content, skill_ids)
             changed += done
-            before, told = told, await self._told(skill_ids) if done else told
-            if told == before:
+            before, content = content, await self._read_store(skill_ids) if done else content
+            if content == before:
                 break
         return changed
 
-    async def _told(self, skill_ids: Collection[str] | None) -> Told:
-        """What the store says of those skills (of all) and their items."""
+    async def _read_store(self, skill_ids: Collection[str] | None) -> SkillsAndMembers:
         skills = [s for s in await self._skill_store.list_skills() if skill_ids is None or s.id in skill_ids]
         return skills, await self._skill_store.get_members(None if skill_ids is None else list(skill_ids))
 
-    async def _bring_to(self, told: Told, skill_ids: Collection[str] | None) -> int:
-        skills, members = told
-        held: dict[str, list[Candidate]] = defaultdict(list)
-        asked = () if skill_ids is None else (Condition("skill_id", Op.IN, sorted(skill_ids)),)
-        found = await self._index.scroll(SKILLS, where=Filter(must=asked), fields=["skill_id", "fingerprint", "parts"])
-        for point in found:
-            held[point.payload["skill_id"]].append(point)
-        changed = 0
-        for skill in skills:
-            own = members.get(skill.id, [])
-            made_of = [vector_of(self._embedder.model, m.digest) for m in own]
-            if not _is_current(held.get(skill.id, []), self._fingerprint(skill, own, made_of)):
-                await self._write(skill, own, held.get(skill.id, []))
-                changed += 1
-        there = {skill.id for skill in skills}
-        gone = [p.id for skill_id, points in held.items() if skill_id not in there for p in points]
-        await self._index.delete(SKILLS, gone)
-        return changed + bool(gone)
+    async def _reconcile(self, content: SkillsAndMembers, skill_ids: Collection[str] | None) -> int:
+        skills, members = content
+        must = () if skill_ids is None else (Condition("skill_id", Op.IN, sorted(skill_ids)),)
+        existing = await self._reconciler.find(Filter(must=must), ["skill_id", "fingerprint", "parts"])
+        plan = await self._reconciler.plan([self._draft(s, members.get(s.id, [])) for s in skills], existing)
+        for draft in plan.stale:
+            await draft.read_tools(self._index)
+        await self._reconciler.embed(plan)
+        await self._reconciler.apply(plan)
+        return len(plan.stale) + bool(plan.gone)
 
-    async def _write(self, skill: Skill, members: Sequence[SkillMember], old: Sequence[Candidate]) -> None:
-        ids = [m.item_id for m in members]
-        vectors = await self._index.vectors(TOOLS, ids)
-        told = await self._index.payloads(TOOLS, ids, ["vector_of"])
-        # What the vectors are made of, not what they should be: with a tool that is behind, its skills are, too.
-        made_of = [str(told[i].get("vector_of")) if i in told and i in vectors else "" for i in ids]
-        placed = [m for m in members if m.item_id in vectors]
-        if placed:
-            rows = np.stack([vectors[m.item_id] for m in placed])
-            weights = np.array([m.confidence for m in placed], dtype=np.float32)
-            parts = await asyncio.to_thread(_parts, rows, weights)
-        else:
-            (described,) = await self._embedder.embed_documents([build_skill_text(skill)])
-            parts = [(described, 1.0)]
-        payload: dict[str, Any] = {
-            "id": skill.id,
-            "skill_id": skill.id,
-            "name": skill.name,
-            "description": skill.description,
-            "tool_count": len(members),
-            "is_active": skill.is_active,
-            "parts": len(parts),
-            "fingerprint": self._fingerprint(skill, members, made_of),
-        }
-        points = [_point(n, vector, tightness, payload) for n, (vector, tightness) in enumerate(parts)]
-        await self._index.upsert(SKILLS, points)
-        left = {p.id for p in old} - {p.id for p in points}
-        await self._index.delete(SKILLS, sorted(left))
-
-    def _fingerprint(self, skill: Skill, members: Sequence[SkillMember], vectors: Sequence[str]) -> str:
-        tools = [[m.item_id, m.confidence, vector] for m, vector in zip(members, vectors, strict=True)]
-        made_of = [RECIPE, self._embedder.model, astuple(skill), tools]
-        return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+    def _draft(self, skill: Skill, members: Sequence[SkillMember]) -> _SkillDraft:
+        return _SkillDraft(skill, members, self._model, [describe_vector(self._model, m.digest) for m in members])
 
 
-def _parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
+def _compute_parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
     """The skill's own vector first, then its facets, each with the length of the mean that it is the direction of: 1
     where all its tools are the same, less the further they lie apart."""
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
     own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
-    facets = find_clusters(rows, _facets(len(rows)), starts=1)
+    facets = find_clusters(rows, _count_facets(len(rows)), starts=1)
     return [(own, length), *((facet.centroid, facet.cohesion) for facet in facets)]
 
 
-def _facets(tools: int) -> int:
+def _count_facets(tools: int) -> int:
     return tools if tools <= ALL_FACETS else min(MAX_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
-
-
-def _point(number: int, vector: Vector, tightness: float, payload: dict[str, Any]) -> Point:
-    is_own = number == 0
-    told = {**payload, "tightness": tightness, "is_facet": not is_own}
-    return Point(payload["skill_id"] if is_own else f"{payload['skill_id']}#{number}", vector, Terms(), told)
-
-
-def _is_current(held: Sequence[Candidate], fingerprint: str) -> bool:
-    return bool(held) and all(p.payload["fingerprint"] == fingerprint and p.payload["parts"] == len(held) for p in held)

@@ -133,7 +133,7 @@ class Skills:
         await self._item(item_id)
         await self._skill_store.assign(item_id, [])
         await self._follow_items([item_id])
-        self._sync.refine_soon()
+        self._sync.refinement.start_soon()
         return await self._item(item_id)
 
     async def suggestions(self, status: SuggestionStatus | None = SuggestionStatus.PENDING) -> list[Suggestion]:
@@ -224,7 +224,7 @@ class Skills:
         has the last word is asked, in the background."""
         with _index_may_be_away():
             await self._sync.reclassify(item_ids)
-        self._sync.refine_soon()
+        self._sync.refinement.start_soon()
 
     async def _follow_items(self, item_ids: Collection[str]) -> None:
         """Has the index brought to what the store says now of those items."""

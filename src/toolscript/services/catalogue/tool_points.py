@@ -1,7 +1,7 @@
-"""The items in the index: what a point of one is made of, and where its vector comes from.
+"""The points of items in the index: what they consist of, and where their vectors come from.
 
-Every point carries a fingerprint of what it was made from, and of what its vector was: an index that was left behind
-is seen to be, and a vector that is still right is never made twice.
+Every point has a fingerprint of everything it was built from, and one of what its vector was: a stale point is
+recognised, and a vector that is still right is never computed twice.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain import search
-from toolscript.domain.catalog import Assignment, StoredItem
+from toolscript.domain.catalog import Assignment, ItemFingerprint, StoredItem
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.search import FieldType, Point, Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import document_terms
+from toolscript.retrieval.reconcile import Payload, ReconcilePlan, Reconciler
 from toolscript.retrieval.text.item_text import ITEM_AVERAGE_LENGTH, build_item_text, item_frequencies
 
 TOOLS = "mcp_unified_search"
@@ -28,8 +29,9 @@ TOOL_FIELDS = {
     "skill_ids": FieldType.KEYWORD,
     "is_active": FieldType.BOOL,
 }
-HELD_FIELDS = ("fingerprint", "vector_of", "skill_ids")
-# Raised when points are built differently, so that the next sync builds them anew.
+# The fields that a sync compares.
+SYNC_FIELDS = ("fingerprint", "vector_of", "skill_ids")
+# Increased when points are built differently, so that the next sync builds them again.
 RECIPE = 3
 TEXT_RECIPE = 2
 
@@ -40,12 +42,31 @@ def tools_collection(model: str, dimensions: int) -> search.Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedTool:
-    """What the index says of a point that it holds."""
+class _ToolDraft:
+    """The one point of an item."""
 
+    stored: StoredItem
     fingerprint: str
-    vector_of: str
-    skill_ids: tuple[str, ...]
+    source: str
+    """What its vector is made of."""
+
+    @property
+    def key(self) -> str:
+        return self.stored.item.id
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        return {self.source: build_item_text(self.stored.item)}
+
+    def is_current(self, existing: Mapping[str, Payload]) -> bool:  # noqa: ARG002
+        """Never: a sync compares fingerprints before it reads an item, and reads those that it will write."""
+        return False
+
+    def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
+        item = self.stored.item
+        payload = {**build_payload(self.stored), "fingerprint": self.fingerprint, "vector_of": self.source}
+        terms = document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH)
+        return [Point(item.id, vectors.get(self.source), terms, payload)]
 
 
 class ToolPoints:
@@ -53,105 +74,96 @@ class ToolPoints:
 
     def __init__(self, index: VectorIndex, embedder: Embedder | None, cache: VectorCache | None) -> None:
         self._index = index
-        self._embedder = embedder
-        self._cache = cache
+        self._cache = cache if embedder else None
         self._model = embedder.model if embedder else ""
-        self.configured: frozenset[str] = frozenset()
-        """The servers that vectors are kept for."""
+        self._reconciler = Reconciler(index, embedder, TOOLS, digest_field="vector_of")
+        self.servers: frozenset[str] = frozenset()
+        """The servers whose vectors the cache keeps."""
         self.embedded = 0
-        """How many texts had to be embedded so far."""
+        """The number of texts embedded so far."""
 
-    async def held(self, servers: Collection[str] | None) -> dict[str, IndexedTool]:
-        """The points of those servers (of all)."""
+    async def find(self, servers: Collection[str] | None) -> dict[str, Payload]:
+        """The points of these servers (None: of all) by id."""
         where = EVERYTHING if servers is None else Filter(must=(Condition("server", Op.IN, sorted(servers)),))
-        found = await self._index.scroll(TOOLS, where=where, fields=HELD_FIELDS)
-        return {c.id: _held(c.payload) for c in found}
+        return await self._reconciler.find(where, SYNC_FIELDS)
 
-    async def held_of(self, item_ids: Collection[str]) -> dict[str, IndexedTool]:
-        """The points of these items."""
-        found = await self._index.payloads(TOOLS, sorted(item_ids), HELD_FIELDS)
-        return {item_id: _held(payload) for item_id, payload in found.items()}
+    async def find_by_id(self, item_ids: Collection[str]) -> dict[str, Payload]:
+        """The points of these items by id."""
+        return await self._reconciler.find_by_id(sorted(item_ids), SYNC_FIELDS)
 
-    def fingerprint(self, number: int, digest: str, assignments: Sequence[Assignment]) -> str:
-        """What a point of that item must carry to be current."""
-        skills = [[a.skill_id, a.is_primary] for a in assignments]
-        made_of = [RECIPE, self._model, digest, number, skills]
-        return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+    def is_current(self, item: ItemFingerprint, point: Payload | None) -> bool:
+        """Whether the item's point is up to date."""
+        expected = self._compute_fingerprint(item.number, item.digest, item.assignments)
+        return point is not None and point.get("fingerprint") == expected
 
-    def has_vector(self, held: IndexedTool | None, digest: str) -> bool:
-        """Whether the point that is held has the vector of that digest."""
-        return held is not None and held.vector_of == vector_of(self._model, digest)
+    def has_vector(self, point: Payload | None, digest: str) -> bool:
+        """Whether the point has the vector of an item with that digest."""
+        return point is not None and point.get("vector_of") == describe_vector(self._model, digest)
 
-    async def kept(self, digests: Mapping[str, str]) -> dict[str, Vector]:
-        """The vectors of these items (id to digest) that earlier runs have kept."""
-        if self._cache is None or self._embedder is None or not digests:
+    async def read_cache(self, digests: Mapping[str, str]) -> dict[str, Vector]:
+        """The cached vectors of these items (id to digest)."""
+        if self._cache is None or not digests:
             return {}
-        wanted = {i: _text_of(digest) for i, digest in digests.items()}
-        return await self._cache.find(self.configured, self._model, wanted)
+        wanted = {i: _describe_text(digest) for i, digest in digests.items()}
+        return await self._cache.find(self.servers, self._model, wanted)
 
-    async def keep(self, vectors: Mapping[str, tuple[str, Vector]]) -> None:
-        """Keeps vectors (id to digest and vector) for later runs."""
-        if self._cache and self._embedder and vectors:
-            kept = {i: (_text_of(digest), vector) for i, (digest, vector) in vectors.items()}
-            await self._cache.keep(self.configured, self._model, kept)
+    async def write_cache(self, vectors: Mapping[str, tuple[str, Vector]]) -> None:
+        """Caches vectors (id to digest and vector) for later runs."""
+        if self._cache and vectors:
+            described = {i: (_describe_text(digest), vector) for i, (digest, vector) in vectors.items()}
+            await self._cache.keep(self.servers, self._model, described)
 
-    async def take_over(self, digests: Mapping[str, str]) -> None:
-        """Keeps for these servers what other configurations have kept of their items, unless that was done before."""
-        if self._cache and not await self._cache.has(self.configured):
-            known = await self.kept(digests)
-            await self.keep({i: (digests[i], vector) for i, vector in known.items()})
+    async def copy_cache(self, digests: Mapping[str, str]) -> None:
+        """Copies what other configurations cached of these items, if nothing is cached for these servers yet."""
+        if self._cache and not await self._cache.has(self.servers):
+            found = await self.read_cache(digests)
+            await self.write_cache({i: (digests[i], vector) for i, vector in found.items()})
 
-    async def vectors(
-        self, items: Sequence[StoredItem], held: Mapping[str, IndexedTool], kept: Mapping[str, Vector]
+    async def compute_vectors(
+        self, items: Sequence[StoredItem], existing: Mapping[str, Payload], cached: Mapping[str, Vector]
     ) -> dict[str, Vector]:
-        """Of each item its vector: the one that its point has, if it is still right; one that was kept; a new one."""
-        if self._embedder is None:
-            return {}
-        there = [s.item.id for s in items if self.has_vector(held.get(s.item.id), s.item.digest)]
-        known = await self._index.vectors(TOOLS, there)
-        known.update({s.item.id: kept[s.item.id] for s in items if s.item.id in kept and s.item.id not in known})
-        new = [s.item for s in items if s.item.id not in known]
-        if new:
-            made = await self._embedder.embed_documents([build_item_text(i) for i in new])
-            known.update(zip((i.id for i in new), made, strict=True))
-            self.embedded += len(new)
-        return known
+        """The vector of each item by id: that of its point if it is still right, else the cached one, else a new one.
+        None without an embedder."""
+        drafts = [self._draft(stored) for stored in items]
+        points = {draft.key: existing[draft.key] for draft in drafts if draft.key in existing}
+        plan = await self._reconciler.plan(drafts, points)
+        for draft in drafts:
+            if draft.key in cached:
+                plan.vectors.setdefault(draft.source, cached[draft.key])
+        self.embedded += await self._reconciler.embed(plan)
+        return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
 
     async def write(self, items: Sequence[StoredItem], vectors: Mapping[str, Vector]) -> None:
         """Writes the points of these items."""
-        await self._index.upsert(TOOLS, [self._point(s, vectors.get(s.item.id)) for s in items])
+        drafts = [self._draft(stored) for stored in items]
+        by_source = {draft.source: vectors[draft.key] for draft in drafts if draft.key in vectors}
+        await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}, vectors=by_source))
 
     async def remove(self, ids: Sequence[str]) -> None:
         """Removes points."""
         await self._index.delete(TOOLS, ids)
 
     async def count(self) -> int:
-        """How many points there are."""
+        """The number of points."""
         return await self._index.count(TOOLS)
 
-    def _point(self, stored: StoredItem, vector: Vector | None) -> Point:
-        item = stored.item
-        digest = item.digest
-        payload = {
-            **item_payload(stored),
-            "fingerprint": self.fingerprint(stored.number, digest, stored.assignments),
-            "vector_of": vector_of(self._model, digest),
-        }
-        return Point(item.id, vector, document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH), payload)
+    def _draft(self, stored: StoredItem) -> _ToolDraft:
+        digest = stored.item.digest
+        fingerprint = self._compute_fingerprint(stored.number, digest, stored.assignments)
+        return _ToolDraft(stored, fingerprint, describe_vector(self._model, digest))
+
+    def _compute_fingerprint(self, number: int, digest: str, assignments: Sequence[Assignment]) -> str:
+        skills = [[a.skill_id, a.is_primary] for a in assignments]
+        return hashlib.sha256(json.dumps([RECIPE, self._model, digest, number, skills]).encode()).hexdigest()[:32]
 
 
-def _held(payload: Mapping[str, Any]) -> IndexedTool:
-    skill_ids = tuple(payload.get("skill_ids") or ())
-    return IndexedTool(payload.get("fingerprint", ""), payload.get("vector_of", ""), skill_ids)
+def describe_vector(model: str, digest: str) -> str:
+    """What a vector is made of: the model, and the text of an item with that digest."""
+    return f"{model}-{_describe_text(digest)}"
 
 
-def vector_of(model: str, digest: str) -> str:
-    """What a point says that its vector was made of: that model, the text of that digest."""
-    return f"{model}-{_text_of(digest)}"
-
-
-def item_payload(stored: StoredItem) -> dict[str, Any]:
-    """What the index tells of an item that it finds."""
+def build_payload(stored: StoredItem) -> dict[str, Any]:
+    """The fields of an item's point that searches return."""
     item = stored.item
     primary = next((a.skill_id for a in stored.assignments if a.is_primary), None)
     return {
@@ -166,5 +178,5 @@ def item_payload(stored: StoredItem) -> dict[str, Any]:
     }
 
 
-def _text_of(digest: str) -> str:
+def _describe_text(digest: str) -> str:
     return f"{TEXT_RECIPE}-{digest}"

@@ -32,7 +32,7 @@ from toolscript.domain.search import Vector
 from toolscript.ports.models import Classifier
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
-from toolscript.services.catalogue.sync import REFINED_TOGETHER
+from toolscript.services.catalogue.refinement import BATCH
 from toolscript.services.catalogue.tool_points import TOOLS
 
 pytestmark = pytest.mark.req("H-10")
@@ -104,11 +104,11 @@ async def stamps(house: House) -> dict[str, str]:
 async def test_it_wins_where_it_says_something_and_the_index_follows(furnished: Making) -> None:
     house = await furnished(ScriptedRefiner({READ.id: [("money", 0.9), ("files", 0.6)], SEND.id: [("mail", 0.7)]}))
     changes = house.skill_changes
-    assert await house.sync.refine() == 2
+    assert await house.sync.refinement.run() == 2
     assert await house.assigned(READ) == [("money", LLM), ("files", LLM)]
     assert await house.assigned(SEND) == [("mail", LLM)]
     assert await house.assigned(WRITE) == [("files", EMBEDDING)]
-    assert house.sync.refined == 2
+    assert house.sync.refinement.refined == 2
     assert house.skill_changes > changes
     assert (await house.index.payloads(TOOLS, [READ.id]))[READ.id]["skill_ids"] == ["money", "files"]
     assert (await house.skill_points())["money"][0]["tool_count"] == 1
@@ -118,38 +118,38 @@ async def test_it_wins_where_it_says_something_and_the_index_follows(furnished: 
 async def test_what_it_agreed_with_is_not_asked_again_and_what_it_could_not_say_is(furnished: Making) -> None:
     refiner = ScriptedRefiner({item.id: [("mail", 0.8)] for item in ITEMS if item != WRITE})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert sorted(refiner.asked) == sorted(item.id for item in ITEMS)
     refiner.asked.clear()
-    assert await house.sync.refine() == 0
+    assert await house.sync.refinement.run() == 0
     assert refiner.asked == [WRITE.id]
     refiner.places[WRITE.id] = [("files", 0.9)]
-    assert await house.sync.refine() == 1
+    assert await house.sync.refinement.run() == 1
     refiner.asked.clear()
-    assert await house.sync.refine() == 0
+    assert await house.sync.refinement.run() == 0
     await house.sync.run(ITEMS)
-    assert await house.sync.refine() == 0
+    assert await house.sync.refinement.run() == 0
     assert refiner.asked == []
 
 
 async def test_only_what_is_new_or_changed_is_asked_about(furnished: Making) -> None:
     refiner = ScriptedRefiner({item.id: [("mail", 0.8)] for item in ITEMS})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     refiner.asked.clear()
     new = Item("post", "sort_mail", "Sort email messages")
     await house.sync.run([replace(READ, title="Read"), *ITEMS[1:], new])
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert refiner.asked == [READ.id, new.id]
 
 
 async def test_items_that_are_named_are_asked_about_once_more(furnished: Making) -> None:
     refiner = ScriptedRefiner({item.id: [("mail", 0.8)] for item in ITEMS})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     refiner.places[READ.id] = [("files", 0.8)]
     refiner.asked.clear()
-    assert await house.sync.refine([READ.id]) == 1
+    assert await house.sync.refinement.run([READ.id]) == 1
     assert refiner.asked == [READ.id]
     assert await house.assigned(READ) == [("files", LLM)]
 
@@ -158,11 +158,11 @@ async def test_a_persons_word_is_not_even_asked_about(furnished: Making) -> None
     refiner = ScriptedRefiner({READ.id: [("files", 0.9)]})
     house = await furnished(refiner)
     await house.skills.assign(READ.id, ["money"])
-    await house.sync.refine([READ.id])
+    await house.sync.refinement.run([READ.id])
     assert READ.id not in refiner.asked
     assert await house.assigned(READ) == [("money", Origin.HUMAN)]
     await house.sync.reclassify(None, force=True)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert await house.assigned(READ) == [("files", LLM)]
 
 
@@ -170,17 +170,17 @@ async def test_a_persons_word_is_not_even_asked_about(furnished: Making) -> None
 async def test_what_it_finds_no_skill_for_waits_under_its_name_until_skills_change(furnished: Making) -> None:
     refiner = Namer({})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     waiting = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert {s.name for s in waiting} == {f"Kind of {item.name}" for item in ITEMS}
     await house.assert_index_is_current()
     refiner.asked.clear()
     await house.sync.run(ITEMS)
-    assert await house.sync.refine() == 0
+    assert await house.sync.refinement.run() == 0
     await house.skill_store.save_skills([Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay"))])
     await house.sync.run(ITEMS)
     assert await house.assigned(STRANGE) == [("zoo", EMBEDDING)]
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert set(refiner.asked) == {item.id for item in ITEMS}
 
 
@@ -188,14 +188,14 @@ async def test_it_needs_no_vector_made_anew(furnished: Making) -> None:
     house = await furnished(ScriptedRefiner({item.id: [("mail", 0.8)] for item in ITEMS}))
     assert isinstance(house.embedder, CountingEmbedder)
     house.embedder.embedded.clear()
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert not {build_item_text(item) for item in ITEMS} & set(house.embedder.embedded)
 
 
 async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnished: Making) -> None:
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     house = await furnished(refiner)
-    refining = asyncio.create_task(house.sync.refine())
+    refining = asyncio.create_task(house.sync.refinement.run())
     await refiner.has_begun.wait()
     changed = replace(READ, description="Email message: send an email message")
     await house.sync.run([changed, *(item for item in ITEMS if item not in (READ, FETCH))])
@@ -211,7 +211,7 @@ async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnis
     assert await house.index.payloads(TOOLS, [FETCH.id]) == {}
     await house.assert_index_is_current()
     refiner.asked.clear()
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert refiner.asked == [READ.id]
     assert await house.assigned(READ) == [("money", LLM)]
 
@@ -220,7 +220,7 @@ async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnis
 async def test_a_skill_that_goes_while_it_thinks_takes_nothing(furnished: Making, how: str) -> None:
     refiner = ThinkingRefiner({READ.id: [("money", 0.9)], WRITE.id: [("files", 0.9), ("money", 0.8)]})
     house = await furnished(refiner)
-    refining = asyncio.create_task(house.sync.refine())
+    refining = asyncio.create_task(house.sync.refinement.run())
     await refiner.has_begun.wait()
     if how == "removed":
         await house.skills.remove("money")
@@ -239,8 +239,8 @@ async def test_one_that_raises_breaks_nothing_and_is_asked_again(
     house = await furnished(BrokenRefiner({}))
     before = await house.dump()
     with caplog.at_level(logging.ERROR):
-        assert await house.sync.refine() == 0
-        house.sync.refine_soon()
+        assert await house.sync.refinement.run() == 0
+        house.sync.refinement.start_soon()
         await house.sync.close()
     assert "refiner_failed" in caplog.text
     assert await house.dump() == before
@@ -250,18 +250,18 @@ async def test_one_that_raises_breaks_nothing_and_is_asked_again(
 async def test_of_one_that_says_nothing_no_more_is_asked_this_time() -> None:
     refiner = ScriptedRefiner({})
     house = await House(refiner=refiner).opened(FILES)
-    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)])
-    assert await house.sync.refine() == 0
-    assert len(refiner.asked) == REFINED_TOGETHER
+    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)])
+    assert await house.sync.refinement.run() == 0
+    assert len(refiner.asked) == BATCH
     await house.close()
 
 
 async def test_one_that_says_nothing_usable_of_some_is_asked_about_the_others() -> None:
     refiner = VagueRefiner({})
     house = await House(refiner=refiner).opened(FILES)
-    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)])
-    assert await house.sync.refine() == 0
-    assert len(refiner.asked) == REFINED_TOGETHER + 10
+    await house.sync.run([Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)])
+    assert await house.sync.refinement.run() == 0
+    assert len(refiner.asked) == BATCH + 10
     await house.close()
 
 
@@ -269,30 +269,30 @@ async def test_what_it_says_nothing_usable_of_stays_and_is_asked_again_only_when
     refiner = VagueRefiner({READ.id: [("mail", 0.8)]})
     house = await furnished(refiner)
     before = (await house.item_store.get_items([STRANGE.id, WRITE.id]), await house.skill_store.list_suggestions())
-    assert await house.sync.refine() == 1
+    assert await house.sync.refinement.run() == 1
     assert (
         await house.item_store.get_items([STRANGE.id, WRITE.id]),
         await house.skill_store.list_suggestions(),
     ) == before
     refiner.asked.clear()
     assert (await house.sync.run(ITEMS)).classified == 0
-    assert await house.sync.refine() == 0
+    assert await house.sync.refinement.run() == 0
     assert refiner.asked == []
     await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
     await house.skill_store.save_skills([Skill("zoo", "Zoo", "Animals")])  # for what fits nowhere
     await house.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
-    await house.sync.refine()
+    await house.sync.refinement.run()
     assert sorted(refiner.asked) == sorted([WRITE.id, STRANGE.id])
     refiner.asked.clear()
-    await house.sync.reclassify(None, over_model=True)
-    await house.sync.refine()
+    await house.sync.reclassify(None, replace_model=True)
+    await house.sync.refinement.run()
     assert len(refiner.asked) == len(ITEMS)
 
 
 async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_anew(furnished: Making) -> None:
     refiner = ScriptedRefiner({READ.id: [("money", 0.9)], STRANGE.id: [("mail", 0.9)]})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     await house.sync.reclassify([READ.id])
     await house.sync.reclassify(None)
     await house.skills.create(Skill("zoo", "Zoo", "Hay for zebras", keywords=("zebra", "hay")))
@@ -300,7 +300,7 @@ async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_an
     await house.skills.approve(made.number or 0)
     assert await house.assigned(READ) == [("money", LLM)]
     assert await house.assigned(STRANGE) == [("mail", LLM)]
-    await house.sync.reclassify(None, over_model=True)
+    await house.sync.reclassify(None, replace_model=True)
     assert await house.assigned(READ) == [("files", EMBEDDING)]
     assert (await house.assigned(STRANGE))[0][1] == EMBEDDING
 
@@ -308,7 +308,7 @@ async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_an
 async def test_a_person_who_changes_skills_has_it_look_again(furnished: Making) -> None:
     refiner = Namer({item.id: [("files", 0.8)] for item in ITEMS if item != STRANGE})
     house = await furnished(refiner)
-    await house.sync.refine()
+    await house.sync.refinement.run()
     (waiting,) = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     zoo = Skill("zoo", "Zoo", "Nothing that fits")
     for change, asked in [
@@ -330,7 +330,7 @@ async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers
     house = await House(refiner=Namer({}), refine_every=3600).opened(FILES, MAIL)
     animals = ["lion", "stork", "otter", "mole"]
     await house.sync.run([Item("zoo", f"feed_{animal}", f"Hay for {animal} number seven") for animal in animals])
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await asyncio.gather(*background())
     waiting = [(s.number or 0, s.name) for s in await house.skill_store.list_suggestions(SuggestionStatus.PENDING)]
     assert [name for _, name in waiting] == [f"Kind of feed_{animal}" for animal in sorted(animals)]
@@ -338,7 +338,7 @@ async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers
         await house.skills.approve(waiting[decided][0], name=f"Unlike {decided}", description="Anything else")
         left = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
         assert [(s.number, s.name) for s in left] == waiting[decided + 1 :]
-    assert await house.sync.refine() == 2
+    assert await house.sync.refinement.run() == 2
     left = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert [(s.number, s.name) for s in left] == waiting[2:]
     await house.close()
@@ -348,26 +348,26 @@ async def test_in_the_background_it_begins_no_more_often_than_it_may() -> None:
     refiner = ScriptedRefiner({item.id: [("files", 0.9)] for item in ITEMS})
     house = await House(refiner=refiner, refine_every=3600).opened(FILES)
     await house.sync.run(ITEMS[:1])
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await asyncio.gather(*background())
     assert refiner.asked == [READ.id]
     await house.sync.run(ITEMS)
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await asyncio.wait(background(), timeout=0.05)
     assert refiner.asked == [READ.id]
     assert len(background()) == 1
-    assert await house.sync.refine() == len(ITEMS) - 1  # whoever asks for it has it at once
+    assert await house.sync.refinement.run() == len(ITEMS) - 1  # whoever asks for it has it at once
     await house.close()
     assert background() == []
 
 
 async def test_many_items_are_refined_batch_by_batch_and_progress_is_told() -> None:
-    many = [Item("disk", f"file_{n:03d}", "Read a file") for n in range(REFINED_TOGETHER + 10)]
+    many = [Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)]
     house = await House(refiner=ScriptedRefiner({i.id: [("mail", 0.8)] for i in many})).opened(FILES, MAIL)
     await house.sync.run(many)
     told: list[tuple[int, int]] = []
-    assert await house.sync.refine(progress=lambda done, total: told.append((done, total))) == len(many)
-    assert told == [(REFINED_TOGETHER, len(many)), (len(many), len(many))]
+    assert await house.sync.refinement.run(progress=lambda done, total: told.append((done, total))) == len(many)
+    assert told == [(BATCH, len(many)), (len(many), len(many))]
     assert (await house.skill_points())["files"][0]["tool_count"] == 0
     await house.assert_index_is_current()
     await house.close()
@@ -376,14 +376,14 @@ async def test_many_items_are_refined_batch_by_batch_and_progress_is_told() -> N
 async def test_soon_means_beside_everything_else(furnished: Making) -> None:
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     house = await furnished(refiner)
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await refiner.has_begun.wait()
     report = await house.sync.run([*ITEMS, Item("post", "sort_mail", "Sort email messages")])
     assert report.added == 1
     assert await house.assigned(READ) == [("files", EMBEDDING)]
     refiner.may_answer.set()
     await asyncio.gather(*background())
-    assert house.sync.refined == 7
+    assert house.sync.refinement.refined == 7
     assert await house.assigned(READ) == [("money", LLM)]
 
 
@@ -391,14 +391,14 @@ async def test_what_comes_while_it_is_at_work_is_looked_at_in_the_next_round(fur
     new = Item("post", "sort_mail", "Sort email messages")
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in [*ITEMS, new]})
     house = await furnished(refiner)
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await refiner.has_begun.wait()
     await house.sync.run([*ITEMS, new])
-    house.sync.refine_soon()
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
+    house.sync.refinement.start_soon()
     refiner.may_answer.set()
     await asyncio.gather(*background())
-    assert house.sync.refined == 8
+    assert house.sync.refinement.refined == 8
     assert refiner.asked == [*sorted(item.id for item in ITEMS), new.id]
 
 
@@ -406,7 +406,7 @@ async def test_closing_ends_it_in_the_middle_of_a_thought(furnished: Making) -> 
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     house = await furnished(refiner)
     before = await house.dump()
-    house.sync.refine_soon()
+    house.sync.refinement.start_soon()
     await refiner.has_begun.wait()
     await house.sync.close()
     await house.sync.close()
@@ -416,8 +416,8 @@ async def test_closing_ends_it_in_the_middle_of_a_thought(furnished: Making) -> 
 
 async def test_where_there_is_none_nothing_is_begun() -> None:
     house = await House().opened(FILES)
-    house.sync.refine_soon()
-    assert await house.sync.refine() == 0
+    house.sync.refinement.start_soon()
+    assert await house.sync.refinement.run() == 0
     assert background() == []
     await house.close()
 
@@ -436,14 +436,14 @@ async def test_a_model_that_fails_leaves_the_classifiers_word_and_is_asked_again
     with ChatApi(reply) as api:
         model = OpenAiChat.at(api.url, None, "tiny", retries=0)
         house = await furnished(LlmClassifier(model))
-        assert await house.sync.refine() == 0
+        assert await house.sync.refinement.run() == 0
         assert await house.assigned(READ) == [("files", EMBEDDING)]
         assert "language_model_unavailable" in caplog.text
         is_up = True
-        assert await house.sync.refine() == 7
+        assert await house.sync.refinement.run() == 7
         assert await house.assigned(READ) == [("money", LLM)]
         asked = len(api.bodies)
-        assert await house.sync.refine() == 0
+        assert await house.sync.refinement.run() == 0
         assert len(api.bodies) == asked
         await model.close()
 

@@ -81,7 +81,7 @@ async def all_is_sorted_anew(house: House) -> None:
 
 async def all_is_refined(house: House) -> None:
     await house.sync.run(LATER)
-    await house.sync.refine()
+    await house.sync.refinement.run()
 
 
 STEPS: list[Step] = [

@@ -252,7 +252,7 @@ async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: Ho
     assert await quick.skill_store.list_suggestions() == []
     assert await quick.index.count(SKILLS) == 0
     await sync.reclassify(None, force=True)
-    assert await sync.refine() == 0
+    assert await sync.refinement.run() == 0
     report = await quick.sync.run(ITEMS)
     assert (report.indexed, report.classified, report.embedded) == (7, 7, 7)
     await quick.assert_index_is_current()

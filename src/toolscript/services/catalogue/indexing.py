@@ -1,0 +1,182 @@
+"""Brings the index to what the store says of items and skills: embeds what changed, classifies it, writes points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolscript.domain.catalog import ItemFingerprint, Origin, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.search import Vector
+from toolscript.ports.indexes import VectorCache, VectorIndex
+from toolscript.ports.models import Classifier, Embedder
+from toolscript.ports.stores import ItemStore, SkillStore
+from toolscript.retrieval.reconcile import Payload
+from toolscript.services.catalogue import classification_stamps as stamps
+from toolscript.services.catalogue.classification_stamps import SkillSet
+from toolscript.services.catalogue.skill_points import SkillPoints
+from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.catalogue.tool_points import ToolPoints
+
+BATCH = 64
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What bringing the index up to date took."""
+
+    written: int = 0
+    removed: int = 0
+    embedded: int = 0
+    classified: int = 0
+
+
+@dataclass(slots=True)
+class IndexPass:
+    """What one pass over the catalogue has to do, and has done."""
+
+    existing: Mapping[str, Payload]
+    """The points of the items in question, by id."""
+    skills: SkillSet
+    again: Collection[str] = ()
+    """The items to classify again."""
+    replace_human: bool = False
+    replace_model: bool = False
+    cached: dict[str, Vector] = field(default_factory=dict)
+    new_vectors: dict[str, tuple[str, Vector]] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+    """The skills whose items changed."""
+    pending: Sequence[Suggestion] | None = None
+    classified: int = 0
+
+
+class CatalogueIndex:
+    """The index of one catalogue. Callers make sure that only one pass runs at a time."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        skill_store: SkillStore,
+        index: VectorIndex,
+        embedder: Embedder | None,
+        cache: VectorCache | None,
+        classifier: Classifier | None,
+        on_change: Callable[[Change], None],
+    ) -> None:
+        self._item_store = item_store
+        self._skill_store = skill_store
+        self._classifier = classifier if embedder else None
+        self._skill_points = SkillPoints(skill_store, index, embedder) if embedder and classifier else None
+        self._skill_set = SkillSet()
+        self._indexed_skills: str | None = None
+        """The digest of the skills whose points are all current; None when a pass was begun and not completed."""
+        self.points = ToolPoints(index, embedder, cache)
+        self.on_change = on_change
+
+    @property
+    def can_classify(self) -> bool:
+        """Whether items are classified at all."""
+        return self._classifier is not None
+
+    async def read_skills(self) -> SkillSet:
+        """The skills to classify items into."""
+        if self._classifier is not None:
+            self._skill_set = self._skill_set.update(await self._skill_store.list_skills())
+        return self._skill_set
+
+    def begin_skills(self, skills: SkillSet) -> bool:
+        """Notes that points of skills may become stale; returns whether all were current before."""
+        were_current, self._indexed_skills = self._indexed_skills == skills.digest, None
+        return were_current
+
+    async def update(
+        self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None = None
+    ) -> IndexReport:
+        """Replaces the existing points of the pass by those of the active items, classified."""
+        active = {item.id: item for item in items if item.is_active}
+        stale = [item for item in active.values() if self._is_stale(item, work)]
+        gone = [item_id for item_id in work.existing if item_id not in active]
+        before = self.points.embedded
+        if stale or gone or work.touched or self._indexed_skills != work.skills.digest:
+            were_current = self.begin_skills(work.skills)
+            try:
+                if stale:
+                    await self._write(stale, work, progress)
+                await self.points.remove(gone)
+                work.touched.update(skill for i in gone for skill in _skill_ids(work.existing[i]))
+                await self.update_skills(work.touched if were_current else None, work.skills)
+            except BaseException:
+                self.on_change(Change.POINTS | Change.SKILLS)  # a part of it may be written
+                raise
+        return IndexReport(len(stale), len(gone), self.points.embedded - before, work.classified)
+
+    async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
+        """Brings the points of these skills (None: of all) up to date."""
+        if self._skill_points and (skill_ids is None or skill_ids):
+            await self._skill_points.refresh(skill_ids)
+        self._indexed_skills = skills.digest
+        self.on_change(Change.POINTS | Change.SKILLS)
+
+    def needs_classification(self, item: ItemFingerprint, work: IndexPass) -> bool:
+        """Whether the pass has to classify the item."""
+        if self._classifier is None:
+            return False
+        if stamps.is_by_person(item):
+            return work.replace_human and item.id in work.again
+        if not stamps.is_classified(item, work.skills):
+            return True
+        return item.id in work.again and (work.replace_model or not stamps.is_by_model(item))
+
+    def _is_stale(self, item: ItemFingerprint, work: IndexPass) -> bool:
+        return not self.points.is_current(item, work.existing.get(item.id)) or self.needs_classification(item, work)
+
+    async def _write(self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None) -> None:
+        missing = {i.id: i.digest for i in items if not self.points.has_vector(work.existing.get(i.id), i.digest)}
+        work.cached = await self.points.read_cache(missing)
+        for start in range(0, len(items), BATCH):
+            await self._write_batch(items[start : start + BATCH], work)
+            if progress:
+                progress(min(start + BATCH, len(items)), len(items))
+        await self.points.write_cache(work.new_vectors)
+
+    async def _write_batch(self, batch: Sequence[ItemFingerprint], work: IndexPass) -> None:
+        items = await self._item_store.get_items([item.id for item in batch])
+        vectors = await self.points.compute_vectors(items, work.existing, work.cached)
+        for stored in items:
+            item = stored.item
+            if item.id in vectors and not self.points.has_vector(work.existing.get(item.id), item.digest):
+                work.new_vectors[item.id] = item.digest, vectors[item.id]
+        items = await self._classify(batch, items, vectors, work)
+        await self.points.write(items, vectors)
+        self.on_change(Change.POINTS)
+        work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))
+        work.touched.update(a.skill_id for s in items for a in s.assignments)
+
+    async def _classify(
+        self, batch: Sequence[ItemFingerprint], items: list[StoredItem], vectors: Mapping[str, Vector], work: IndexPass
+    ) -> list[StoredItem]:
+        """Classifies those of the items that need it, and returns all as they are then."""
+        needed = {item.id: item for item in batch if self.needs_classification(item, work)}
+        unclassified = {s.item.id: s.item for s in items if s.item.id in needed and s.item.id in vectors}
+        if self._classifier is None or not unclassified:
+            return items
+        pairs = [(item, vectors[item.id]) for item in unclassified.values()]
+        answers = dict(zip(unclassified, await self._classifier.classify(pairs, work.skills.all), strict=True))
+        suggestions = await self._find_suggestions([needed[i] for i in unclassified], work)
+        records = stamps.build_records(unclassified, answers, Origin.EMBEDDING, work.skills, suggestions)
+        await self._skill_store.save_classifications(records, replace_human=work.replace_human)
+        work.classified += len(records)
+        return await self._item_store.get_items([s.item.id for s in items])
+
+    async def _find_suggestions(self, items: Sequence[ItemFingerprint], work: IndexPass) -> dict[str, Suggestion]:
+        """The pending suggestions for those of these items that have not changed since: the language model names skills
+        better than the classifier, and a person may be about to review them."""
+        ids = {item.id for item in items if stamps.fits_nowhere(item)}
+        if ids and work.pending is None:
+            work.pending = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
+        return {s.source_item_id: s for s in work.pending or () if s.source_item_id in ids}
+
+
+def _skill_ids(point: Payload) -> Sequence[str]:
+    return point.get("skill_ids") or ()

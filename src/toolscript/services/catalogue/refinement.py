@@ -1,0 +1,157 @@
+"""Classifies items again with a language model, in the background: it is slower than the classifier that every item
+meets first, and its answer counts where it has a usable one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from toolscript.domain.catalog import (
+    Classification,
+    ClassificationRecord,
+    Item,
+    ItemFingerprint,
+    Origin,
+    StoredItem,
+)
+from toolscript.domain.search import Vector
+from toolscript.ports.models import Classifier
+from toolscript.ports.stores import ItemStore, SkillStore
+from toolscript.services.catalogue import classification_stamps as stamps
+from toolscript.services.catalogue.classification_stamps import SkillSet
+from toolscript.services.catalogue.indexing import CatalogueIndex, Progress
+
+# Large enough for several prompts at a time, small enough to lose little when interrupted.
+BATCH = 256
+INTERVAL_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Refinement:
+    """Refines items that only the classifier has seen. One run at a time; without a model it does nothing."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        skill_store: SkillStore,
+        index: CatalogueIndex,
+        model: Classifier | None,
+        *,
+        lock: asyncio.Lock,
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        """`lock` is held while store and index are written, not while the model is asked. In the background a run
+        begins at most every `interval` seconds."""
+        self._item_store = item_store
+        self._skill_store = skill_store
+        self._index = index
+        self._model = model if index.can_classify else None
+        self._lock = lock
+        self._interval = interval
+        self._running = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._is_requested = False
+        self._next_run_at = 0.0
+        self.refined = 0
+        """The number of items refined so far."""
+
+    async def run(self, item_ids: Collection[str] | None = None, *, progress: Progress | None = None) -> int:
+        """Refines every item that only the classifier has seen, and these again; returns how many.
+
+        An item without a usable answer stays as it is, and the model is not asked about it again; when the model could
+        not be asked, the next run asks.
+        """
+        if self._model is None:
+            return 0
+        async with self._running:
+            skills, again = await self._index.read_skills(), frozenset(item_ids or ())
+            items = await self._item_store.get_fingerprints()
+            items = [item for item in items if item.is_active and not stamps.is_by_person(item)]
+            waiting = [item for item in items if item.id in again or not stamps.is_refined(item, skills)]
+            total = 0
+            for start in range(0, len(waiting), BATCH):
+                refined = await self._refine(waiting[start : start + BATCH], skills)
+                if refined is None:
+                    break  # the model does not respond: leave the rest for the next run
+                total += refined
+                self.refined += refined
+                if progress:
+                    progress(min(start + BATCH, len(waiting)), len(waiting))
+        return total
+
+    def start_soon(self) -> None:
+        """Refines new items in the background."""
+        if self._model is None:
+            return
+        self._is_requested = True  # a request during a run leads to another run
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run_in_background(), name="refining skills")
+
+    async def close(self) -> None:
+        """Ends the run in the background."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run_in_background(self) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            while self._is_requested:
+                await asyncio.sleep(self._next_run_at - now())
+                self._is_requested, self._next_run_at = False, now() + self._interval
+                await self.run()
+        except Exception:  # the classifier's answers stay
+            log.exception("refining_failed")
+
+    async def _refine(self, batch: Sequence[ItemFingerprint], skills: SkillSet) -> int | None:
+        """The number of items refined; None when the model could not be asked."""
+        ids = [item.id for item in batch]
+        async with self._lock:
+            stored = await self._item_store.get_items(ids)
+            existing = await self._index.points.find_by_id(ids)
+            vectors = await self._index.points.compute_vectors(stored, existing, {})
+        items = {s.item.id: s.item for s in stored}
+        answers = await self._ask_model([(item, vectors[item.id]) for item in items.values()], skills)
+        by_id = dict(zip(items, answers, strict=True))
+        if not any(by_id.values()):
+            return None if by_id else 0
+        records = stamps.build_records(items, by_id, Origin.LLM, skills)
+        async with self._lock:
+            await self._mark_refused([i for i in batch if (a := by_id.get(i.id)) and not a.is_clear], skills)
+            before = await self._find_unchanged(records, items)
+            if before:
+                were_current = self._index.begin_skills(skills)
+                await self._skill_store.save_classifications([r for r in records if r.item_id in before])
+                after = await self._item_store.get_items(list(before))
+                await self._index.points.write(after, vectors)
+                touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
+                await self._index.update_skills(touched if were_current else None, skills)
+        return len(before)
+
+    async def _mark_refused(self, items: Sequence[ItemFingerprint], skills: SkillSet) -> None:
+        marked = {item.id: stamps.mark_refused(item) for item in items if stamps.is_classified(item, skills)}
+        if marked:
+            await self._skill_store.replace_stamps(marked)
+
+    async def _find_unchanged(
+        self, records: Sequence[ClassificationRecord], items: Mapping[str, Item]
+    ) -> dict[str, StoredItem]:
+        """The items whose record still holds: while the model was asked, neither they nor their new skills changed or
+        vanished, and no person assigned them."""
+        skills = {skill.id for skill in await self._skill_store.list_skills()}
+        fitting = [r.item_id for r in records if all(a.skill_id in skills for a in r.assignments)]
+        now = await self._item_store.get_items(fitting)
+        return {s.item.id: s for s in now if s.item.digest == items[s.item.id].digest and not stamps.is_by_person(s)}
+
+    async def _ask_model(
+        self, items: Sequence[tuple[Item, Vector]], skills: SkillSet
+    ) -> Sequence[Classification | None]:
+        try:
+            return await self._model.classify(items, skills.all) if self._model else ()
+        except Exception:  # the classifier's answers stay
+            log.exception("refiner_failed", extra={"items": len(items)})
+            return [None] * len(items)
