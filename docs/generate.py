@@ -36,7 +36,7 @@ def settings() -> str:
     ]
     for each in fields(Settings):
         rule = get_rule(each)
-        bounds = f"{rule.minimum:g} to {rule.maximum:g}" if rule.minimum is not None else ", ".join(rule.allowed)
+        bounds = "{:g} to {:g}".format(*rule.bounds) if rule.bounds else ", ".join(rule.allowed)
         default = (
             ""
             if each.default in {None, "", ()}

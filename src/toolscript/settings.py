@@ -1,7 +1,7 @@
-"""Every setting, its environment variable and its default. A flag beats the environment, which beats the default.
+"""All settings with their environment variables and defaults. Flags override variables, variables override defaults.
 
-Plain dataclass fields rather than a settings library: the command line reads settings on every call, and the
-library costs more time to import than a whole search takes. See docs/decisions/0006.
+Plain dataclass fields instead of a settings library, whose import takes longer than a whole search, because the
+command line reads settings on every call. See docs/decisions/0006.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
 
 @dataclass(frozen=True, slots=True)
 class SettingRule:
-    """How a value is read and what it may be."""
+    """How a value is parsed and what is allowed."""
 
     help: str
     read: Callable[[str], Any] = str
-    minimum: float | None = None
-    maximum: float | None = None
+    bounds: tuple[float, float] | None = None
     allowed: tuple[str, ...] = ()
     secret: bool = False
     also: str = ""
-    """A variable of another name that is read where the own one is not set."""
+    """A further variable that is read if the first is not set."""
 
 
-def _truth(text: str) -> bool:
-    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+def _parse_boolean(text: str) -> bool:
+    values = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
     try:
-        return known[str(text).lower()]
+        return values[str(text).lower()]
     except KeyError:
         raise ValueError(text) from None
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -50,7 +49,7 @@ def _setting(default: Any, help: str, **rule: Any) -> Any:  # noqa: A002
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `open_app` needs to know. Each field is read from TOOLSCRIPT_ and its name in capitals."""
+    """The settings of an application. Each field is read from TOOLSCRIPT_ and its name in capitals."""
 
     data_dir: Path = _setting(  # noqa: RUF009
         Path("~/.toolscript"),
@@ -59,63 +58,66 @@ class Settings:
     )
     index: str = _setting(
         "",
-        "Where vectors live. Empty: Qdrant's engine in-process, under the data folder. `http(s)://HOST:6333`: a Qdrant "
-        "server or cluster. `postgresql://USER@HOST/NAME`: PostgreSQL with pgvector, also the one of TOOLSCRIPT_STORE. "
-        "`memory:`: this process only.",
+        "Where vectors are stored. Empty: Qdrant's engine in this process, in the data folder. "
+        "`http(s)://HOST:6333`: a Qdrant server or cluster. `postgresql://USER@HOST/NAME`: PostgreSQL with pgvector; "
+        "it can be the database of TOOLSCRIPT_STORE. `memory:`: in the memory of this process.",
         secret=True,
         also="QDRANT_URL",
     )
     index_key: str | None = _setting(None, "API key of the Qdrant server.", secret=True)
     store: str = _setting(
         "",
-        "The source of truth. Empty: a SQLite file under the data folder. `postgresql://USER@HOST/NAME`: PostgreSQL. "
-        "`sqlite://`: this process only.",
+        "Database for tools, skills and documents, from which the index can be rebuilt. Empty: a SQLite file in the "
+        "data folder. `postgresql://USER@HOST/NAME`: PostgreSQL. `sqlite://`: in the memory of this process.",
         secret=True,
     )
     knowledge: str = _setting(
         "",
-        "Where sources, chunks and extractions live. Empty: beside the rest, in TOOLSCRIPT_STORE. "
+        "Database for the sources, chunks and extractions of knowledge search. Empty: the one of TOOLSCRIPT_STORE. "
         "`mongodb://HOST/NAME` or `mongodb+srv://…`: MongoDB.",
         secret=True,
         also="MONGODB_URI",
     )
     knowledge_rate: int = _setting(
         120,
-        "How often one client (an address) may search in knowledge, in a minute: that needs no authentication. 0: as "
-        "often as it likes.",
+        "Maximum number of knowledge searches per minute and client address, because these need no authentication. "
+        "0: no limit.",
         read=int,
-        minimum=0,
-        maximum=100_000,
+        bounds=(0, 100_000),
     )
     search_model: str = _setting(
         DEFAULT_MODEL,
-        "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or, with "
-        "TOOLSCRIPT_EMBEDDINGS_URL, a model of that API.",
+        "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or a model of the API at "
+        "TOOLSCRIPT_EMBEDDINGS_URL.",
     )
     search_device: str = _setting(
         "auto",
-        "auto tries the GPU and falls back to the CPU; gpu fails where there is none.",
+        "Device for the embedding model. auto: the GPU if there is one, otherwise the CPU. gpu: fails without a GPU.",
         allowed=("auto", "cpu", "gpu"),
     )
     search_alpha: float = _setting(
-        0.7, "Weight of meaning in tool search; the rest is words and names.", read=float, minimum=0, maximum=1
+        0.7,
+        "Weight of semantic similarity in tool search; the rest is the weight of words and names.",
+        read=float,
+        bounds=(0, 1),
     )
-    search_limit: int = _setting(3, "Most results of a tool search.", read=int, minimum=1, maximum=100)
-    search_threshold: float = _setting(
-        0.35, "Tools below this confidence are left out.", read=float, minimum=0, maximum=1
-    )
+    search_limit: int = _setting(3, "Maximum number of results of a tool search.", read=int, bounds=(1, 100))
+    search_threshold: float = _setting(0.35, "Minimum confidence of results in tool search.", read=float, bounds=(0, 1))
     search_capabilities: Path | None = _setting(  # noqa: RUF009
         None,
-        "A TOML or JSON file that adds to the tables of domains and capabilities, or replaces parts of them.",
+        "TOML or JSON file that extends or replaces parts of the tables of domains and capabilities.",
         read=Path,
     )
     skills: Path | None = _setting(  # noqa: RUF009
         None,
-        "A TOML or JSON file that adds to the packaged skills, or replaces them.",
+        "TOML or JSON file that extends or replaces the packaged skills.",
         read=Path,
     )
     search_no_cache: bool = _setting(
-        False, "Embeddings are made anew at every start, and not kept on disk.", read=_truth, allowed=("true", "false")
+        False,
+        "Do not cache embeddings on disk; they are computed again at every start.",
+        read=_parse_boolean,
+        allowed=("true", "false"),
     )
     embeddings_url: str | None = _setting(
         None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
@@ -123,107 +125,106 @@ class Settings:
     embeddings_key: str | None = _setting(None, "API key of the embeddings API.", secret=True)
     llm_url: str | None = _setting(
         None,
-        "Base URL of an OpenAI-compatible chat API that sorts tools into skills, and reads out of knowledge what is "
-        "worth knowing. Empty: the embedding model sorts, and nothing is read out.",
+        "Base URL of an OpenAI-compatible chat API that classifies tools into skills and makes extractions from books. "
+        "Empty: the embedding model classifies, and there are no extractions.",
     )
     llm_key: str | None = _setting(None, "API key of the chat API.", secret=True)
-    llm_model: str | None = _setting(None, "Model of the chat API. Needed with TOOLSCRIPT_LLM_URL.")
+    llm_model: str | None = _setting(None, "Model of the chat API. Required with TOOLSCRIPT_LLM_URL.")
     llm_timeout: float = _setting(
-        30.0, "Seconds that one answer of the chat API may take.", read=float, minimum=1, maximum=3600
+        30.0, "Timeout in seconds for one response of the chat API.", read=float, bounds=(1, 3600)
     )
-    llm_at_once: int = _setting(4, "Most questions to the chat API at a time.", read=int, minimum=1, maximum=64)
-    hub_url: str = _setting("https://huggingface.co", "Where models are downloaded from.")
+    llm_at_once: int = _setting(4, "Maximum number of concurrent requests to the chat API.", read=int, bounds=(1, 64))
+    hub_url: str = _setting("https://huggingface.co", "URL of the hub that models are downloaded from.")
     hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
     config: Path | None = _setting(  # noqa: RUF009
         None,
-        "The one configuration file to read, of ours or of another MCP client, instead of `~/.toolscript.json` and "
-        "`./.toolscript.json`.",
+        "Configuration file with the MCP servers, of Toolscript or another MCP client, read instead of "
+        "`~/.toolscript.json` and `./.toolscript.json`.",
         read=Path,
     )
     connect_timeout: float = _setting(
-        30.0, "Seconds that a server may take to start and to say what it offers.", read=float, minimum=1, maximum=3600
+        30.0, "Timeout in seconds for starting a server and listing its tools.", read=float, bounds=(1, 3600)
     )
-    call_timeout: float = _setting(60.0, "Seconds that a tool call may take.", read=float, minimum=1, maximum=3600)
+    call_timeout: float = _setting(60.0, "Timeout in seconds for a tool call.", read=float, bounds=(1, 3600))
     api_key: str | None = _setting(
         None,
-        "Key that every request must bring (`X-API-Key: KEY` or `Authorization: Bearer KEY`); those for documents "
-        "bring a token instead. Needed off loopback.",
+        "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`); requests for documents "
+        "send a token instead. Required unless the gateway listens on a loopback address.",
         secret=True,
     )
     environment: str = _setting(
         "development",
-        "Where this runs. In production nothing that is meant for trials can be switched on.",
+        "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",
         allowed=("development", "production"),
     )
     tenant: str = _setting(
         "default",
-        "Whose documents the command line and the MCP server on stdio work with; also those of requests that bypass "
-        "authentication.",
+        "Tenant for the command line, for the MCP server on stdio, and for requests that bypass authentication.",
     )
     jwt_secret: str | None = _setting(
-        None, "Secret of the tokens (HS256) that requests for documents bring. At least 32 characters.", secret=True
+        None, "Secret that verifies HS256 tokens of requests for documents. At least 32 characters.", secret=True
     )
     jwt_jwks: str | None = _setting(
-        None, "URL or file of the public keys (JWKS) of such tokens (RS256, ES256). Also beside a secret."
+        None, "URL or file of the public keys (JWKS) that verify RS256 and ES256 tokens. Can be combined with a secret."
     )
-    jwt_issuer: str | None = _setting(None, "Who must have issued a token (`iss`). Empty: anybody with the key.")
-    jwt_audience: str | None = _setting(None, "Whom a token must be meant for (`aud`). Empty: not asked for.")
-    jwt_tenant_claim: str = _setting("tenant_id", "The claim of a token that names the tenant.")
-    jwt_plan_claim: str = _setting("plan", "The claim of a token that names the tenant's plan.")
+    jwt_issuer: str | None = _setting(None, "Required issuer of tokens (`iss`). Empty: not checked.")
+    jwt_audience: str | None = _setting(None, "Required audience of tokens (`aud`). Empty: not checked.")
+    jwt_tenant_claim: str = _setting("tenant_id", "Claim of a token with the tenant.")
+    jwt_plan_claim: str = _setting("plan", "Claim of a token with the tenant's plan.")
     debug_bypass_auth: bool = _setting(
         False,
-        "Requests for documents that send `X-Debug-Bypass-Auth: 1` need no token: for trials, never in production.",
-        read=_truth,
+        "Requests for documents with `X-Debug-Bypass-Auth: 1` need no token. For development only.",
+        read=_parse_boolean,
         allowed=("true", "false"),
     )
     plans: Path | None = _setting(  # noqa: RUF009
-        None, "A TOML or JSON file with the plans of tenants: most results, fields, requests a minute.", read=Path
+        None,
+        "TOML or JSON file with the plans of tenants: maximum number of results, fields, requests per minute.",
+        read=Path,
     )
     page_secret: str | None = _setting(
         None,
-        "Secret that page tokens are signed with, the same for all gateways of one service. Empty: made anew at every "
-        "start, so that tokens of before are refused.",
+        "Secret that signs page tokens; the same for all gateways of one service. Empty: a new one at every start, so "
+        "that older tokens are refused.",
         secret=True,
     )
     reranker: str | None = _setting(
         None,
-        "What puts the best documents in a better order when a search asks for it: a folder with an ONNX "
-        "cross-encoder, a hub repository, or the http(s) URL of a rerank service.",
+        "Reranker for document searches that request it: a folder with an ONNX cross-encoder, a hub repository, or the "
+        "http(s) URL of a rerank service.",
     )
     reranker_key: str | None = _setting(None, "API key of the rerank service.", secret=True)
-    reranker_model: str | None = _setting(None, "Model of the rerank service, where it has several.")
+    reranker_model: str | None = _setting(None, "Model of the rerank service, if it has several.")
     events: str | None = _setting(
-        None, "Where searches are logged for analysis: a .jsonl file, or an http(s) URL that takes JSON.", secret=True
+        None,
+        "Destination of search events, for analysis: a .jsonl file, or an http(s) URL that accepts JSON.",
+        secret=True,
     )
     otlp_endpoint: str | None = _setting(
-        None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) that gets the spans of searches."
+        None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of searches."
     )
     allowed_hosts: tuple[str, ...] = _setting(
-        (), "Further names, separated by commas, by which browsers and clients may call the gateway.", read=_names
+        (), "Further host names, separated by commas, under which the gateway accepts requests.", read=_parse_names
     )
-    host: str = _setting("127.0.0.1", "Address that the gateway listens on.")
-    port: int = _setting(
-        3780, "Port that the gateway listens on; 0 picks a free one.", read=int, minimum=0, maximum=65535
-    )
+    host: str = _setting("127.0.0.1", "Address on which the gateway listens.")
+    port: int = _setting(3780, "Port on which the gateway listens; 0 picks a free one.", read=int, bounds=(0, 65535))
     log_level: str = _setting(
         "warning",
-        "Least severe log line written to standard error.",
+        "Minimum level of the log lines that are written to standard error.",
         allowed=("debug", "info", "warning", "error"),
     )
 
     @property
     def data(self) -> Path:
-        """The data folder with `~` resolved. Raises Invalid for a user that is not there."""
+        """The data folder with `~` resolved. Raises Invalid for an unknown user."""
         try:
             return self.data_dir.expanduser().absolute()
         except RuntimeError as error:
-            raise Invalid(
-                f"the data folder {self.data_dir} cannot be found: {error}", details={"field": "--data-dir"}
-            ) from error
+            raise Invalid(f"invalid data folder {self.data_dir}: {error}", details={"field": "--data-dir"}) from error
 
 
 def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-    """Settings from the environment, overridden by the flags that are not None. An empty variable is as good as none.
+    """Reads settings from the environment, overridden by the flags that are not None. Empty variables are ignored.
 
     Raises Invalid, naming the variable or flag and what is allowed.
     """
@@ -236,45 +237,43 @@ def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -
         variable = get_variable(each.name)
         if flags.get(each.name) not in {None, ""}:
             flag = f"--{each.name.removeprefix('search_').replace('_', '-')}"
-            values[each.name] = _checked(each, flags[each.name], flag)
+            values[each.name] = _parse(each, flags[each.name], flag)
         else:
-            named = next((name for name in (variable, get_rule(each).also) if variables.get(name)), None)
-            if named:
-                values[each.name] = _checked(each, variables[named], named)
+            present = next((name for name in (variable, get_rule(each).also) if variables.get(name)), None)
+            if present:
+                values[each.name] = _parse(each, variables[present], present)
     return Settings(**values)
 
 
 def get_variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Returns the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def get_rule(each: Field[Any]) -> SettingRule:
-    """What a setting's field says of it."""
+    """Returns the rule of a setting's field."""
     rule: SettingRule = each.metadata["rule"]
     return rule
 
 
-def _checked(each: Field[Any], given: Any, source: str) -> Any:
+def _parse(each: Field[Any], text: Any, source: str) -> Any:
     rule = get_rule(each)
     try:
-        value = rule.read(given)
+        value = rule.read(text)
     except ValueError:
-        raise _unusable(source, given, rule) from None
-    if rule.read is _truth:
+        raise _build_error(source, text, rule) from None
+    if rule.read is _parse_boolean:
         return value
-    outside = (rule.minimum is not None and not value >= rule.minimum) or (
-        rule.maximum is not None and not value <= rule.maximum
-    )
+    outside = rule.bounds and not rule.bounds[0] <= value <= rule.bounds[1]
     if outside or (rule.allowed and value not in rule.allowed):
-        raise _unusable(source, given, rule)
+        raise _build_error(source, text, rule)
     return value
 
 
-def _unusable(source: str, given: Any, rule: SettingRule) -> Invalid:
+def _build_error(source: str, text: Any, rule: SettingRule) -> Invalid:
     if rule.allowed:
-        wanted = f"one of {', '.join(rule.allowed)}"
+        allowed = f"one of {', '.join(rule.allowed)}"
     else:
         kind = "a whole number" if rule.read is int else "a number"
-        wanted = f"{kind} from {rule.minimum:g} to {rule.maximum:g}"
-    return Invalid(f"{source}={given} is not usable: give {wanted}", details={"field": source, "allowed": wanted})
+        allowed = "{} from {:g} to {:g}".format(kind, *(rule.bounds or ()))
+    return Invalid(f"invalid value {source}={text}: expected {allowed}", details={"field": source, "allowed": allowed})

@@ -1,4 +1,4 @@
-"""Where a setting comes from, what it may be, and what a person reads when it is not that."""
+"""Sources of settings, allowed values, and messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def refusal(**how: Any) -> Invalid:
         ("log_level", "warning", "debug", "debug", "error"),
     ],
 )
-def test_a_flag_beats_the_environment_which_beats_the_default(
+def test_flags_override_variables_and_variables_override_defaults(
     name: str, default: Any, given: str, read: Any, flag: Any
 ) -> None:
     environment = {"TOOLSCRIPT_" + name.upper(): given}
@@ -94,7 +94,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     assert load_settings(variables={get_variable(f.name): "" for f in fields(Settings)}) == Settings()
 
 
-def test_variables_of_others_are_not_read() -> None:
+def test_other_variables_are_not_read() -> None:
     assert load_settings(variables={"SEARCH_LIMIT": "7", "toolscript_search_limit": "8"}) == Settings()
 
 
@@ -121,7 +121,7 @@ def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) ->
             (refusal(variables={variable: f"{outside:g}"}), variable),
             (refusal(**{name: outside}), flag_of(name)),
         ):
-            assert error.message.startswith(f"{source}={outside:g} ")
+            assert error.message.startswith(f"invalid value {source}={outside:g}: ")
             assert f"from {minimum:g} to {maximum:g}" in error.message
             assert error.details["field"] == source
             assert f"from {minimum:g} to {maximum:g}" in error.details["allowed"]
@@ -130,29 +130,29 @@ def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) ->
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("given", ["many", "nan", "inf", "-inf", "1,5", " ", "0x10"])
-def test_what_is_no_number_is_refused(name: str, given: str) -> None:
+def test_a_value_that_is_not_a_number_is_refused(name: str, given: str) -> None:
     error = refusal(variables={get_variable(name): given})
-    assert error.message.startswith(f"{get_variable(name)}={given} ")
+    assert error.message.startswith(f"invalid value {get_variable(name)}={given}: ")
     assert "number from" in error.message
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("name", ["search_limit", "port"])
 @pytest.mark.parametrize("given", ["1.5", "1e1"])
-def test_a_whole_number_is_asked_for_where_one_is_needed(name: str, given: str) -> None:
+def test_a_fraction_is_refused_where_a_whole_number_is_required(name: str, given: str) -> None:
     assert "a whole number from" in refusal(variables={get_variable(name): given}).message
 
 
 @pytest.mark.req("X-03", "S-09")
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_is_one_of_those_allowed(name: str) -> None:
+def test_a_choice_is_one_of_the_allowed_values(name: str) -> None:
     for choice in CHOICES[name]:
         assert getattr(load_settings(variables={get_variable(name): choice}), name) == choice
     for error, source in (
         (refusal(variables={get_variable(name): "tpu"}), get_variable(name)),
         (refusal(**{name: "tpu"}), flag_of(name)),
     ):
-        assert error.message == f"{source}=tpu is not usable: give one of {', '.join(CHOICES[name])}"
+        assert error.message == f"invalid value {source}=tpu: expected one of {', '.join(CHOICES[name])}"
         assert error.details["field"] == source
 
 
@@ -163,7 +163,7 @@ def test_a_bad_variable_does_not_matter_under_a_good_flag() -> None:
 
 @pytest.mark.req("K-05")
 @pytest.mark.parametrize(("also", "name"), [("MONGODB_URI", "knowledge"), ("QDRANT_URL", "index")])
-def test_some_settings_have_a_second_name_that_counts_where_the_first_is_not_given(also: str, name: str) -> None:
+def test_a_second_variable_is_read_if_the_first_is_not_set(also: str, name: str) -> None:
     assert getattr(load_settings(variables={also: "https://other"}), name) == "https://other"
     both = {also: "https://other", get_variable(name): "https://own"}
     assert getattr(load_settings(variables=both), name) == "https://own"
@@ -178,11 +178,11 @@ def test_secrets_do_not_show() -> None:
     assert "search_model" in shown
 
 
-def test_every_setting_says_what_it_is_for() -> None:
+def test_every_setting_has_a_description() -> None:
     assert [f.name for f in fields(Settings) if not get_rule(f).help.endswith(".")] == []
 
 
-def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_data_folder_is_absolute_and_resolves_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert load_settings(variables={}).data == tmp_path / ".toolscript"
@@ -190,10 +190,10 @@ def test_the_data_folder_is_absolute_and_knows_home(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.req("S-10", "X-03")
-def test_a_switch_is_on_or_off_in_any_of_the_usual_words() -> None:
+def test_a_boolean_accepts_the_usual_words() -> None:
     for word, read in {"true": True, "1": True, "Yes": True, "off": False, "0": False, "FALSE": False}.items():
         assert load_settings(variables={"TOOLSCRIPT_SEARCH_NO_CACHE": word}).search_no_cache is read
-    with pytest.raises(Invalid, match="TOOLSCRIPT_SEARCH_NO_CACHE=maybe is not usable: give one of true, false"):
+    with pytest.raises(Invalid, match="invalid value TOOLSCRIPT_SEARCH_NO_CACHE=maybe: expected one of true, false"):
         load_settings(variables={"TOOLSCRIPT_SEARCH_NO_CACHE": "maybe"})
 
 

@@ -239,7 +239,7 @@ def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscr
         (["-"], "nonsense", "ARGUMENTS is not valid JSON"),
         (["--arg", "text"], None, "invalid --arg text: expected NAME=VALUE"),
         (["--arg", "=x"], None, "invalid --arg =x: expected NAME=VALUE"),
-        (["--call-timeout", "soon"], None, "--call-timeout=soon is not usable"),
+        (["--call-timeout", "soon"], None, "invalid value --call-timeout=soon"),
         (["{}"], None, "text: 'text' is a required property"),
         (["--arg", "text=7"], None, "text: 7 is not of type 'string'"),
     ],

@@ -15,13 +15,13 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
 
 
 @pytest.mark.req("D-10")
-def test_an_event_is_one_line_of_json_with_what_it_brought(lines: io.StringIO) -> None:
+def test_an_event_is_one_line_of_json_with_its_fields(lines: io.StringIO) -> None:
     log = logging.getLogger("toolscript.somewhere")
     log.debug("too_quiet")
     log.warning("model_fallback", extra={"wanted": "größer", "used": None})
-    told = json.loads(lines.getvalue())
-    assert (told["event"], told["level"], told["wanted"], told["used"]) == ("model_fallback", "warning", "größer", None)
-    assert told["time"].endswith("+00:00")
+    line = json.loads(lines.getvalue())
+    assert (line["event"], line["level"], line["wanted"], line["used"]) == ("model_fallback", "warning", "größer", None)
+    assert line["time"].endswith("+00:00")
 
 
 @pytest.mark.req("D-10")
@@ -34,7 +34,7 @@ def test_an_exception_stays_on_its_line(lines: io.StringIO) -> None:
     assert "ValueError: invalid literal" in json.loads(line)["exception"]
 
 
-def test_on_a_terminal_a_line_reads_like_a_sentence() -> None:
+def test_a_line_on_a_terminal_is_readable() -> None:
     record = logging.makeLogRecord({"msg": "model_fallback", "levelname": "WARNING", "used": "small"})
     assert PlainLines().format(record) == "warning: model fallback  used: small"
 
@@ -52,7 +52,7 @@ def test_a_line_names_the_request_that_it_belongs_to(lines: io.StringIO) -> None
 
 @pytest.mark.req("D-10")
 @pytest.mark.parametrize(
-    ("told", "secret"),
+    ("text", "secret"),
     [
         ("Authorization: Bearer s3cr3t.of-us", "s3cr3t"),
         ("authorization:Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
@@ -73,28 +73,28 @@ def test_a_line_names_the_request_that_it_belongs_to(lines: io.StringIO) -> None
         ("hf_abcdefghijklmnop1234", "hf_abc"),
     ],
 )
-def test_a_secret_is_told_nowhere(lines: io.StringIO, told: str, secret: str) -> None:
+def test_secrets_are_redacted_everywhere(lines: io.StringIO, text: str, secret: str) -> None:
     log = logging.getLogger("toolscript.somewhere")
-    log.warning(told)
-    log.warning("said %s", told)
-    log.warning("event", extra={"reason": told, "deep": {"er": [told, (told,)]}, "odd": ValueError(told)})
-    log.error("failed", exc_info=ValueError(told))
+    log.warning(text)
+    log.warning("message %s", text)
+    log.warning("event", extra={"reason": text, "deep": {"er": [text, (text,)]}, "odd": ValueError(text)})
+    log.error("failed", exc_info=ValueError(text))
     assert secret not in lines.getvalue()
     assert lines.getvalue().count("[redacted]") >= 5
-    record = logging.makeLogRecord({"msg": told, "levelname": "WARNING", "reason": told})
+    record = logging.makeLogRecord({"msg": text, "levelname": "WARNING", "reason": text})
     assert secret not in PlainLines().format(record)
 
 
 @pytest.mark.req("D-10")
 @pytest.mark.parametrize("name", ["authorization", "Authorization", "api_key", "llm_key", "password", "jwt_secret"])
-def test_what_is_named_for_a_secret_is_one(lines: io.StringIO, name: str) -> None:
+def test_a_field_with_the_name_of_a_secret_is_redacted(lines: io.StringIO, name: str) -> None:
     logging.getLogger("toolscript.somewhere").warning("event", extra={name: "xyz", "deep": {name: ["xyz"]}})
-    told = json.loads(lines.getvalue())
-    assert (told[name], told["deep"][name]) == ("[redacted]", "[redacted]")
+    line = json.loads(lines.getvalue())
+    assert (line[name], line["deep"][name]) == ("[redacted]", "[redacted]")
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     [
         "the bearer token has expired",
         "check TOOLSCRIPT_RERANKER_KEY: it is refused",
@@ -105,18 +105,18 @@ def test_what_is_named_for_a_secret_is_one(lines: io.StringIO, name: str) -> Non
         "mail to someone@example.org",
     ],
 )
-def test_what_is_no_secret_stays_as_it_is(told: str) -> None:
-    assert redact_secrets(told) == told
+def test_other_text_stays_unchanged(text: str) -> None:
+    assert redact_secrets(text) == text
 
 
 def test_numbers_stay_numbers() -> None:
     record = logging.makeLogRecord({"msg": "spent", "prompt_tokens": 12, "token": 3, "ok": True, "none": None})
-    told = json.loads(JsonLines().format(record))
-    assert (told["prompt_tokens"], told["token"], told["ok"], told["none"]) == (12, 3, True, None)
+    line = json.loads(JsonLines().format(record))
+    assert (line["prompt_tokens"], line["token"], line["ok"], line["none"]) == (12, 3, True, None)
 
 
 @pytest.mark.req("D-10")
-def test_what_the_exporter_of_spans_has_to_say_is_a_line_of_ours(lines: io.StringIO) -> None:
+def test_lines_of_the_span_exporter_are_logged(lines: io.StringIO) -> None:
     theirs = logging.getLogger("opentelemetry.exporter")
     theirs.info("all is well")
     theirs.error("Failed to export spans to https://me:s3cr3t@collector/")
