@@ -14,8 +14,10 @@ import click
 from toolscript.domain.search import SearchPart
 from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.app import ROUTES, create_http_app
+from toolscript.surfaces.http.dependencies import Access, access_of
 from toolscript.surfaces.http.errors import STATUSES
+from toolscript.surfaces.http.openapi import TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 
@@ -74,21 +76,24 @@ def requirements() -> str:
         "| id | requirement | |",
         "|---|---|---|",
     ]
-    for name, told in tomllib.loads(text)["requirements"].items():
-        lines.append(f"| {name} | {told['text']} | {'planned' if told.get('planned') else ''} |")
+    for name, requirement in tomllib.loads(text)["requirements"].items():
+        lines.append(f"| {name} | {requirement['text']} | {'planned' if requirement.get('planned') else ''} |")
     return "\n".join(lines) + "\n"
 
 
 def http() -> str:
-    """Every route, with its parameters."""
-    described = create_http_app(ServedApp(Settings())).openapi()
+    """Every route with its parameters, body and response."""
+    document = create_http_app(ServedApp(Settings())).openapi()
+    public = [
+        f"`{method} {r.path_format}`" for r in ROUTES if access_of(r) is Access.NOTHING for method in r.methods or ()
+    ]
     lines = [
         "# HTTP",
         "",
-        'The same as `GET /openapi.json`, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
-        "`TOOLSCRIPT_API_KEY` set, requests bring `X-API-Key: KEY` or `Authorization: Bearer KEY`; `GET /health`,",
-        "`GET /search/health` and `POST /search_knowledge` need none, and routes of documents ask for a token instead.",
-        "`/mcp` speaks [MCP](mcp.md).",
+        'What `GET /openapi.json` says, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
+        "`TOOLSCRIPT_API_KEY` set, requests must send `X-API-Key: KEY` or `Authorization: Bearer KEY`. Routes marked",
+        "*tenant token* require `Authorization: Bearer TOKEN` instead. No credentials are needed for",
+        f"{', '.join(public)}. `/mcp` is the [MCP](mcp.md) endpoint.",
         "",
         "| status | when |",
         "|---|---|",
@@ -101,75 +106,75 @@ def http() -> str:
         "|---|---|",
         *(f"| `{part}` | {part.__doc__} |" for part in SearchPart),
     ]
-    for path, methods in described["paths"].items():
-        for method, about in methods.items():
-            lines += ["", f"## {method.upper()} {path}", "", f"{about['summary']}."]
-            parameters = about.get("parameters", [])
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            access = " *Tenant token.*" if operation.get("security") == [{TOKEN: []}] else ""
+            lines += ["", f"## {method.upper()} {path}", "", f"{operation['summary']}.{access}"]
+            parameters = operation.get("parameters", [])
             if parameters:
                 lines += ["", "| parameter | meaning | default |", "|---|---|---|"]
             for each in parameters:
                 default = each["schema"].get("default", "")
                 lines.append(f"| `{each['name']}` | {each.get('description', '')} | {default} |")
-            body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
             if body:
-                lines += _body_fields(body, described)
-            lines += _answer_fields(about["responses"], described)
+                lines += _describe_body(body, document)
+            lines += _describe_response(operation["responses"], document)
     return "\n".join(lines) + "\n"
 
 
-def _body_fields(body: dict[str, Any], described: dict[str, Any]) -> list[str]:
-    """The fields of a body, each with what it means, what it may be and its default."""
-    fields = _resolved(body, described).get("properties", {})
-    lines = ["", "| field of the body | meaning | may be | default |", "|---|---|---|---|"] if fields else []
-    for name, about in fields.items():
-        default = "" if "default" not in about else json.dumps(about["default"])
-        lines.append(f"| `{name}` | {about.get('description', '')} | {_choices(about, described)} | {default} |")
+def _describe_body(body: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    properties = _resolve(body, document).get("properties", {})
+    lines = ["", "| field of the body | meaning | type | default |", "|---|---|---|---|"] if properties else []
+    for name, schema in properties.items():
+        default = "" if "default" not in schema else json.dumps(schema["default"])
+        lines.append(f"| `{name}` | {schema.get('description', '')} | {_describe_type(schema, document)} | {default} |")
     return lines
 
 
-def _answer_fields(responses: dict[str, Any], described: dict[str, Any]) -> list[str]:
-    """The fields of the answer when all goes well, where the route says what they are."""
-    answer: dict[str, Any] = next((each for status, each in responses.items() if status.startswith("2")), {})
-    schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
-    rows = list(_rows_of(schema, described))
-    return ["", "| field of the answer | meaning | is |", "|---|---|---|", *rows] if rows else []
+def _describe_response(responses: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    response: dict[str, Any] = next((each for status, each in responses.items() if status.startswith("2")), {})
+    schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+    is_list = schema.get("type") == "array"
+    rows = list(_describe_fields(schema["items"] if is_list else schema, document, "[]." if is_list else ""))
+    return ["", "| field of the response | meaning | type |", "|---|---|---|", *rows] if rows else []
 
 
-def _rows_of(schema: dict[str, Any], described: dict[str, Any], path: str = "") -> Iterator[str]:
-    for name, about in _resolved(schema, described).get("properties", {}).items():
-        whole, place = _resolved(about, described), f"{path}{name}"
-        yield f"| `{place}` | {about.get('description', '')} | {_choices(about, described)} |"
-        if whole.get("type") == "array":
-            yield from _rows_of(whole.get("items", {}), described, f"{place}[].")
+def _describe_fields(schema: dict[str, Any], document: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, field in _resolve(schema, document).get("properties", {}).items():
+        resolved, field_path = _resolve(field, document), f"{path}{name}"
+        yield f"| `{field_path}` | {field.get('description', '')} | {_describe_type(field, document)} |"
+        if resolved.get("type") == "array":
+            yield from _describe_fields(resolved.get("items", {}), document, f"{field_path}[].")
         else:
-            yield from _rows_of(whole, described, f"{place}.")
+            yield from _describe_fields(resolved, document, f"{field_path}.")
 
 
-def _choices(about: dict[str, Any], described: dict[str, Any]) -> str:
-    """What a field may be: one thing, or one of several."""
-    several = about.get("anyOf") or [about]
-    return " or ".join(_may_be(_resolved(each, described)) for each in several)
+def _describe_type(schema: dict[str, Any], document: dict[str, Any]) -> str:
+    """Describes the type of a field, or all of its types."""
+    types = schema.get("anyOf") or [schema]
+    return " or ".join(_describe_simple_type(_resolve(each, document)) for each in types)
 
 
-def _resolved(schema: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to in its place; of several, the one that is not null."""
-    choices = [each for each in schema.get("anyOf", schema.get("allOf", ())) if each.get("type") != "null"]
+def _resolve(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Replaces a reference by its schema, and several types by the first that is not null."""
+    types = [each for each in schema.get("anyOf", schema.get("allOf", ())) if each.get("type") != "null"]
     if "$ref" in schema:
-        return _resolved(described["components"]["schemas"][schema["$ref"].rpartition("/")[2]], described)
-    return _resolved(choices[0], described) if choices else schema
+        return _resolve(document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], document)
+    return _resolve(types[0], document) if types else schema
 
 
-def _may_be(schema: dict[str, Any]) -> str:
+def _describe_simple_type(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{each}`" for each in schema["enum"])
     minimum, maximum = (schema.get(key) for key in ("minimum", "maximum"))
-    told = str(schema.get("type", ""))
+    text = str(schema.get("type", ""))
     if minimum is not None or maximum is not None:
-        told += f", {minimum if minimum is not None else ''} to {maximum if maximum is not None else ''}"
-    for key, what in (("maxLength", "characters"), ("maxItems", "items")):
+        text += f", {'' if minimum is None else f'{minimum:g}'} to {'' if maximum is None else f'{maximum:g}'}"
+    for key, unit in (("maxLength", "characters"), ("maxItems", "items")):
         if key in schema:
-            told += f", at most {schema[key]:,} {what}"
-    return told
+            text += f", at most {schema[key]:,} {unit}"
+    return text
 
 
 def mcp() -> str:

@@ -93,10 +93,10 @@ def gateway() -> Iterator[Gateway]:
 def check_envelope(answer: httpx.Response) -> None:
     if answer.status_code < 400:
         return
-    told = answer.json()
-    assert told.keys() == {"error"}
-    assert told["error"].keys() == {"code", "message", "details"}
-    assert told["error"]["message"]
+    response = answer.json()
+    assert response.keys() == {"error"}
+    assert response["error"].keys() == {"code", "message", "details"}
+    assert response["error"]["message"]
     assert answer.headers["x-request-id"]
 
 
@@ -122,8 +122,10 @@ def test_without_a_token_there_is_no_way_to_documents(case: schemathesis.Case[An
 
 
 def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
-    told: dict[str, Any] = SCHEMA.raw_schema
-    operations = [(path, method, each) for path, methods in told["paths"].items() for method, each in methods.items()]
+    response: dict[str, Any] = SCHEMA.raw_schema
+    operations = [
+        (path, method, each) for path, methods in response["paths"].items() for method, each in methods.items()
+    ]
     assert len(operations) > 30
     assert len({each["operationId"] for _, _, each in operations}) == len(operations)
     for path, method, each in operations:
@@ -136,10 +138,10 @@ def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
         if path.startswith("/documents") or (path, method) == ("/search", "post"):
             assert each["security"] == [{TOKEN: []}]
             assert {"401", "403", "422", "429", "503"} <= each["responses"].keys()
-    assert told["components"]["securitySchemes"][TOKEN]["scheme"] == "bearer"
+    assert response["components"]["securitySchemes"][TOKEN]["scheme"] == "bearer"
 
 
 def test_a_gateway_with_a_key_says_that_it_asks_for_it() -> None:
-    told = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
-    assert (told["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
-    assert told["paths"]["/health"]["get"]["security"] == []
+    response = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
+    assert (response["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
+    assert response["paths"]["/health"]["get"]["security"] == []

@@ -92,7 +92,7 @@ def items_of(*servers: str) -> list[Item]:
     ]
 
 
-def configured(folder: Path, *servers: str, file: str = "servers.json") -> Path:
+def configure(folder: Path, *servers: str, file: str = "servers.json") -> Path:
     """A configuration with real processes behind those names."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = {}
@@ -119,7 +119,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Indexed once by a first search, as any user's is; tests only search it."""
     folder = tmp_path_factory.mktemp("world")
-    made = World(configured(folder, *TOOLS), folder / "data")
+    made = World(configure(folder, *TOOLS), folder / "data")
     environment = {"TOOLSCRIPT_SEARCH_MODEL": PACKAGED, "TOOLSCRIPT_HUB_URL": "http://127.0.0.1:9", "HOME": str(folder)}
     first = ["search", "warm up", "--config", str(made.config), "--data-dir", str(made.data)]
     result = CliRunner().invoke(run, first, env=environment)
@@ -129,7 +129,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def toolscript(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toolscript:
-    """The command, on the indexed world unless told otherwise."""
+    """Runs the command, on the indexed world by default."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOOLSCRIPT_CONFIG", str(world.config))
     monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(world.data))
@@ -203,36 +203,36 @@ def test_semantic_intent_matching(toolscript: Toolscript) -> None:
 @pytest.mark.req("S-07")
 async def test_default_model_initialization(tmp_path: Path) -> None:
     """Scenario: Default model initialization."""
-    data, config = tmp_path / "data", configured(tmp_path, "Shell")
+    data, config = tmp_path / "data", configure(tmp_path, "Shell")
     command = [sys.executable, "-m", "toolscript", "search", "execute", "--json", "--config", str(config)]
     with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
         environment = os.environ | {"TOOLSCRIPT_HUB_URL": hub.root, "TOOLSCRIPT_DATA_DIR": str(data)}
         running = partial(subprocess.run, env=environment, capture_output=True, text=True, check=True)
         done = await asyncio.to_thread(running, command)
         assert json.loads(done.stdout)["results"][0]["toolId"] == "Shell__execute"
-        assert any("onnx/model_quantized.onnx" in asked for asked in hub.requests)
+        assert any("onnx/model_quantized.onnx" in request_lines for request_lines in hub.requests)
         assert "%" in done.stderr or "MB" in done.stderr  # the progress of the download
         assert (data / "models" / "bge-small-en-v1.5" / "onnx" / "model_quantized.onnx").is_file()
         assert {cache["model"] for cache in caches(data).values()} == {"bge-small-en-v1.5"}
-        asked_before = len(hub.requests)
+        requests_before = len(hub.requests)
         began = time.perf_counter()
         async with open_app(load_settings(variables={}, data_dir=data, hub_url=hub.root)) as app:
             assert time.perf_counter() - began < INITIALIZED_WITHIN
             assert app.model.embedder is not None
             assert (app.model.embedder.model, app.model.fallback_reason) == ("bge-small-en-v1.5", None)
-        assert len(hub.requests) == asked_before
+        assert len(hub.requests) == requests_before
 
 
 @pytest.mark.req("S-09")
 def test_gpu_acceleration(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Scenario: GPU acceleration. A GPU that is said to be there and cannot be used: the CPU does it."""
+    """Scenario: GPU acceleration. A GPU that is reported and cannot be used: the CPU is used instead."""
     monkeypatch.setattr(
         onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
     )
     result = toolscript("search", "read_file", "--json", LOG_LEVEL="debug", SEARCH_MODEL=PACKAGED)
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
-    told = events(result)["gpu_disabled"]
-    assert told["level"] == "debug"
+    response = events(result)["gpu_disabled"]
+    assert response["level"] == "debug"
 
 
 @pytest.mark.req("S-07")
@@ -286,8 +286,8 @@ def test_graceful_fallback_on_model_failure(toolscript: Toolscript, tmp_path: Pa
     (broken / "models" / PACKAGED).mkdir(parents=True)
     without = toolscript("search", "read_fil", "--json", "--data-dir", str(broken))
     assert hits(without)[0]["toolId"] == "desktop-commander__read_file"
-    told = events(without)["no_model"]
-    assert (told["level"], told["consequence"]) == ("warning", "search by words only")
+    response = events(without)["no_model"]
+    assert (response["level"], response["consequence"]) == ("warning", "search by words only")
 
 
 # --- Persistent Embedding Cache ---
@@ -295,7 +295,7 @@ def test_graceful_fallback_on_model_failure(toolscript: Toolscript, tmp_path: Pa
 
 @pytest.fixture
 def small_config(tmp_path: Path) -> Path:
-    return configured(tmp_path, "Shell", "weather")
+    return configure(tmp_path, "Shell", "weather")
 
 
 CACHE_FILE = r"embeddings-[0-9a-f]{64}\.json"
@@ -344,22 +344,22 @@ def test_configuration_aware_cache_lookup(toolscript: Toolscript, tmp_path: Path
     data = tmp_path / "data"
     names: list[set[str]] = []
     for number, servers in enumerate([("Shell", "weather"), ("filesystem",), ("weather", "Shell")]):
-        config = configured(tmp_path / str(number), *servers)
+        config = configure(tmp_path / str(number), *servers)
         toolscript("search", "x", "--model", "hashed-64", "--config", str(config), "--data-dir", str(data))
         names.append(set(caches(data)))
     assert [len(seen) for seen in names] == [1, 2, 2]  # the order of servers does not matter
     listed = json.dumps(["Shell", "weather"], separators=(",", ":"))
     assert names[0] == {f"embeddings-{hashlib.sha256(listed.encode()).hexdigest()}.json"}
-    told = {tuple(cache["servers"]): set(cache["tools"]) for cache in caches(data).values()}
-    assert told[("filesystem",)] == {"filesystem__read", "filesystem__list_directory"}
-    assert told[("Shell", "weather")] == {"Shell__execute", "weather__get_forecast"}
+    response = {tuple(cache["servers"]): set(cache["tools"]) for cache in caches(data).values()}
+    assert response[("filesystem",)] == {"filesystem__read", "filesystem__list_directory"}
+    assert response[("Shell", "weather")] == {"Shell__execute", "weather__get_forecast"}
 
 
 def small_settings(data: Path, **chosen: Any) -> Settings:
     return load_settings(variables={}, data_dir=data, search_model="hashed-64", **chosen)
 
 
-async def indexed(settings: Settings, items: list[Item], *, forget_index: bool = False) -> SyncReport:
+async def read_index(settings: Settings, items: list[Item], *, forget_index: bool = False) -> SyncReport:
     """One run of the application over what servers offer. Without its index, vectors can only come from the cache."""
     async with open_app(settings, fresh_index=forget_index) as app:
         return await app.sync.run(items)
@@ -369,7 +369,7 @@ async def indexed(settings: Settings, items: list[Item], *, forget_index: bool =
 async def test_cache_creation_on_first_indexing(tmp_path: Path) -> None:
     """Scenario: Cache creation on first indexing."""
     items = items_of("Shell", "database")
-    assert (await indexed(small_settings(tmp_path), items)).embedded == len(items)
+    assert (await read_index(small_settings(tmp_path), items)).embedded == len(items)
     (cache,) = caches(tmp_path).values()
     assert (cache["model"], cache["version"], cache["dimensions"]) == ("hashed-64", 1, 64)
     assert cache["tools"].keys() == {item.id for item in items}
@@ -380,26 +380,26 @@ async def test_cache_creation_on_first_indexing(tmp_path: Path) -> None:
 async def test_cache_validation_on_startup(tmp_path: Path) -> None:
     """Scenario: Cache validation on startup."""
     items, settings = items_of("Shell", "database"), small_settings(tmp_path)
-    await indexed(settings, items)
-    assert (await indexed(settings, items)).embedded == 0
-    again = await indexed(settings, items, forget_index=True)
+    await read_index(settings, items)
+    assert (await read_index(settings, items)).embedded == 0
+    again = await read_index(settings, items, forget_index=True)
     assert (again.indexed, again.embedded) == (len(items), 0)
     other = replace(settings, search_model="hashed-32")
-    assert (await indexed(other, items, forget_index=True)).embedded == len(items)
+    assert (await read_index(other, items, forget_index=True)).embedded == len(items)
     only_cache(tmp_path / "cache" / "embeddings").write_text('{"version": 1, "tools"')
-    assert (await indexed(other, items, forget_index=True)).embedded == len(items)
-    assert (await indexed(other, items, forget_index=True)).embedded == 0
+    assert (await read_index(other, items, forget_index=True)).embedded == len(items)
+    assert (await read_index(other, items, forget_index=True)).embedded == 0
 
 
 @pytest.mark.req("S-10")
 async def test_incremental_cache_updates(tmp_path: Path) -> None:
     """Scenario: Incremental cache updates. A new file for the new configuration, with the vectors that were there."""
     before, after = items_of("Shell", "database"), items_of("Shell", "database", "weather")
-    await indexed(small_settings(tmp_path), before)
-    report = await indexed(small_settings(tmp_path), after, forget_index=True)
+    await read_index(small_settings(tmp_path), before)
+    report = await read_index(small_settings(tmp_path), after, forget_index=True)
     assert report.embedded == len(after) - len(before)
-    held = sorted((cache["servers"], set(cache["tools"])) for cache in caches(tmp_path).values())
-    assert held == [
+    cached_tools = sorted((cache["servers"], set(cache["tools"])) for cache in caches(tmp_path).values())
+    assert cached_tools == [
         (["Shell", "database"], {item.id for item in before}),
         (["Shell", "database", "weather"], {item.id for item in after}),
     ]
@@ -409,10 +409,10 @@ async def test_incremental_cache_updates(tmp_path: Path) -> None:
 async def test_cache_invalidation_on_schema_change(tmp_path: Path) -> None:
     """Scenario: Cache invalidation on schema change."""
     items = items_of("Shell", "database")
-    await indexed(small_settings(tmp_path), items)
+    await read_index(small_settings(tmp_path), items)
     (before,) = caches(tmp_path).values()
     items[0] = replace(items[0], input_schema=schema("command", "array"))
-    assert (await indexed(small_settings(tmp_path), items)).embedded == 1
+    assert (await read_index(small_settings(tmp_path), items)).embedded == 1
     (after,) = caches(tmp_path).values()
     changed = {i for i in after["tools"] if after["tools"][i]["hash"] != before["tools"][i]["hash"]}
     assert changed == {items[0].id}
@@ -481,15 +481,15 @@ def test_default_threshold_and_limit_values(toolscript: Toolscript) -> None:
 
 
 class Relay(HttpDouble):
-    """Passes what it is asked on to a gateway, and remembers it."""
+    """Passes requests on to a gateway, and records them."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
-        with urllib.request.urlopen(f"{self._url}{request.path}", timeout=30) as told:
-            self.send(request, told.status, told.read(), {"Content-Type": told.headers["Content-Type"]})
+        with urllib.request.urlopen(f"{self._url}{request.path}", timeout=30) as response:
+            self.send(request, response.status, response.read(), {"Content-Type": response.headers["Content-Type"]})
 
 
 @pytest.mark.req("S-06")
@@ -500,9 +500,9 @@ def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tm
         shown = toolscript("search", "read file", "--output", "types", DATA_DIR=str(tmp_path)).stdout
     found = json.loads(get(f"{gateway}/search?q=read+file&limit=3"))["results"]
     ids = ",".join(hit["toolId"] for hit in found)
-    asked = [request.replace("%2C", ",") for request in relay.requests]
-    assert asked[0].startswith("GET /search?q=read+file&limit=3")
-    assert asked[-1] == f"GET /runtime/tools.ts?filter={ids}"
+    request_lines = [request.replace("%2C", ",") for request in relay.requests]
+    assert request_lines[0].startswith("GET /search?q=read+file&limit=3")
+    assert request_lines[-1] == f"GET /runtime/tools.ts?filter={ids}"
     rows = [f"| {h['toolId']} | {h['confidence']:.2f} | {h['reason']} |" for h in found]
     table = "\n".join(
         ["## Search Results", "", "| Tool | Confidence | Reason |", "|------|-----------|--------|", *rows]
@@ -534,7 +534,7 @@ def test_no_results_found(toolscript: Toolscript) -> None:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real gateway with all the servers behind it."""
     folder = tmp_path_factory.mktemp("gateway")
-    config = configured(folder, *TOOLS, *MORE_TOOLS)
+    config = configure(folder, *TOOLS, *MORE_TOOLS)
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--config", str(config)]
     chosen = {"TOOLSCRIPT_SEARCH_MODEL": PACKAGED, "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "PYTHONUNBUFFERED": "1"}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")} | chosen
@@ -545,14 +545,14 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ) as process,
     ):
         assert process.stdout is not None
-        said = ""
+        printed = ""
         for line in process.stdout:
-            said += line
+            printed += line
             if found := re.search(r"Serving (http://\S+)", line):
                 yield found[1]
                 break
         else:
-            pytest.fail(said + (folder / "log").read_text())
+            pytest.fail(printed + (folder / "log").read_text())
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         assert process.wait(timeout=30) == 0
@@ -567,11 +567,11 @@ def get(url: str) -> str:
 @pytest.mark.req("S-04")
 def test_search_endpoint_invocation(gateway: str) -> None:
     """Scenario: Search endpoint invocation."""
-    told = json.loads(get(f"{gateway}/search?q=find+files&limit=5"))
-    assert told.keys() == {"query", "results", "totalResults", "threshold"}
-    assert (told["query"], told["threshold"]) == ("find files", 0.35)
-    assert 1 <= told["totalResults"] == len(told["results"]) <= 5
-    first = told["results"][0]
+    response = json.loads(get(f"{gateway}/search?q=find+files&limit=5"))
+    assert response.keys() == {"query", "results", "totalResults", "threshold"}
+    assert (response["query"], response["threshold"]) == ("find files", 0.35)
+    assert 1 <= response["totalResults"] == len(response["results"]) <= 5
+    first = response["results"][0]
     assert 0.35 <= first.pop("confidence") <= 1
     assert "Semantic similarity (file operations)" in first.pop("reason")
     assert first == {
@@ -612,18 +612,18 @@ async def by_alpha(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory)
         yield opened
 
 
-async def weighed(app: App) -> dict[str, float]:
+async def weigh(app: App) -> dict[str, float]:
     found = await app.tool_search.search("show what the tables would hold", limit=50, threshold=0)
     plain = [hit for hit in found.hits if not re.search(r"Exact|Fuzzy|inference", hit.reason)]
     return {hit.id: hit.confidence for hit in plain}
 
 
 async def confirm_weight(by_alpha: Mapping[str, App], alpha: str, weight: float) -> None:
-    semantic, fuzzy, mixed = [await weighed(by_alpha[a]) for a in ("1", "0", alpha)]
-    told = {i for i, confidence in mixed.items() if 0 < confidence < 0.98}
-    assert len(told) >= 3
-    expected = {i: weight * semantic.get(i, 0) + (1 - weight) * fuzzy.get(i, 0) for i in told}
-    assert {i: mixed[i] for i in told} == pytest.approx(expected, abs=2e-4)
+    semantic, fuzzy, mixed = [await weigh(by_alpha[a]) for a in ("1", "0", alpha)]
+    response = {i for i, confidence in mixed.items() if 0 < confidence < 0.98}
+    assert len(response) >= 3
+    expected = {i: weight * semantic.get(i, 0) + (1 - weight) * fuzzy.get(i, 0) for i in response}
+    assert {i: mixed[i] for i in response} == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.req("S-01")
@@ -643,15 +643,15 @@ async def test_default_alpha_value(by_alpha: Mapping[str, App]) -> None:
 async def test_disable_embedding_cache_via_environment(tmp_path: Path) -> None:
     """Scenario: Disable embedding cache via environment."""
     items, cached = items_of("Shell", "database"), small_settings(tmp_path)
-    await indexed(cached, items)
+    await read_index(cached, items)
     (kept,) = caches(tmp_path).values()
     environment = {"TOOLSCRIPT_SEARCH_NO_CACHE": "true", "TOOLSCRIPT_SEARCH_MODEL": "hashed-64"}
     uncached = load_settings(variables=environment, data_dir=tmp_path)
     for _ in range(2):
-        assert (await indexed(uncached, items)).embedded == len(items)
+        assert (await read_index(uncached, items)).embedded == len(items)
     assert list(caches(tmp_path).values()) == [kept]
     fresh = load_settings(variables=environment, data_dir=tmp_path / "fresh")
-    await indexed(fresh, items)
+    await read_index(fresh, items)
     assert not (tmp_path / "fresh" / "cache").exists()
 
 
@@ -688,7 +688,7 @@ def test_force_gpu_acceleration_via_environment(toolscript: Toolscript, monkeypa
 # --- Gateway Types Endpoint Enhancement ---
 
 
-def called(module: str) -> set[str]:
+def call(module: str) -> set[str]:
     return set(re.findall(r'callTool\("([^"]+)"', module))
 
 
@@ -704,20 +704,20 @@ def types(toolscript: Toolscript, gateway: str, tmp_path: Path, wanted: str) -> 
 def test_filter_by_server_name(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
     """Scenario: Filter by server name."""
     module = types(toolscript, gateway, tmp_path, "github")
-    assert called(module) == {"github__create_issue", "github__list_pull_requests"}
+    assert call(module) == {"github__create_issue", "github__list_pull_requests"}
 
 
 @pytest.mark.req("G-06")
 def test_filter_by_specific_tool(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
     """Scenario: Filter by specific tool."""
-    assert called(types(toolscript, gateway, tmp_path, "myserver__echo")) == {"myserver__echo"}
+    assert call(types(toolscript, gateway, tmp_path, "myserver__echo")) == {"myserver__echo"}
 
 
 @pytest.mark.req("G-06")
 def test_filter_multiple_servers_and_tools(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
     """Scenario: Filter multiple servers and tools."""
     module = types(toolscript, gateway, tmp_path, "github,myserver__echo,otherserver__read_file")
-    assert called(module) == {
+    assert call(module) == {
         "github__create_issue",
         "github__list_pull_requests",
         "myserver__echo",

@@ -1,4 +1,4 @@
-"""Who may see whose documents: every route that is about documents, asked with every kind of bad credential."""
+"""Who may see whose documents: every document route with every kind of bad credentials."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.callers import identify_principal
-from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.app import ROUTES, create_http_app
+from toolscript.surfaces.http.dependencies import Access, access_of
 from toolscript.surfaces.http.errors import error_response
-from toolscript.surfaces.http.guard import OPEN_PATHS, asks_for_token
 from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-05")
@@ -45,24 +45,24 @@ Sent = list[tuple[str, str]]
 Routes = list[tuple[str, str]]
 
 
-def claims(**said: Any) -> dict[str, Any]:
-    told = {"tenant_id": "acme", "exp": int(time.time()) + 600, "iss": ISSUER, "aud": AUDIENCE, **said}
-    return {name: value for name, value in told.items() if value is not None}
+def claims(**fields: Any) -> dict[str, Any]:
+    response = {"tenant_id": "acme", "exp": int(time.time()) + 600, "iss": ISSUER, "aud": AUDIENCE, **fields}
+    return {name: value for name, value in response.items() if value is not None}
 
 
 def bearer(token: str) -> Sent:
     return [("Authorization", f"Bearer {token}")]
 
 
-def by_secret(secret: str = SECRET, algorithm: str = "HS256", **said: Any) -> Sent:
-    return bearer(jwt.encode(claims(**said), secret, algorithm=algorithm))
+def by_secret(secret: str = SECRET, algorithm: str = "HS256", **fields: Any) -> Sent:
+    return bearer(jwt.encode(claims(**fields), secret, algorithm=algorithm))
 
 
-def unsigned() -> str:
+def make_unsigned_token() -> str:
     return f"{encode_part({'alg': 'none', 'typ': 'JWT'})}.{encode_part(claims())}."
 
 
-def encoded(headers: Sent) -> list[tuple[bytes, bytes]]:
+def encode_headers(headers: Sent) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode("latin-1")) for name, value in headers]
 
 
@@ -83,7 +83,7 @@ BAD: dict[str, Callable[[], Sent]] = {
     "no JWT": lambda: bearer("let-me-in"),
     "letters that no header may have": lambda: bearer("\xe9\xff"),
     "a huge token": lambda: by_secret(padding="x" * 9000),
-    "a token that is not signed": lambda: bearer(unsigned()),
+    "a token that is not signed": lambda: bearer(make_unsigned_token()),
     "an expired token": lambda: by_secret(exp=int(NOW) - 3600),
     "a token that never expires": lambda: by_secret(exp=None),
     "a token of tomorrow": lambda: by_secret(nbf=int(NOW) + 86400),
@@ -120,7 +120,7 @@ def key_confusion(key: SigningKey) -> str:
 
 @pytest.fixture(scope="module")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """An application that asks for a key, believes a secret and a published key, and holds a document of acme."""
+    """An application that requires a key, trusts a secret and a published key, and has a document of acme."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys.json").write_text(json.dumps({"keys": [PUBLISHED.public_jwk()]}))
     settings = load_settings(
@@ -151,14 +151,19 @@ async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[ht
 async def routes(guarded: App) -> Routes:
     """Every route of the application: those it describes, and those that it does not."""
     http = create_http_app(ServedApp(guarded.settings, guarded))
-    described = {(m.upper(), path) for path, told in http.openapi()["paths"].items() for m in told}
+    described = {(m.upper(), path) for path, response in http.openapi()["paths"].items() for m in response}
     others = {(m, r.path) for r in http.routes for m in getattr(r, "methods", None) or () if hasattr(r, "path")}
     return sorted((m, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for m, path in described | others)
 
 
+def routes_with(access: Access) -> Routes:
+    """Every route that declares this access."""
+    return sorted((m, r.path_format) for r in ROUTES if access_of(r) is access for m in r.methods or ())
+
+
 @pytest.fixture(scope="module")
-async def document_routes(routes: Routes) -> Routes:
-    return sorted({(method, path) for method, path in routes if asks_for_token(method, path)})
+async def document_routes() -> Routes:
+    return routes_with(Access.TOKEN)
 
 
 def path_of(template: str) -> str:
@@ -176,7 +181,12 @@ async def test_the_routes_about_documents_are_those_that_were_agreed_on(document
         ("GET", "/documents/{doc_id}"),
         ("DELETE", "/documents/{doc_id}"),
     }
-    assert agreed <= set(document_routes)
+    assert set(document_routes) == agreed
+
+
+@pytest.mark.req("X-04", "D-06", "K-03")
+def test_the_routes_without_credentials_are_the_probes_and_knowledge() -> None:
+    assert routes_with(Access.NOTHING) == [("GET", "/health"), ("GET", "/search/health"), ("POST", "/search_knowledge")]
 
 
 @pytest.mark.req("D-04", "D-11")
@@ -188,14 +198,14 @@ async def test_every_document_route_refuses_every_kind_of_bad_credential(
     async with asking(guarded) as http:
         for method, path in document_routes:
             for body in (json.dumps(BODIES.get((method, path), {})).encode(), b"{ no json", b""):
-                told = await http.request(method, path_of(path), content=body, headers=encoded(BAD[kind]()))
-                assert told.status_code == 401, (method, path, told.text)
-                assert told.headers["WWW-Authenticate"].startswith("Bearer")
-                error = told.json()["error"]
+                response = await http.request(method, path_of(path), content=body, headers=encode_headers(BAD[kind]()))
+                assert response.status_code == 401, (method, path, response.text)
+                assert response.headers["WWW-Authenticate"].startswith("Bearer")
+                error = response.json()["error"]
                 assert set(error) == {"code", "message", "details"}
                 assert error["code"] == "UNAUTHORIZED"
                 for secret in (HIDDEN, SECRET, OTHER_SECRET, API_KEY, guarded.local_key):
-                    assert secret not in told.text
+                    assert secret not in response.text
     assert await everything(guarded) == before
 
 
@@ -205,19 +215,20 @@ async def test_a_token_in_the_address_counts_for_nothing(guarded: App, document_
     async with asking(guarded) as http:
         for method, path in document_routes:
             query = {"access_token": token, "token": token, "tenant": "acme", "tenant_id": "acme", "caller": "acme"}
-            told = await http.request(method, path_of(path), params=query, json=BODIES.get((method, path), {}))
-            assert told.status_code == 401
+            response = await http.request(method, path_of(path), params=query, json=BODIES.get((method, path), {}))
+            assert response.status_code == 401
 
 
 @pytest.mark.req("X-04", "D-06")
 async def test_every_route_that_is_not_open_to_all_asks_for_a_key_or_a_token(guarded: App, routes: Routes) -> None:
+    public = routes_with(Access.NOTHING)
     async with asking(guarded) as http:
         for method, path in routes:
-            if path in OPEN_PATHS:
+            if (method, path) in public:
                 assert (await http.request(method, path)).status_code in {200, 422}
             else:
-                told = await http.request(method, path_of(path), json={})
-                assert (method, path, told.status_code) == (method, path, 401)
+                response = await http.request(method, path_of(path), json={})
+                assert (method, path, response.status_code) == (method, path, 401)
 
 
 GOOD: dict[str, Callable[[App], Sent]] = {
@@ -237,10 +248,10 @@ async def test_good_credentials_open_every_document_route(guarded: App, document
     order = ["POST", "PUT", "GET", "DELETE"]
     async with asking(guarded) as http:
         for method, path in sorted(document_routes, key=lambda route: order.index(route[0])):
-            told = await http.request(
+            response = await http.request(
                 method, path_of(path), json=BODIES.get((method, path)), headers=GOOD[kind](guarded)
             )
-            assert told.status_code in {200, 201, 204}, (method, path, told.text)
+            assert response.status_code in {200, 201, 204}, (method, path, response.text)
     await guarded.ingest_documents.put("acme", [REPORT])
 
 
@@ -255,10 +266,10 @@ async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(guarded: Ap
         assert (await http.get("/documents/report", headers=by_secret())).status_code == 200
 
 
-async def test_the_operators_key_in_place_of_a_token_is_recognised_and_told_where_it_belongs(guarded: App) -> None:
+async def test_the_operators_key_sent_as_a_token_gets_an_error_that_names_the_right_header(guarded: App) -> None:
     async with asking(guarded) as http:
-        told = await http.get("/documents", headers=bearer(API_KEY))
-        assert "X-API-Key: KEY" in told.json()["error"]["message"]
+        response = await http.get("/documents", headers=bearer(API_KEY))
+        assert "X-API-Key: KEY" in response.json()["error"]["message"]
 
 
 @pytest.mark.req("D-10")
@@ -271,8 +282,8 @@ async def test_metrics_are_the_operators(guarded: App) -> None:
 # --- the bypass ---
 
 
-def trial(app: App, **said: Any) -> Settings:
-    return replace(app.settings, **{"debug_bypass_auth": True, "tenant": "acme", **said})
+def trial(app: App, **fields: Any) -> Settings:
+    return replace(app.settings, **{"debug_bypass_auth": True, "tenant": "acme", **fields})
 
 
 async def test_the_bypass_stands_for_the_tenant_of_the_settings(guarded: App) -> None:
@@ -289,9 +300,9 @@ async def test_the_bypass_takes_a_one_and_nothing_else(guarded: App, value: str)
         await identify_principal(app, {"X-Debug-Bypass-Auth": value})
 
 
-@pytest.mark.parametrize("said", [{"debug_bypass_auth": False}, {"environment": "production"}])
-async def test_the_bypass_works_only_where_both_say_so(guarded: App, said: dict[str, Any]) -> None:
-    async with asking(guarded, trial(guarded, **said)) as http:
+@pytest.mark.parametrize("fields", [{"debug_bypass_auth": False}, {"environment": "production"}])
+async def test_the_bypass_works_only_where_both_say_so(guarded: App, fields: dict[str, Any]) -> None:
+    async with asking(guarded, trial(guarded, **fields)) as http:
         assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 401
 
 
@@ -320,11 +331,11 @@ async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothin
 @pytest.mark.parametrize(
     ("wait", "header"), [(0.2, "1"), (1, "1"), (1.001, "2"), (60, "60"), (None, None), ("x", None)]
 )
-def test_who_asks_too_often_is_told_when_to_come_back(wait: Any, header: str | None) -> None:
-    told = error_response(RateLimited("slowly", details={} if wait is None else {"retry_after_seconds": wait}))
-    assert told.status_code == 429
-    assert told.headers.get("Retry-After") == header
-    assert json.loads(bytes(told.body))["error"]["code"] == "RATE_LIMITED"
+def test_a_rate_limit_error_has_a_retry_after_header(wait: Any, header: str | None) -> None:
+    response = error_response(RateLimited("slowly", details={} if wait is None else {"retry_after_seconds": wait}))
+    assert response.status_code == 429
+    assert response.headers.get("Retry-After") == header
+    assert json.loads(bytes(response.body))["error"]["code"] == "RATE_LIMITED"
 
 
 @pytest.mark.req("D-12")

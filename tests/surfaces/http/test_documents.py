@@ -1,4 +1,4 @@
-"""Documents over HTTP: put in, got out, searched; and what a wrong request is told."""
+"""Documents over HTTP: added, read, searched; and the errors of wrong requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolscript.domain.search import SearchReport
 from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentStream
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.bodies import LARGE_BODY, MAX_REPORTED_ERRORS
+from toolscript.surfaces.http.bodies import MAX_REPORTED_ERRORS, THREAD_BODY_BYTES
 from toolscript.surfaces.http.guard import MAX_BODY_BYTES
 from toolscript.surfaces.http.routers.documents import MAX_SEARCH_BYTES, NDJSON, stream_json_lines
 from toolscript.surfaces.http.schemas.documents import DocumentBatchRequest
@@ -66,17 +66,17 @@ async def http(nobody: httpx.AsyncClient) -> httpx.AsyncClient:
     return nobody
 
 
-async def filled(http: httpx.AsyncClient, **documents: dict[str, Any]) -> None:
-    given = [{"id": doc_id, **told} for doc_id, told in documents.items()]
+async def fill(http: httpx.AsyncClient, **documents: dict[str, Any]) -> None:
+    given = [{"id": doc_id, **response} for doc_id, response in documents.items()]
     answer = await http.post("/documents", json={"documents": given})
     assert answer.status_code == 200, answer.text
 
 
-async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
-    answer = await http.post("/search", json=asked)
+async def search_ok(http: httpx.AsyncClient, **query_fields: Any) -> dict[str, Any]:
+    answer = await http.post("/search", json=query_fields)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
 async def test_a_document_lives_from_its_first_version_to_its_removal(http: httpx.AsyncClient) -> None:
@@ -101,7 +101,7 @@ async def test_an_id_may_hold_slashes_and_anything_else_that_can_be_written(
     assert (await http.put(path, json=KEYS)).status_code == 201
     assert (await http.get(path)).json()["id"] == doc_id
     assert [each["id"] for each in (await http.get("/documents")).json()["documents"]] == [doc_id]
-    assert [hit["doc_id"] for hit in (await found(http, query="keys"))["hits"]] == [doc_id]
+    assert [hit["doc_id"] for hit in (await search_ok(http, query="keys"))["hits"]] == [doc_id]
     assert (await http.delete(path)).status_code == 204
 
 
@@ -111,7 +111,7 @@ async def test_a_title_and_metadata_may_be_left_out(http: httpx.AsyncClient) -> 
 
 
 async def test_a_batch_tells_how_many_were_new_different_and_the_same(http: httpx.AsyncClient) -> None:
-    await filled(http, keys=KEYS, lease=LEASE)
+    await fill(http, keys=KEYS, lease=LEASE)
     given = [{"id": "keys", **KEYS}, {"id": "lease", **LEASE, "title": "Old lease"}, {"id": "new", "text": "New."}]
     answer = await http.post("/documents", json={"documents": given})
     assert answer.json() == {"added": 1, "changed": 1, "unchanged": 1}
@@ -141,8 +141,8 @@ async def test_one_bad_document_refuses_its_batch_and_nothing_is_written(
     assert (await http.get("/documents")).json() == {"documents": [], "next": None}
 
 
-async def test_a_list_is_told_in_pages_by_id_without_texts(http: httpx.AsyncClient) -> None:
-    await filled(http, **{f"d{n}": {"text": "x" * (n + 1)} for n in range(5)})
+async def test_documents_are_listed_in_pages_by_id_without_texts(http: httpx.AsyncClient) -> None:
+    await fill(http, **{f"d{n}": {"text": "x" * (n + 1)} for n in range(5)})
     seen, after = [], None
     while True:
         page = (await http.get("/documents", params={"limit": 2} | ({"after": after} if after else {}))).json()
@@ -155,23 +155,28 @@ async def test_a_list_is_told_in_pages_by_id_without_texts(http: httpx.AsyncClie
 
 
 async def test_a_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
-    await filled(http, keys=KEYS, lease=LEASE)
+    await fill(http, keys=KEYS, lease=LEASE)
     answer = await http.post("/search", json={"query": "notice period", "search_type": "keyword"})
-    told = answer.json()
-    assert list(told) == ["query_id", "took_ms", "total", "total_relation", "hits", "next_page_token", "degraded"]
-    assert told["query_id"] == answer.headers["x-request-id"]
-    assert (told["total"], told["total_relation"], told["next_page_token"], told["degraded"]) == (1, "eq", None, [])
-    (hit,) = told["hits"]
+    response = answer.json()
+    assert list(response) == ["query_id", "took_ms", "total", "total_relation", "hits", "next_page_token", "degraded"]
+    assert response["query_id"] == answer.headers["x-request-id"]
+    assert (response["total"], response["total_relation"], response["next_page_token"], response["degraded"]) == (
+        1,
+        "eq",
+        None,
+        [],
+    )
+    (hit,) = response["hits"]
     assert (hit["doc_id"], hit["snippet"]) == ("lease", LEASE["text"])
     assert hit["metadata"] == {"title": "Lease", "tags": ["contract"]}
     assert hit["score"] > 0
-    assert told["took_ms"] > 0
+    assert response["took_ms"] > 0
 
 
 @pytest.mark.parametrize("search_type", ["semantic", "keyword", "hybrid"])
 async def test_every_option_of_a_search_is_heard(http: httpx.AsyncClient, search_type: str) -> None:
-    await filled(http, keys=KEYS, lease=LEASE)
-    told = await found(
+    await fill(http, keys=KEYS, lease=LEASE)
+    response = await search_ok(
         http,
         query="rotated keys",
         top_k=1,
@@ -186,34 +191,34 @@ async def test_every_option_of_a_search_is_heard(http: httpx.AsyncClient, search
         rerank=False,
         page_token=None,
     )
-    (hit,) = told["hits"]
+    (hit,) = response["hits"]
     assert (hit["doc_id"], hit["metadata"]) == ("keys", {"year": 2024})
     assert "**Keys**" in hit["snippet"]
     assert len(hit["snippet"]) <= 32
-    without = await found(http, query="rotated keys", search_type=search_type, include_snippets=False)
+    without = await search_ok(http, query="rotated keys", search_type=search_type, include_snippets=False)
     assert without["hits"][0]["snippet"] is None
 
 
 async def test_without_a_query_the_filters_decide(http: httpx.AsyncClient) -> None:
-    await filled(http, keys=KEYS, lease=LEASE, other={"text": "Other."})
-    told = await found(http)
-    assert [(h["doc_id"], h["score"]) for h in told["hits"]] == [("keys", 0), ("lease", 0), ("other", 0)]
+    await fill(http, keys=KEYS, lease=LEASE, other={"text": "Other."})
+    response = await search_ok(http)
+    assert [(h["doc_id"], h["score"]) for h in response["hits"]] == [("keys", 0), ("lease", 0), ("other", 0)]
     wanted = {"must_not": [{"field": "tags", "op": "exists", "value": True}]}
-    assert [h["doc_id"] for h in (await found(http, filters=wanted))["hits"]] == ["keys", "other"]
+    assert [h["doc_id"] for h in (await search_ok(http, filters=wanted))["hits"]] == ["keys", "other"]
 
 
 @pytest.mark.req("D-07")
 async def test_pages_are_turned_by_token(http: httpx.AsyncClient) -> None:
-    await filled(http, **{f"d{n}": {"text": f"Keys and locks, volume {n}."} for n in range(5)})
-    whole = await found(http, query="keys")
-    asked: dict[str, Any] = {"query": "keys", "top_k": 2}
+    await fill(http, **{f"d{n}": {"text": f"Keys and locks, volume {n}."} for n in range(5)})
+    whole = await search_ok(http, query="keys")
+    query_fields: dict[str, Any] = {"query": "keys", "top_k": 2}
     seen: list[dict[str, Any]] = []
     for _ in range(3):
-        told = await found(http, **asked)
-        seen += told["hits"]
-        asked["page_token"] = told["next_page_token"]
+        response = await search_ok(http, **query_fields)
+        seen += response["hits"]
+        query_fields["page_token"] = response["next_page_token"]
     assert seen == whole["hits"]
-    assert asked["page_token"] is None
+    assert query_fields["page_token"] is None
 
 
 @pytest.mark.req("D-01", "D-02", "D-03", "D-11")
@@ -268,7 +273,7 @@ async def test_a_wrong_search_is_refused_with_the_name_of_the_field(
     assert error["message"]
 
 
-async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_length(http: httpx.AsyncClient) -> None:
+async def test_a_body_that_is_too_large_is_refused_whatever_its_content_length(http: httpx.AsyncClient) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(MAX_BODY_BYTES // 2**20 + 1):
             yield b" " * 2**20
@@ -278,7 +283,7 @@ async def test_a_body_that_is_too_large_is_refused_whatever_was_said_of_its_leng
     assert "MiB" in answer.json()["error"]["message"]
 
 
-async def test_the_body_of_a_search_is_a_mebibyte_at_most(http: httpx.AsyncClient) -> None:
+async def test_the_body_of_a_search_may_have_one_mebibyte(http: httpx.AsyncClient) -> None:
     answer = await http.post("/search", content=b" " * MAX_SEARCH_BYTES + b"{}")
     assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "body")
     assert "1 MiB" in answer.json()["error"]["message"]
@@ -286,20 +291,20 @@ async def test_the_body_of_a_search_is_a_mebibyte_at_most(http: httpx.AsyncClien
 
 async def test_a_large_body_is_read_in_a_thread(http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     readers: list[int] = []
-    every = DocumentBatchRequest.every
+    convert = DocumentBatchRequest.to_documents
 
     def noting(given: DocumentBatchRequest) -> list[Document]:
         readers.append(threading.get_ident())
-        return every(given)
+        return convert(given)
 
-    monkeypatch.setattr(DocumentBatchRequest, "every", noting)
-    for size in (1, LARGE_BODY):
-        await filled(http, keys={"text": "Keys." + " " * size})
+    monkeypatch.setattr(DocumentBatchRequest, "to_documents", noting)
+    for size in (1, THREAD_BODY_BYTES):
+        await fill(http, keys={"text": "Keys." + " " * size})
     here = threading.get_ident()
     assert [reader == here for reader in readers] == [True, False]
 
 
-async def test_of_very_many_mistakes_the_number_alone_is_told(http: httpx.AsyncClient) -> None:
+async def test_an_error_for_very_many_wrong_fields_only_counts_them(http: httpx.AsyncClient) -> None:
     unknown = {f"field-{n}": n for n in range(MAX_REPORTED_ERRORS + 1)}
     for path in ("/search", "/documents"):
         error = (await http.post(path, json=unknown)).json()["error"]
@@ -312,9 +317,9 @@ async def test_of_very_many_mistakes_the_number_alone_is_told(http: httpx.AsyncC
 @pytest.mark.req("D-12")
 async def test_a_search_is_counted_once_and_before_its_body_is_looked_at(http: httpx.AsyncClient) -> None:
     mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
-    told = [(await http.post("/search", json={"top_k": 1}, headers=mine)).status_code for _ in range(3)]
-    told.append((await http.post("/search", content=b"{", headers=mine)).status_code)
-    assert told == [200, 200, 200, 429]
+    response = [(await http.post("/search", json={"top_k": 1}, headers=mine)).status_code for _ in range(3)]
+    response.append((await http.post("/search", content=b"{", headers=mine)).status_code)
+    assert response == [200, 200, 200, 429]
 
 
 @pytest.mark.req("D-05")
@@ -327,7 +332,7 @@ async def test_who_is_asking_is_established_before_the_body_is_looked_at(nobody:
 
 @pytest.mark.req("D-04")
 async def test_nobody_sees_or_touches_the_documents_of_another_tenant(http: httpx.AsyncClient) -> None:
-    await filled(http, keys=KEYS)
+    await fill(http, keys=KEYS)
     other = {"Authorization": f"Bearer {token('other')}"}
     assert (await http.post("/search", json={"query": "keys"}, headers=other)).json()["hits"] == []
     assert (await http.get("/documents", headers=other)).json()["documents"] == []
@@ -339,7 +344,7 @@ async def test_nobody_sees_or_touches_the_documents_of_another_tenant(http: http
 
 @pytest.mark.req("D-12")
 async def test_a_plan_bounds_results_fields_and_requests(http: httpx.AsyncClient) -> None:
-    await filled(http, keys={**KEYS, "metadata": {"year": 2024, "secret": "x"}})
+    await fill(http, keys={**KEYS, "metadata": {"year": 2024, "secret": "x"}})
     mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
     refused = await http.post("/search", json={"query": "keys", "top_k": 3}, headers=mine)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
@@ -355,12 +360,12 @@ async def test_a_plan_bounds_results_fields_and_requests(http: httpx.AsyncClient
 
 @pytest.mark.req("D-12")
 async def test_a_stream_tells_each_hit_in_a_line_and_then_the_rest(http: httpx.AsyncClient) -> None:
-    await filled(http, **{f"d{n:02}": {"text": f"Keys and locks, volume {n}."} for n in range(50)})
-    asked = {"query": "keys", "top_k": 45}
-    async with http.stream("POST", "/search", json=asked, headers={"Accept": NDJSON}) as answer:
+    await fill(http, **{f"d{n:02}": {"text": f"Keys and locks, volume {n}."} for n in range(50)})
+    query_fields = {"query": "keys", "top_k": 45}
+    async with http.stream("POST", "/search", json=query_fields, headers={"Accept": NDJSON}) as answer:
         assert (answer.status_code, answer.headers["content-type"]) == (200, NDJSON)
         lines = [json.loads(line) async for line in answer.aiter_lines()]
-    whole = await found(http, **asked)
+    whole = await search_ok(http, **query_fields)
     assert [line["hit"] for line in lines[:-1]] == whole["hits"]
     done = lines[-1]["done"]
     assert done.keys() == whole.keys() - {"hits"}
@@ -384,8 +389,8 @@ async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: st
         raise fault
 
     page = DocumentPage("id", [], 2, "eq", None, SearchReport())
-    told = b"".join([part async for part in stream_json_lines(DocumentStream(page, batches()))])
-    lines = [json.loads(line) for line in told.splitlines()]
+    response = b"".join([part async for part in stream_json_lines(DocumentStream(page, batches()))])
+    lines = [json.loads(line) for line in response.splitlines()]
     assert [line["hit"]["doc_id"] for line in lines[:-1]] == ["a", "b"]
     assert lines[-1]["error"].keys() == {"code", "message", "details"}
     assert lines[-1]["error"]["code"] == code

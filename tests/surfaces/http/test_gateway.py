@@ -1,4 +1,4 @@
-"""The gateway's routes over HTTP: servers, tools, calls, clients, and what is said while things are not there yet."""
+"""The gateway's routes over HTTP: servers, tools, calls, clients, and the errors while servers are still connecting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.arguments import SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import search_tools
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 # Names that are no part of a path as they are: each must be found and called by its percent-encoded id.
 ODD_NAMES = ("files/read:all", "/lead", "trail/", "a//b", "..", "a b", "50%", "q?x#y", "naïve", "%2F", "x&y=z", "__")
 
@@ -35,7 +35,7 @@ def spec(name: str, **behaviour: Any) -> ServerSpec:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
             await asyncio.sleep(0.01)
 
@@ -73,7 +73,7 @@ async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) 
                 ServerSpec("absent", Transport.STDIO, "no-such-command"),
             ]
         )
-        await app.gateway.settle(PATIENCE)
+        await app.gateway.settle(TIMEOUT_SECONDS)
         ready = {n for n, state in states(app).items() if state == "ready"}
         assert ready == {"good", "other", "odd", "sloppy"}
         yield app
@@ -88,9 +88,9 @@ async def http(gateway: App) -> AsyncIterator[httpx.AsyncClient]:
 def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """The error of an answer, once it is sure that it is the envelope and nothing else."""
     assert answer.status_code == status, answer.text
-    told = answer.json()
-    assert told.keys() == {"error"}
-    error: dict[str, Any] = told["error"]
+    response = answer.json()
+    assert response.keys() == {"error"}
+    error: dict[str, Any] = response["error"]
     assert error.keys() == {"code", "message", "details"}
     assert error["code"] == code
     assert error["message"]
@@ -100,20 +100,20 @@ def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 def ids(answer: httpx.Response) -> list[str]:
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert told["totalTools"] == len(told["tools"])
-    return [tool["toolId"] for tool in told["tools"]]
+    response = answer.json()
+    assert response["totalTools"] == len(response["tools"])
+    return [tool["toolId"] for tool in response["tools"]]
 
 
 # --- servers ---
 
 
 @pytest.mark.req("G-04")
-async def test_a_server_that_works_is_told_with_what_it_offers(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/servers")).json()
-    assert [s["name"] for s in told["servers"]] == ["absent", "crash", "good", "odd", "other", "sloppy"]
-    assert told["configurationError"] is None
-    good = next(s for s in told["servers"] if s["name"] == "good")
+async def test_a_working_server_is_listed_with_what_it_offers(http: httpx.AsyncClient) -> None:
+    response = (await http.get("/servers")).json()
+    assert [s["name"] for s in response["servers"]] == ["absent", "crash", "good", "odd", "other", "sloppy"]
+    assert response["configurationError"] is None
+    good = next(s for s in response["servers"] if s["name"] == "good")
     assert good.pop("attempts") >= 1
     assert good == {
         "name": "good",
@@ -129,33 +129,33 @@ async def test_a_server_that_works_is_told_with_what_it_offers(http: httpx.Async
 
 
 @pytest.mark.req("G-02", "G-04")
-async def test_a_server_that_fails_is_told_with_the_reason_and_when_it_is_tried_again(
+async def test_a_failed_server_is_listed_with_the_reason_and_the_time_of_the_next_attempt(
     http: httpx.AsyncClient, gateway: App
 ) -> None:
     await until(lambda: states(gateway)["crash"] == "failed" == states(gateway)["absent"])
-    told = {s["name"]: s for s in (await http.get("/servers")).json()["servers"]}
-    assert (told["crash"]["state"], told["absent"]["state"]) == ("failed", "failed")
-    assert "exited with code 3: It crashed at the start, as told." in told["crash"]["reason"]
-    assert "command not found: no-such-command" in told["absent"]["reason"]
+    response = {s["name"]: s for s in (await http.get("/servers")).json()["servers"]}
+    assert (response["crash"]["state"], response["absent"]["state"]) == ("failed", "failed")
+    assert "exited with code 3: It crashed at the start, as told." in response["crash"]["reason"]
+    assert "command not found: no-such-command" in response["absent"]["reason"]
     for name in ("crash", "absent"):
-        assert told[name]["attempts"] >= 1
-        assert told[name]["retryInSeconds"] >= 0
-        assert told[name]["tools"] == 0
+        assert response[name]["attempts"] >= 1
+        assert response[name]["retryInSeconds"] >= 0
+        assert response[name]["tools"] == 0
 
 
 @pytest.mark.req("G-02", "G-04")
 async def test_what_of_a_server_could_not_be_used_is_named_and_costs_no_other_tool(http: httpx.AsyncClient) -> None:
     sloppy = next(s for s in (await http.get("/servers")).json()["servers"] if s["name"] == "sloppy")
     assert (sloppy["state"], sloppy["reason"]) == ("ready", None)
-    told = "\n".join(sloppy["problems"])
+    response = "\n".join(sloppy["problems"])
     for part in ("'twice' is listed twice", "without a usable name", "not an object", "200000 characters"):
-        assert part in told
+        assert part in response
     assert sloppy["tools"] == 7
     assert "sloppy__no_schema" in ids(await http.get("/tools", params={"filter": "sloppy"}))
 
 
 @pytest.mark.req("G-01", "G-04")
-async def test_a_configuration_that_could_not_be_applied_is_told(http: httpx.AsyncClient, gateway: App) -> None:
+async def test_a_configuration_that_could_not_be_applied_is_reported(http: httpx.AsyncClient, gateway: App) -> None:
     gateway.gateway.configuration_error = "file.json, line 3: wrong"
     try:
         assert (await http.get("/servers")).json()["configurationError"] == "file.json, line 3: wrong"
@@ -176,9 +176,9 @@ async def test_readiness_counts_the_servers_by_state(http: httpx.AsyncClient) ->
 
 @pytest.mark.req("G-04")
 async def test_tools_are_listed_with_their_signatures(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/tools")).json()["tools"]
-    assert {tool["serverName"] for tool in told} == {"good", "other", "odd", "sloppy"}
-    echo = next(tool for tool in told if tool["toolId"] == "good__echo")
+    response = (await http.get("/tools")).json()["tools"]
+    assert {tool["serverName"] for tool in response} == {"good", "other", "odd", "sloppy"}
+    echo = next(tool for tool in response if tool["toolId"] == "good__echo")
     assert echo == {
         "toolId": "good__echo",
         "serverName": "good",
@@ -187,7 +187,7 @@ async def test_tools_are_listed_with_their_signatures(http: httpx.AsyncClient) -
         "description": "Returns its arguments, as text and structured.",
         "signature": "echo(text: string, times?: number) -> object",
     }
-    kinds = {tool["toolId"]: tool["type"] for tool in told}
+    kinds = {tool["toolId"]: tool["type"] for tool in response}
     assert kinds["good__prompt:summarise"] == "prompt"
     assert kinds["good__resource:memos"] == "resource"
 
@@ -223,12 +223,12 @@ async def test_an_empty_filter_is_no_filter(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("G-04")
 async def test_one_tool_is_described_with_its_schemas(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/tools/good__echo")).json()
-    assert told["toolId"] == "good__echo"
-    assert told["inputSchema"]["required"] == ["text"]
-    assert told["inputSchema"]["properties"]["times"] == {"type": "integer", "minimum": 1}
-    assert told["outputSchema"] == {"type": "object"}
-    assert {"title", "annotations", "signature", "description", "type", "serverName", "toolName"} <= told.keys()
+    response = (await http.get("/tools/good__echo")).json()
+    assert response["toolId"] == "good__echo"
+    assert response["inputSchema"]["required"] == ["text"]
+    assert response["inputSchema"]["properties"]["times"] == {"type": "integer", "minimum": 1}
+    assert response["outputSchema"] == {"type": "object"}
+    assert {"title", "annotations", "signature", "description", "type", "serverName", "toolName"} <= response.keys()
     prompt = (await http.get("/tools/good__prompt:summarise")).json()
     assert prompt["inputSchema"]["required"] == ["text"]
     assert prompt["inputSchema"]["properties"].keys() == {"text", "words"}
@@ -417,7 +417,7 @@ async def test_a_call_that_takes_too_long_is_a_504_and_holds_up_no_other(
     settings = settings_in(tmp_path_factory.mktemp("slow"), call_timeout=1)
     async with open_app(settings) as app, asking(ServedApp(settings, app)) as http:
         await app.gateway.apply([spec("good")])
-        await app.gateway.settle(PATIENCE)
+        await app.gateway.settle(TIMEOUT_SECONDS)
         slow = asyncio.create_task(http.post("/tools/good__slow", json={"seconds": 60}))
         quick = await http.post("/tools/good__pid")
         assert not slow.done()
@@ -512,7 +512,7 @@ ROUTES = [
 async def test_before_the_engine_is_open_everything_says_so(small: Settings, path: str) -> None:
     async with asking(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
-        assert "search engine is not ready" in error["message"]
+        assert "search engine is still starting" in error["message"]
 
 
 @pytest.mark.req("S-04", "G-04")
@@ -545,21 +545,21 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         found = (await http.get("/search", params={"q": "echo"})).json()
         assert (found["results"][0]["toolId"], found["degraded"]) == ("good__echo", ["catalogue"])
-        asked = {"query": "echo", "skill_threshold": 0, "tool_threshold": 0}
+        query_fields = {"query": "echo", "skill_threshold": 0, "tool_threshold": 0}
         for _ in range(2):  # one that is found, one that is kept
-            answer = (await http.post("/api/v1/search", json=asked)).json()
+            answer = (await http.post("/api/v1/search", json=query_fields)).json()
             assert answer["tools"]
             assert answer["metadata"]["degraded"] == ["catalogue"]
         nothing = await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})
         error = refusal(nothing, 503, "UNAVAILABLE")
         assert "not every tool is indexed yet: try again" in error["message"]
         for strategy in ("standard", "direct"):
-            told = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
-            assert "Not every tool is indexed yet: try again in a moment for more." in told.splitlines()
+            response = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
+            assert "Not every tool is indexed yet: try again in a moment for more." in response.splitlines()
 
         await app.gateway.apply([spec("good")])
         assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()
-        assert (await http.post("/api/v1/search", json=asked)).json()["metadata"]["degraded"] == []
+        assert (await http.post("/api/v1/search", json=query_fields)).json()["metadata"]["degraded"] == []
         assert (await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})).json() == []
 
 
@@ -580,14 +580,14 @@ async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts
     await app.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
     again = Gateway(Servers(), app.sync)
-    told = [again.is_incomplete]
+    response = [again.is_incomplete]
     opening = asyncio.create_task(again.apply([spec("good")]))
     await asyncio.sleep(0)
-    told.append(again.is_incomplete)
+    response.append(again.is_incomplete)
     await opening
-    told.append(again.is_incomplete)
+    response.append(again.is_incomplete)
     await again.close()
-    assert told == [False, True, False]
+    assert response == [False, True, False]
 
 
 # --- the description ---
@@ -595,8 +595,8 @@ async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts
 
 @pytest.mark.req("G-04")
 async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/openapi.json")).json()
-    routes = {(path, method) for path, methods in told["paths"].items() for method in methods}
+    response = (await http.get("/openapi.json")).json()
+    routes = {(path, method) for path, methods in response["paths"].items() for method in methods}
     assert {r for r in routes if not r[0].startswith("/api/")} == {
         ("/health", "get"),
         ("/ready", "get"),
@@ -618,7 +618,7 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
         ("/runtime/tools.ts", "get"),
         ("/runtime/tools.py", "get"),
     }
-    for path, methods in told["paths"].items():
+    for path, methods in response["paths"].items():
         for method, route in methods.items():
             assert len(route["summary"]) > 15, (path, method)
             for parameter in route.get("parameters", ()):
@@ -627,5 +627,5 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("G-05")
 async def test_the_description_says_that_a_call_takes_a_body(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/openapi.json")).json()["paths"]["/tools/{tool_id}"]["post"]
-    assert "application/json" in told["requestBody"]["content"]
+    response = (await http.get("/openapi.json")).json()["paths"]["/tools/{tool_id}"]["post"]
+    assert "application/json" in response["requestBody"]["content"]

@@ -1,4 +1,4 @@
-"""Who may call the gateway: names of this machine, pages of this machine, and whoever has the key."""
+"""Who may call the gateway: names of this machine, pages of this machine, and callers with the key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.servers import scripted_spec, serving_http
 from toolscript.app.app import App
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.guard import Guard, is_loopback
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.http.server import HttpServer
@@ -65,12 +65,12 @@ async def answer(
 
     await guard(scope, receive, send)
     body = b"".join(m.get("body", b"") for m in sent[1:])
-    told = {} if body == b"let in" else json.loads(body)["error"]
-    return sent[0]["status"], told
+    response = {} if body == b"let in" else json.loads(body)["error"]
+    return sent[0]["status"], response
 
 
 def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) -> Guard:
-    return Guard(PlainTextResponse("let in"), bound_to=bound_to, allowed=allowed, key=key)
+    return Guard(PlainTextResponse("let in"), host=bound_to, allowed_hosts=allowed, key=key, routes=ROUTES)
 
 
 # --- the name that is called ---
@@ -187,7 +187,7 @@ async def test_a_page_of_an_allowed_name_may_call() -> None:
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY} "])
-async def test_whoever_brings_the_key_is_let_in(sent: str) -> None:
+async def test_a_request_with_the_key_is_let_in(sent: str) -> None:
     assert await answer(guard(key=KEY), {"Host": "localhost", "Authorization": sent}) == (200, {})
 
 
@@ -207,7 +207,7 @@ async def test_whoever_brings_the_key_is_let_in(sent: str) -> None:
         "Bearer \xe9",
     ],
 )
-async def test_whoever_does_not_bring_it_is_told_how(sent: str | None) -> None:
+async def test_a_request_without_the_key_gets_an_error_that_says_how_to_send_it(sent: str | None) -> None:
     headers = {"Host": "localhost"} | ({} if sent is None else {"Authorization": sent})
     status, error = await answer(guard(key=KEY), headers)
     assert (status, error["code"], error["details"]) == (401, "UNAUTHORIZED", {"field": "Authorization"})
@@ -230,6 +230,7 @@ async def test_only_the_states_that_machines_watch_need_no_key() -> None:
     closed = ("/", "/ready", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
     for path in (*closed, "/health/", "/health/x", "//health", "/HEALTH", "/search/health/", "//documents"):
         assert (await answer(guard(key=KEY), {"Host": "localhost"}, path))[0] == 401, path
+    assert (await answer(guard(key=KEY), {"Host": "localhost"}, "/search", "PATCH"))[0] == 401
 
 
 @pytest.mark.req("X-04", "D-05")
@@ -241,9 +242,12 @@ async def test_only_the_states_that_machines_watch_need_no_key() -> None:
         ("POST", "/documents"),
         ("PUT", "/documents/x"),
         ("GET", "/documents/"),
+        ("PATCH", "/documents/x"),
+        ("POST", "/search_knowledge"),
+        ("PATCH", "/search_knowledge"),
     ],
 )
-async def test_documents_are_shown_for_a_token_so_the_key_is_not_asked_for(method: str, path: str) -> None:
+async def test_routes_with_another_access_do_not_require_the_key(method: str, path: str) -> None:
     assert await answer(guard(key=KEY), {"Host": "localhost"}, path, method) == (200, {})
     assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path, method))[0] == 403
     strange = {"Host": "localhost", "Origin": "https://evil.example"}
@@ -379,19 +383,19 @@ def running(folder: Path, servers: Mapping[str, Any], *arguments: str, **variabl
         ) as process,
     ):
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if found := re.search(r"Serving (http://\S+)", line):
                 break
         else:
-            pytest.fail(said + log.read_text())
+            pytest.fail(output + log.read_text())
         try:
             yield Running(found[1], data, log)
         finally:
             process.send_signal(signal.SIGTERM)
-            said += process.stdout.read()
-            log.write_text(log.read_text() + said)
+            output += process.stdout.read()
+            log.write_text(log.read_text() + output)
             assert process.wait(timeout=30) == 0
 
 
@@ -420,9 +424,9 @@ def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_
             assert seen.json() == {"value": None}
             assert http.post("/tools/web__authorization").json() == {"value": None}
             # Commands on the same folder bring the key when they have it, and say so when not.
-            asked = ("list-tools", "good__echo", "--data-dir", str(gateway.data))
-            assert "echo(text: string" in toolscript(*asked, TOOLSCRIPT_API_KEY=KEY).stdout
-            refused = toolscript(*asked)
+            list_command = ("list-tools", "good__echo", "--data-dir", str(gateway.data))
+            assert "echo(text: string" in toolscript(*list_command, TOOLSCRIPT_API_KEY=KEY).stdout
+            refused = toolscript(*list_command)
             assert (refused.returncode, refused.stdout) == (6, "")
             assert "set TOOLSCRIPT_API_KEY" in refused.stderr
         assert KEY not in gateway.log.read_text()

@@ -21,7 +21,7 @@ from toolscript.surfaces.http.served_app import ServedApp
 pytestmark = pytest.mark.req("H-01")
 
 SEARCH = "/api/v1/search"
-ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
+REQUEST = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 TIMES = {
     "query_embedding_time_ms",
     "skill_search_time_ms",
@@ -63,21 +63,21 @@ def asking(serving: ServedApp) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(create_http_app(serving)), base_url="http://127.0.0.1")
 
 
-async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
-    answer = await http.post(SEARCH, json={**ASKED, **asked})
+async def search(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    answer = await http.post(SEARCH, json={**REQUEST, **fields})
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
-async def described(http: httpx.AsyncClient) -> dict[str, Any]:
+async def describe_request(http: httpx.AsyncClient) -> dict[str, Any]:
     """What the API says of a search's body."""
     body = (await http.get("/openapi.json")).json()["paths"][SEARCH]["post"]["requestBody"]
     schema: dict[str, Any] = body["content"]["application/json"]["schema"]
     return schema
 
 
-def refused(answer: httpx.Response, status: int, field: str | None = None) -> str:
+def expect_422(answer: httpx.Response, status: int, field: str | None = None) -> str:
     """The message of an envelope with that status, about that field."""
     assert answer.status_code == status, answer.text
     (to_envelope,) = answer.json().values()
@@ -90,34 +90,34 @@ def refused(answer: httpx.Response, status: int, field: str | None = None) -> st
 
 @pytest.mark.req("H-06")
 async def test_an_answer_has_exactly_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
-    told = await found(http)
-    assert told.keys() == {"query", "tools", "matched_skills", "metadata"}
-    assert told["query"] == "read a file"
-    assert len(told["tools"]) == 5
-    for tool in told["tools"]:
+    response = await search(http)
+    assert response.keys() == {"query", "tools", "matched_skills", "metadata"}
+    assert response["query"] == "read a file"
+    assert len(response["tools"]) == 5
+    for tool in response["tools"]:
         assert tool.keys() == {
             *("id", "db_id", "type", "name", "description", "score", "skill_ids", "primary_skill_id"),
             *("input_schema", "output_schema", "annotations"),
         }
         assert isinstance(tool["db_id"], int)
         assert tool["primary_skill_id"] in tool["skill_ids"]
-    assert any(tool["input_schema"] for tool in told["tools"])
-    assert 1 <= len(told["matched_skills"]) <= 3
-    for skill in told["matched_skills"]:
+    assert any(tool["input_schema"] for tool in response["tools"])
+    assert 1 <= len(response["matched_skills"]) <= 3
+    for skill in response["matched_skills"]:
         assert skill.keys() == {"id", "name", "description", "score", "tool_count"}
-    metadata = told["metadata"]
+    metadata = response["metadata"]
     assert metadata.keys() == TIMES | {
         *("strategy_used", "skill_ids_used", "stage1_skill_count", "stage2_candidate_count", "final_count", "degraded"),
     }
     assert all(metadata[name] >= 0 for name in TIMES)
     assert (metadata["strategy_used"], metadata["final_count"], metadata["degraded"]) == ("hierarchical", 5, [])
-    assert metadata["stage1_skill_count"] == len(told["matched_skills"])
+    assert metadata["stage1_skill_count"] == len(response["matched_skills"])
     assert metadata["stage2_candidate_count"] >= 5
-    assert set(metadata["skill_ids_used"]) <= {skill["id"] for skill in told["matched_skills"]}
+    assert set(metadata["skill_ids_used"]) <= {skill["id"] for skill in response["matched_skills"]}
 
 
-async def test_what_is_not_said_is_as_documented(http: httpx.AsyncClient) -> None:
-    said = {
+async def test_defaults_are_as_documented(http: httpx.AsyncClient) -> None:
+    explicit_fields = {
         "query": "read a file",
         "item_type": None,
         "limit": 5,
@@ -128,51 +128,54 @@ async def test_what_is_not_said_is_as_documented(http: httpx.AsyncClient) -> Non
         "strategy": "hierarchical",
         "count_tokens": False,
     }
-    silent, explicit = await http.post(SEARCH, json={"query": "read a file"}), await http.post(SEARCH, json=said)
+    silent, explicit = (
+        await http.post(SEARCH, json={"query": "read a file"}),
+        await http.post(SEARCH, json=explicit_fields),
+    )
     assert silent.status_code == explicit.status_code == 200
     for part in ("tools", "matched_skills"):
         assert silent.json()[part] == explicit.json()[part]
-    schema = (await described(http))["properties"]
-    assert {name: told.get("default") for name, told in schema.items() if name != "query"} == {
-        name: value for name, value in said.items() if name != "query"
+    schema = (await describe_request(http))["properties"]
+    assert {name: response.get("default") for name, response in schema.items() if name != "query"} == {
+        name: value for name, value in explicit_fields.items() if name != "query"
     }
 
 
 @pytest.mark.req("H-05")
 async def test_without_schemas_an_answer_does_not_speak_of_them(http: httpx.AsyncClient) -> None:
-    told = await found(http, include_schemas=False)
-    assert not {"input_schema", "output_schema", "annotations"} & told["tools"][0].keys()
-    assert told["metadata"]["schema_load_time_ms"] == 0
+    response = await search(http, include_schemas=False)
+    assert not {"input_schema", "output_schema", "annotations"} & response["tools"][0].keys()
+    assert response["metadata"]["schema_load_time_ms"] == 0
 
 
 @pytest.mark.req("H-03")
 @pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
 @pytest.mark.parametrize("item_type", ["tool", "prompt", "resource"])
 async def test_every_strategy_finds_one_type_alone(http: httpx.AsyncClient, strategy: str, item_type: str) -> None:
-    told = await found(http, strategy=strategy, item_type=item_type, skill_limit=10)
-    assert told["metadata"]["strategy_used"] == strategy
-    assert {tool["type"] for tool in told["tools"]} <= {item_type}
+    response = await search(http, strategy=strategy, item_type=item_type, skill_limit=10)
+    assert response["metadata"]["strategy_used"] == strategy
+    assert {tool["type"] for tool in response["tools"]} <= {item_type}
     if strategy != "hierarchical":
-        assert told["tools"]
+        assert response["tools"]
     if strategy == "direct":
-        assert (told["matched_skills"], told["metadata"]["skill_ids_used"]) == ([], None)
+        assert (response["matched_skills"], response["metadata"]["skill_ids_used"]) == ([], None)
 
 
 @pytest.mark.req("H-02", "X-03", "D-11")
 @pytest.mark.parametrize("query", ["", " ", "\n\t "])
 async def test_a_blank_query_is_a_400(http: httpx.AsyncClient, query: str) -> None:
-    assert "blank" in refused(await http.post(SEARCH, json={"query": query}), 400, "query")
+    assert "blank" in expect_422(await http.post(SEARCH, json={"query": query}), 400, "query")
     for path in ("skills", "tools"):
-        refused(await http.get(f"{SEARCH}/{path}", params={"query": query}), 400, "query")
+        expect_422(await http.get(f"{SEARCH}/{path}", params={"query": query}), 400, "query")
 
 
 @pytest.mark.req("H-02", "X-03", "D-11")
 async def test_a_query_that_is_too_long_is_a_422(http: httpx.AsyncClient) -> None:
     assert (await http.post(SEARCH, json={"query": "é" * 1000})).status_code == 200
-    message = refused(await http.post(SEARCH, json={"query": "é" * 1001}), 422, "query")
+    message = expect_422(await http.post(SEARCH, json={"query": "é" * 1001}), 422, "query")
     assert "1001 characters, at most 1000" in message
     for path in ("skills", "tools"):
-        refused(await http.get(f"{SEARCH}/{path}", params={"query": "x" * 1001}), 422, "query")
+        expect_422(await http.get(f"{SEARCH}/{path}", params={"query": "x" * 1001}), 422, "query")
 
 
 @pytest.mark.req("H-02", "X-03", "D-11")
@@ -213,18 +216,18 @@ async def test_a_query_that_is_too_long_is_a_422(http: httpx.AsyncClient) -> Non
         ('{"__proto__": {}}', "__proto__"),
     ],
 )
-async def test_what_cannot_be_asked_is_a_422_that_names_the_field(
+async def test_an_invalid_request_is_a_422_that_names_the_field(
     http: httpx.AsyncClient, wrong: str, field: str
 ) -> None:
     body = '{"query": "read a file", ' + wrong.removeprefix("{")
     answer = await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"})
-    assert refused(answer, 422, field)
+    assert expect_422(answer, 422, field)
 
 
 @pytest.mark.req("H-02", "X-03", "D-11")
 @pytest.mark.parametrize("body", ["", "null", "[]", '"read"', "{", "read a file", "{}", '{"query": "x"} more', "\0"])
 async def test_a_body_that_is_no_request_is_a_422(http: httpx.AsyncClient, body: str) -> None:
-    assert refused(await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"}), 422)
+    assert expect_422(await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"}), 422)
 
 
 @pytest.mark.req("H-02", "D-11")
@@ -233,7 +236,7 @@ async def test_a_body_that_cannot_be_read_is_refused_and_nothing_breaks(http: ht
     answer = await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in {400, 422}
     assert answer.json()["error"]["message"]
-    assert (await http.post(SEARCH, json=ASKED)).status_code == 200
+    assert (await http.post(SEARCH, json=REQUEST)).status_code == 200
 
 
 @pytest.mark.req("H-02")
@@ -251,9 +254,9 @@ async def test_a_body_that_cannot_be_read_is_refused_and_nothing_breaks(http: ht
     ],
 )
 async def test_special_characters_are_searched_for_as_they_are(http: httpx.AsyncClient, query: str) -> None:
-    told = await found(http, query=query)
-    assert told["query"] == query
-    assert len(told["tools"]) == 5
+    response = await search(http, query=query)
+    assert response["query"] == query
+    assert len(response["tools"]) == 5
     assert (await http.get(f"{SEARCH}/skills", params={"query": query, "threshold": 0})).json()
     assert len((await http.get(f"{SEARCH}/tools", params={"query": query, "threshold": 0})).json()) == 10
     assert len((await http.get("/tools")).json()["tools"]) == 58
@@ -276,12 +279,12 @@ async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an
             read += 1
             yield whole[start : start + size]
 
-    asked = json.dumps(ASKED).encode()
-    at_once = (await http.post(SEARCH, content=asked)).json()
-    assert (await http.post(SEARCH, content=pieces(asked, 7))).json()["tools"] == at_once["tools"]
+    fields = json.dumps(REQUEST).encode()
+    at_once = (await http.post(SEARCH, content=fields)).json()
+    assert (await http.post(SEARCH, content=pieces(fields, 7))).json()["tools"] == at_once["tools"]
     read = 0
-    refused = await http.post(SEARCH, content=pieces(b" " * (MAX_BODY_BYTES + 2 * 2**20), 2**20))
-    assert (refused.status_code, refused.json()["error"]["details"]) == (422, {"field": "body"})
+    expect_422 = await http.post(SEARCH, content=pieces(b" " * (MAX_BODY_BYTES + 2 * 2**20), 2**20))
+    assert (expect_422.status_code, expect_422.json()["error"]["details"]) == (422, {"field": "body"})
     assert read == MAX_BODY_BYTES // 2**20 + 1
 
 
@@ -291,7 +294,7 @@ async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
     assert len(skills) == 5
     assert all(s.keys() == {"id", "name", "description", "score", "tool_count"} for s in skills)
     assert [s["score"] for s in skills] == sorted((s["score"] for s in skills), reverse=True)
-    whole = (await found(http, skill_limit=5))["matched_skills"]
+    whole = (await search(http, skill_limit=5))["matched_skills"]
     assert skills == whole
     two = (await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0, "limit": 2})).json()
     assert two == skills[:2]
@@ -309,7 +312,7 @@ async def test_tools_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
         }
     assert tools[:5] == [
         {k: v for k, v in tool.items() if k in tool.keys() & tools[0].keys()}
-        for tool in (await found(http, strategy="direct"))["tools"]
+        for tool in (await search(http, strategy="direct"))["tools"]
     ]
     prompts = (
         await http.get(f"{SEARCH}/tools", params={"query": "read a file", "threshold": 0, "item_type": "prompt"})
@@ -320,8 +323,8 @@ async def test_tools_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
 @pytest.mark.req("H-08", "H-03")
 async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: httpx.AsyncClient, filled: App) -> None:
     async def within(skill_ids: str) -> list[str]:
-        asked: dict[str, Any] = {"query": "read a file", "threshold": 0, "limit": 50, "skill_ids": skill_ids}
-        answer = await http.get(f"{SEARCH}/tools", params=asked)
+        fields: dict[str, Any] = {"query": "read a file", "threshold": 0, "limit": 50, "skill_ids": skill_ids}
+        answer = await http.get(f"{SEARCH}/tools", params=fields)
         assert answer.status_code == 200
         return [tool["id"] for tool in answer.json()]
 
@@ -361,54 +364,54 @@ async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: htt
 async def test_a_wrong_request_for_one_stage_is_a_422_that_names_the_field(
     http: httpx.AsyncClient, path: str, field: str
 ) -> None:
-    refused(await http.get(f"{SEARCH}/{path}"), 422, field)
+    expect_422(await http.get(f"{SEARCH}/{path}"), 422, field)
 
 
 @pytest.mark.req("H-17")
 async def test_an_answer_can_say_what_it_costs_and_what_all_tools_would(changing: httpx.AsyncClient, app: App) -> None:
-    assert "tokens" not in (await found(changing))["metadata"]
-    told = await found(changing, count_tokens=True)
-    tokens = told["metadata"].pop("tokens")
+    assert "tokens" not in (await search(changing))["metadata"]
+    response = await search(changing, count_tokens=True)
+    tokens = response["metadata"].pop("tokens")
     assert tokens.keys() == {"answer", "all_tools"}
-    assert tokens["answer"] == pytest.approx(len(json.dumps(told, ensure_ascii=False)) / 4, abs=1)
+    assert tokens["answer"] == pytest.approx(len(json.dumps(response, ensure_ascii=False)) / 4, abs=1)
     assert 0 < tokens["answer"] < tokens["all_tools"]
-    bare = (await found(changing, count_tokens=True, include_schemas=False))["metadata"]["tokens"]
+    bare = (await search(changing, count_tokens=True, include_schemas=False))["metadata"]["tokens"]
     assert bare["answer"] < tokens["answer"]
     assert bare["all_tools"] == tokens["all_tools"]
 
     long = Item("more", "talkative", "word " * 4000)
     await app.sync.run([*ITEMS, long])
-    grown = (await found(changing, count_tokens=True))["metadata"]["tokens"]["all_tools"]
+    grown = (await search(changing, count_tokens=True))["metadata"]["tokens"]["all_tools"]
     assert grown == pytest.approx(tokens["all_tools"] + 5000, abs=20)
 
 
 @pytest.mark.req("H-17")
 async def test_an_answer_without_tools_costs_little(http: httpx.AsyncClient) -> None:
-    """A tool that is not returned costs nothing; what is told of skills and of the search does."""
-    told = await found(http, tool_threshold=1.0, strategy="direct", count_tokens=True)
-    assert told["tools"] == []
-    assert told["metadata"]["tokens"]["answer"] < 150
+    """A tool that is not returned costs nothing; skills and metadata of the response do."""
+    response = await search(http, tool_threshold=1.0, strategy="direct", count_tokens=True)
+    assert response["tools"] == []
+    assert response["metadata"]["tokens"]["answer"] < 150
 
 
 async def test_an_answer_follows_the_catalogue_at_once(changing: httpx.AsyncClient, app: App) -> None:
-    first = (await found(changing))["tools"][0]
+    first = (await search(changing))["tools"][0]
     rest = [item for item in ITEMS if item.id != first["id"]]
     await app.sync.run(rest)
-    assert first["id"] not in [tool["id"] for tool in (await found(changing))["tools"]]
+    assert first["id"] not in [tool["id"] for tool in (await search(changing))["tools"]]
     item = next(item for item in ITEMS if item.id == first["id"])
     await app.sync.run([*rest, replace(item, annotations={"title": "Anew"})])
-    again = (await found(changing))["tools"][0]
+    again = (await search(changing))["tools"][0]
     assert (again["id"], again["annotations"]) == (first["id"], {"title": "Anew"})
 
 
 @pytest.mark.req("H-05")
-async def test_a_schema_is_told_as_it_is_also_one_that_few_writers_of_json_can_write(
+async def test_a_schema_is_returned_unchanged_even_with_numbers_beyond_64_bits(
     changing: httpx.AsyncClient, app: App
 ) -> None:
     odd = {"maximum": 2**70, "minimum": -(2**63) - 1, "default": "größer 🚀 \u2028", "deep": [[[{}]]]}
-    first = (await found(changing))["tools"][0]
+    first = (await search(changing))["tools"][0]
     await app.sync.run([replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS])
-    again = (await found(changing))["tools"][0]
+    again = (await search(changing))["tools"][0]
     assert (again["id"], again["input_schema"]) == (first["id"], odd)
 
 
@@ -419,14 +422,14 @@ async def test_a_sync_on_request_says_what_it_did(changing: httpx.AsyncClient, a
     sent = {"content": body, "headers": {"Content-Type": "application/json"}} if body else {}
     answer = await changing.post("/api/v1/sync", **sent)  # type: ignore[arg-type]
     assert answer.status_code == 200
-    told = answer.json()
-    assert told.keys() >= {"servers", "items", "classified", "refined", "waiting"}
-    assert (told["servers"], told["items"], told["refined"]) == ([], 58, 0)
+    response = answer.json()
+    assert response.keys() >= {"servers", "items", "classified", "refined", "waiting"}
+    assert (response["servers"], response["items"], response["refined"]) == ([], 58, 0)
     assert "new_one" in [p.payload["skill_id"] for p in await app.index.scroll("mcp_skills")]
 
 
 @pytest.mark.req("H-14")
-async def test_a_sync_sorts_everything_anew_when_told_to(changing: httpx.AsyncClient) -> None:
+async def test_a_sync_reclassifies_everything_on_request(changing: httpx.AsyncClient) -> None:
     assert (await changing.post("/api/v1/sync")).json()["classified"] == 0
     assert (await changing.post("/api/v1/sync", json={"reclassify": True})).json()["classified"] == 58
     assert (await changing.post("/api/v1/sync", json={"force": True})).json()["classified"] == 58
@@ -438,25 +441,25 @@ async def test_a_sync_sorts_everything_anew_when_told_to(changing: httpx.AsyncCl
     ("body", "field"), [({"reclassify": "perhaps"}, "reclassify"), ({"all": True}, "all"), ({"force": None}, "force")]
 )
 async def test_a_sync_that_cannot_be_is_refused(http: httpx.AsyncClient, body: dict[str, Any], field: str) -> None:
-    refused(await http.post("/api/v1/sync", json=body), 422, field)
+    expect_422(await http.post("/api/v1/sync", json=body), 422, field)
 
 
 async def test_the_api_describes_hierarchical_search(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert paths[SEARCH]["post"]["requestBody"]["required"] is True
-    asked = await described(http)
-    assert asked["required"] == ["query"]
-    assert asked["additionalProperties"] is False
-    assert all(told.get("description") for told in asked["properties"].values())
-    assert (asked["properties"]["limit"]["minimum"], asked["properties"]["limit"]["maximum"]) == (1, 50)
+    fields = await describe_request(http)
+    assert fields["required"] == ["query"]
+    assert fields["additionalProperties"] is False
+    assert all(response.get("description") for response in fields["properties"].values())
+    assert (fields["properties"]["limit"]["minimum"], fields["properties"]["limit"]["maximum"]) == (1, 50)
     wanted = {
         "skills": {"query", "limit", "threshold"},
         "tools": {"query", "skill_ids", "item_type", "limit", "threshold"},
     }
     for name, parameters in wanted.items():
-        told = paths[f"{SEARCH}/{name}"]["get"]["parameters"]
-        assert {p["name"] for p in told} == parameters
-        assert all(p["description"] for p in told)
+        response = paths[f"{SEARCH}/{name}"]["get"]["parameters"]
+        assert {p["name"] for p in response} == parameters
+        assert all(p["description"] for p in response)
     assert "requestBody" in paths["/api/v1/sync"]["post"]
 
 

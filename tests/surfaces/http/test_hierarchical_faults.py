@@ -31,10 +31,10 @@ from toolscript.surfaces.http.served_app import ServedApp
 pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
 
 SEARCH = "/api/v1/search"
-ASKED = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
+REQUEST = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 # Short enough for a test, long enough for every part that works.
 SHORT = StageTimeouts(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
-LONGEST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "embedder": ("embedder", "embed_query", None),
@@ -54,20 +54,20 @@ EXPECTED = {
 }
 
 
-def without_payload(found: Sequence[Candidate]) -> list[Candidate]:
-    return [c._replace(payload={}) for c in found]
+def without_payload(hits: Sequence[Candidate]) -> list[Candidate]:
+    return [c._replace(payload={}) for c in hits]
 
 
-def changed(**payload: Any) -> Callable[[Sequence[Candidate]], list[Candidate]]:
-    return lambda found: [c._replace(payload={**c.payload, **payload}) for c in found]
+def change_values(**payload: Any) -> Callable[[Sequence[Candidate]], list[Candidate]]:
+    return lambda hits: [c._replace(payload={**c.payload, **payload}) for c in hits]
 
 
 def vectors(make: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    return lambda held: {i: make(v) for i, v in held.items()}
+    return lambda values: {i: make(v) for i, v in values.items()}
 
 
-def uneven(held: Mapping[str, Any]) -> dict[str, Any]:
-    return {i: v if n else v[:3] for n, (i, v) in enumerate(held.items())}
+def uneven(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {i: v if n else v[:3] for n, (i, v) in enumerate(values.items())}
 
 
 NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
@@ -76,10 +76,10 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "a query vector of words": ("embedder", lambda v: ["a", "b"]),
     "a text for a query vector": ("embedder", lambda v: "0.1, 0.2"),
     "skills without anything told": ("skills", without_payload),
-    "skills that tell None": ("skills", lambda found: [c._replace(payload=None) for c in found]),
-    "skills with countless tools": ("skills", changed(tool_count="many")),
-    "skills without tightness": ("skills", changed(tightness=None)),
-    "no list of skills": ("skills", lambda found: 42),
+    "skills that tell None": ("skills", lambda hits: [c._replace(payload=None) for c in hits]),
+    "skills with countless tools": ("skills", change_values(tool_count="many")),
+    "skills without tightness": ("skills", change_values(tightness=None)),
+    "no list of skills": ("skills", lambda hits: 42),
     "skill vectors of no numbers": ("vectors of skills", vectors(lambda v: v * np.float32("nan"))),
     "skill vectors of another size": ("vectors of skills", vectors(lambda v: v[:3])),
     "skill vectors of several sizes": ("vectors of skills", uneven),
@@ -88,7 +88,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "tools with no count": ("tools", lambda answer: (answer[0], None)),
     "tools without anything told": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
     "tools that tell None": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
-    "tools without a name": ("tools", lambda answer: (changed(name=None)(answer[0]), answer[1])),
+    "tools without a name": ("tools", lambda answer: (change_values(name=None)(answer[0]), answer[1])),
     "tools with scores that are none": (
         "tools",
         lambda answer: ([c._replace(score=float("nan")) for c in answer[0]], answer[1]),
@@ -98,9 +98,9 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
         lambda answer: ([c._replace(score=float("inf")) for c in answer[0]], answer[1]),
     ),
     "schemas that are None": ("store", dict.fromkeys),
-    "schemas that are one": ("store", lambda held: {i: told[:1] for i, told in held.items()}),
+    "schemas that are one": ("store", lambda values: {i: schemas[:1] for i, schemas in values.items()}),
     "no schemas by id": ("store", list),
-    "a number for schemas": ("store", lambda held: 42),
+    "a number for schemas": ("store", lambda values: 42),
 }
 
 
@@ -147,44 +147,48 @@ def trouble_at(app: App, place: str, fault: Fault) -> Troubled:
     return Troubled(real, method, fault, (collection,) if collection else ())
 
 
-async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+async def search_ok(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
     started = time.monotonic()
-    answer = await http.post(SEARCH, json={**ASKED, **asked})
+    answer = await http.post(SEARCH, json={**REQUEST, **fields})
     assert answer.status_code == 200, answer.text
-    assert time.monotonic() - started < LONGEST_SECONDS
-    told: dict[str, Any] = answer.json()
-    assert told["metadata"]["total_time_ms"] < LONGEST_SECONDS * 1000
-    return told
+    assert time.monotonic() - started < MAX_SECONDS
+    response: dict[str, Any] = answer.json()
+    assert response["metadata"]["total_time_ms"] < MAX_SECONDS * 1000
+    return response
 
 
-def without_times(told: dict[str, Any]) -> dict[str, Any]:
-    metadata = {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}
-    return {**told, "metadata": metadata}
+def without_times(response: dict[str, Any]) -> dict[str, Any]:
+    metadata = {k: v for k, v in response["metadata"].items() if not k.endswith("_ms")}
+    return {**response, "metadata": metadata}
 
 
 async def hold_to_the_table(app: App, place: str, fault: Fault) -> None:
     trouble = trouble_at(app, place, fault)
     async with asking(app) as healthy, asking(app, trouble) as http:
-        well, direct = await found(healthy), await found(healthy, strategy="direct")
-        told = await found(http)
+        well, direct = await search_ok(healthy), await search_ok(healthy, strategy="direct")
+        response = await search_ok(http)
         stage, returned = EXPECTED[place]
-        assert told["metadata"]["degraded"] == [stage]
+        assert response["metadata"]["degraded"] == [stage]
         match returned:
             case "nothing":
-                assert (told["tools"], told["matched_skills"], told["metadata"]["skill_ids_used"]) == ([], [], None)
+                assert (response["tools"], response["matched_skills"], response["metadata"]["skill_ids_used"]) == (
+                    [],
+                    [],
+                    None,
+                )
             case "unfiltered":
-                assert (told["tools"], told["matched_skills"]) == (direct["tools"], [])
-                assert told["metadata"]["skill_ids_used"] is None
+                assert (response["tools"], response["matched_skills"]) == (direct["tools"], [])
+                assert response["metadata"]["skill_ids_used"] is None
             case "no tools":
-                assert (told["tools"], told["matched_skills"]) == ([], well["matched_skills"])
-                assert told["metadata"]["stage2_candidate_count"] == 0
+                assert (response["tools"], response["matched_skills"]) == ([], well["matched_skills"])
+                assert response["metadata"]["stage2_candidate_count"] == 0
             case "no schemas":
-                assert [t["id"] for t in told["tools"]] == [t["id"] for t in well["tools"]]
+                assert [t["id"] for t in response["tools"]] == [t["id"] for t in well["tools"]]
                 for name in ("input_schema", "output_schema", "annotations"):
-                    assert {t[name] for t in told["tools"]} == {None}
-        assert told["metadata"]["final_count"] == len(told["tools"])
+                    assert {t[name] for t in response["tools"]} == {None}
+        assert response["metadata"]["final_count"] == len(response["tools"])
         trouble.is_on = False
-        assert without_times(await found(http)) == without_times(well)
+        assert without_times(await search_ok(http)) == without_times(well)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -207,24 +211,26 @@ async def test_a_part_that_answers_nonsense_degrades_like_one_that_fails(filled:
 async def test_a_query_vector_of_another_size_finds_nothing_and_says_so(filled: App) -> None:
     async with asking(filled, trouble_at(filled, "embedder", saying(lambda v: v[:3]))) as http:
         for strategy in ("hierarchical", "direct", "hybrid"):
-            told = await found(http, strategy=strategy)
-            assert told["tools"] == []
-            assert told["metadata"]["degraded"]
+            response = await search_ok(http, strategy=strategy)
+            assert response["tools"] == []
+            assert response["metadata"]["degraded"]
 
 
-async def test_schemas_that_nobody_asked_for_change_nothing(filled: App) -> None:
+async def test_schemas_that_were_not_requested_change_nothing(filled: App) -> None:
     others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
     async with asking(filled) as healthy, asking(filled, trouble_at(filled, "store", saying(lambda _: others))) as http:
-        assert without_times(await found(http)) == without_times(await found(healthy))
+        assert without_times(await search_ok(http)) == without_times(await search_ok(healthy))
 
 
 async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled: App) -> None:
     """The index answers for half of the points once: the next search knows them all."""
-    trouble = trouble_at(filled, "vectors of skills", saying(lambda held: dict(list(held.items())[::2])))
+    trouble = trouble_at(filled, "vectors of skills", saying(lambda values: dict(list(values.items())[::2])))
     async with asking(filled) as healthy, asking(filled, trouble) as http:
-        assert (await found(http))["metadata"]["degraded"] == []
+        assert (await search_ok(http))["metadata"]["degraded"] == []
         trouble.is_on = False
-        assert (await found(http, limit=6))["matched_skills"] == (await found(healthy, limit=6))["matched_skills"]
+        assert (await search_ok(http, limit=6))["matched_skills"] == (await search_ok(healthy, limit=6))[
+            "matched_skills"
+        ]
 
 
 async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
@@ -233,24 +239,24 @@ async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None
         Troubled(filled.item_store, "get_schemas", hang),
     ]
     async with asking(filled, *troubles) as http:
-        told = await found(http)
-    assert told["metadata"]["degraded"] == ["index", "schemas"]
-    assert len(told["tools"]) == 5
+        response = await search_ok(http)
+    assert response["metadata"]["degraded"] == ["index", "schemas"]
+    assert len(response["tools"]) == 5
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_direct_search_does_not_mind_skills_that_fail(filled: App, fault: str) -> None:
     async with asking(filled, trouble_at(filled, "skills", FAULTS[fault])) as http:
-        told = await found(http, strategy="direct")
-    assert (len(told["tools"]), told["metadata"]["degraded"]) == (5, [])
+        response = await search_ok(http, strategy="direct")
+    assert (len(response["tools"]), response["metadata"]["degraded"]) == (5, [])
 
 
 async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_hang(filled: App) -> None:
     async with asking(filled, trouble_at(filled, "skills", hang)) as http:
         started = time.monotonic()
-        answers = await asyncio.gather(*(found(http, limit=1 + n % 50) for n in range(20)))
-    assert time.monotonic() - started < LONGEST_SECONDS
-    assert all(told["metadata"]["degraded"] == ["index"] for told in answers)
+        answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(20)))
+    assert time.monotonic() - started < MAX_SECONDS
+    assert all(response["metadata"]["degraded"] == ["index"] for response in answers)
 
 
 @pytest.mark.req("H-08", "D-11")
@@ -258,7 +264,7 @@ async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_han
 @pytest.mark.parametrize(("place", "stage"), [("skills", "skills"), ("tools", "tools")])
 async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, stage: str, fault: str) -> None:
     async with asking(filled, trouble_at(filled, place, FAULTS[fault])) as http:
-        answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
+        answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
     assert answer.status_code == 503, answer.text
     error = answer.json()["error"]
     assert error["code"] == "UNAVAILABLE"
@@ -270,6 +276,6 @@ async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, 
 async def test_a_stage_alone_without_a_vector_is_a_clear_503(filled: App, fault: str) -> None:
     async with asking(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
         for stage in ("skills", "tools"):
-            answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), LONGEST_SECONDS)
+            answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
             assert answer.status_code == 503
             assert "the embedding model does not respond" in answer.json()["error"]["message"]

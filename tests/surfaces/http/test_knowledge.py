@@ -1,4 +1,4 @@
-"""Knowledge over HTTP: the answer to the letter, what is asked in the address or the body, and how often."""
+"""Knowledge over HTTP: the exact response, requests in the query string or the body, and the rate limit."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def found(http: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
-    answer = await http.post(SEARCH, json=asked)
+async def search_ok(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    answer = await http.post(SEARCH, json=fields)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
-def ids(told: dict[str, Any]) -> list[str]:
-    return [result["id"] for result in told["results"]]
+def ids(response: dict[str, Any]) -> list[str]:
+    return [result["id"] for result in response["results"]]
 
 
 def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """What is wrong, in the one format of errors, and nothing of what only programmers understand."""
     assert answer.status_code == status, answer.text
-    told = answer.json()
-    assert told.keys() == {"error"}
-    error: dict[str, Any] = told["error"]
+    response = answer.json()
+    assert response.keys() == {"error"}
+    error: dict[str, Any] = response["error"]
     assert error.keys() == {"code", "message", "details"}
     assert error["code"] == code
     assert error["code"] in CODES
@@ -84,13 +84,13 @@ def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
     answer = await http.post(SEARCH, params={"query": "never enter the harbour at low water", "limit": 3})
     assert answer.headers["content-type"] == "application/json"
-    told = answer.json()
-    scores = [result.pop("score") for result in told["results"]]
+    response = answer.json()
+    scores = [result.pop("score") for result in response["results"]]
     assert scores == sorted(scores, reverse=True)
     assert all(isinstance(score, float) and 0 <= score <= 1 for score in scores)
-    third = told["results"].pop()
+    third = response["results"].pop()
     assert third["type"] in {"chunk", "extraction"}
-    assert told == {
+    assert response == {
         "results": [
             {
                 "id": WARNING.id,
@@ -127,42 +127,42 @@ async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
 
 
 async def test_keys_come_in_the_order_of_the_format(http: httpx.AsyncClient) -> None:
-    told = await found(http, query="moon")
-    assert list(told) == ["results", "metadata"]
-    assert list(told["results"][0]) == ["id", "score", "type", "content", "source"]
-    assert list(told["results"][0]["source"]) == ["source_id", "chunk_id", "title", "authors", "position"]
-    assert list(told["results"][0]["source"]["position"]) == ["chapter", "section", "page"]
-    assert list(told["metadata"]) == ["query", "sources_cited", "result_count", "search_type"]
+    response = await search_ok(http, query="moon")
+    assert list(response) == ["results", "metadata"]
+    assert list(response["results"][0]) == ["id", "score", "type", "content", "source"]
+    assert list(response["results"][0]["source"]) == ["source_id", "chunk_id", "title", "authors", "position"]
+    assert list(response["results"][0]["source"]["position"]) == ["chapter", "section", "page"]
+    assert list(response["metadata"]) == ["query", "sources_cited", "result_count", "search_type"]
 
 
 @pytest.mark.req("K-02")
 async def test_what_is_not_known_of_a_position_is_null(http: httpx.AsyncClient) -> None:
-    told = await found(http, query=ROSES.content, limit=1)
-    assert told["results"][0]["source"]["position"] == {"chapter": "Roses", "section": "Cutting", "page": None}
+    response = await search_ok(http, query=ROSES.content, limit=1)
+    assert response["results"][0]["source"]["position"] == {"chapter": "Roses", "section": "Cutting", "page": None}
 
 
-async def test_ten_results_unless_told_otherwise(app: App, http: httpx.AsyncClient) -> None:
-    asked: list[int] = []
+async def test_ten_results_by_default(app: App, http: httpx.AsyncClient) -> None:
+    fields: list[int] = []
 
     async def search(ask: Any) -> Any:
-        asked.append(ask.limit)
+        fields.append(ask.limit)
         return await app.knowledge_search.search(ask)
 
     watched = replace(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
     async with asking(watched) as client:
-        await found(client, query="moon")
-        await found(client, query="moon", limit=None)
+        await search_ok(client, query="moon")
+        await search_ok(client, query="moon", limit=None)
         await client.post(SEARCH, params={"query": "moon", "limit": 100})
-    assert asked == [10, 10, 100]
+    assert fields == [10, 10, 100]
 
 
 async def test_before_anything_is_ingested_the_answer_is_empty(small: Settings) -> None:
     async with open_app(small, serving=True) as app, asking(app) as http:
-        told = await found(http, query="moon")
-        held = [await app.index.describe(name) for name in ("chunks", "extractions")]
+        response = await search_ok(http, query="moon")
+        descriptions = [await app.index.describe(name) for name in ("chunks", "extractions")]
     metadata = {"query": "moon", "sources_cited": [], "result_count": 0, "search_type": "semantic"}
-    assert told == {"results": [], "metadata": metadata}
-    assert held == [None, None]
+    assert response == {"results": [], "metadata": metadata}
+    assert descriptions == [None, None]
 
 
 # --- the address and the body ---
@@ -198,7 +198,7 @@ SAME: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("way", SAME)
-async def test_it_does_not_matter_where_what_is_asked_stands(http: httpx.AsyncClient, way: str) -> None:
+async def test_query_string_and_body_are_equivalent(http: httpx.AsyncClient, way: str) -> None:
     answer = await http.post(SEARCH, **SAME[way]())
     assert answer.status_code == 200, answer.text
     assert ids(answer.json()) == [ROSES.id]
@@ -206,7 +206,7 @@ async def test_it_does_not_matter_where_what_is_asked_stands(http: httpx.AsyncCl
 
 @pytest.mark.req("K-04")
 @pytest.mark.parametrize(
-    "asked",
+    "fields",
     [
         [("type", "warning"), ("type", "decision")],
         [("type", "warning,decision")],
@@ -214,14 +214,14 @@ async def test_it_does_not_matter_where_what_is_asked_stands(http: httpx.AsyncCl
         [("type", "warning"), ("type", "decision,decision")],
     ],
 )
-async def test_several_types_in_the_address(http: httpx.AsyncClient, asked: list[tuple[str, str]]) -> None:
-    answer = await http.post(SEARCH, params=[("query", "spring"), *asked])
+async def test_several_types_in_the_address(http: httpx.AsyncClient, fields: list[tuple[str, str]]) -> None:
+    answer = await http.post(SEARCH, params=[("query", "spring"), *fields])
     assert set(ids(answer.json())) == {WARNING.id, DECISION.id}
 
 
 @pytest.mark.req("K-04")
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("fields", "expected"),
     [
         ({"type": "extraction"}, {WARNING.id, DECISION.id}),
         ({"type": ["chunk", "decision"]}, {MOON.id, HARBOUR.id, ROSES.id, DECISION.id}),
@@ -232,10 +232,10 @@ async def test_several_types_in_the_address(http: httpx.AsyncClient, asked: list
         ({"topics": "no such topic"}, set()),
     ],
 )
-async def test_filters(http: httpx.AsyncClient, asked: dict[str, Any], expected: set[str]) -> None:
-    told = await found(http, query="spring at sea", **asked)
-    assert set(ids(told)) == expected
-    assert told["metadata"]["result_count"] == len(expected)
+async def test_filters(http: httpx.AsyncClient, fields: dict[str, Any], expected: set[str]) -> None:
+    response = await search_ok(http, query="spring at sea", **fields)
+    assert set(ids(response)) == expected
+    assert response["metadata"]["result_count"] == len(expected)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -298,22 +298,20 @@ async def test_what_is_wrong_is_refused_by_name(http: httpx.AsyncClient, wrong: 
 
 
 @pytest.mark.req("K-03")
-async def test_what_differs_between_address_and_body_is_said(http: httpx.AsyncClient) -> None:
+async def test_a_difference_between_query_string_and_body_is_an_error(http: httpx.AsyncClient) -> None:
     error = refusal(await http.post(SEARCH, params={"query": "moon"}, json={"query": "sea"}), 422, "VALIDATION_ERROR")
     assert error["message"] == (
-        "query: the address and the body say different things: give it in one of them, or the same in both"
+        "query: the query string and the body differ: give it in one of them, or the same in both"
     )
 
 
 @pytest.mark.req("K-03")
 async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClient) -> None:
     error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
-    assert error["message"] == (
-        "the address has parameters that are not known: 'topic', 'top k'; known are query, limit, type, topics"
-    )
+    assert error["message"] == "unknown parameters: 'topic', 'top k'; allowed are query, limit, type, topics"
     assert error["details"] == {"field": "topic", "allowed": ["query", "limit", "type", "topics"]}
     error = refusal(await http.post(f"{SEARCH}?query=a&limit=1&query=b&limit=2"), 422, "VALIDATION_ERROR")
-    assert error["message"] == "query, limit: given more than once in the address: give one of each"
+    assert error["message"] == "query, limit: given more than once in the query string: give one of each"
 
 
 # --- who, and how often ---
@@ -321,7 +319,7 @@ async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClie
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}, {"X-API-Key": "wrong"}])
-async def test_no_key_is_asked_for_where_everything_else_has_one(app: App, headers: dict[str, str]) -> None:
+async def test_no_key_is_required_where_every_other_route_requires_one(app: App, headers: dict[str, str]) -> None:
     async with asking(app, api_key="a key") as http:
         assert (await http.post(SEARCH, params={"query": "moon"}, headers=headers)).status_code == 200
         assert (await http.get("/tools", headers=headers)).status_code == 401
@@ -332,7 +330,7 @@ async def test_no_key_is_asked_for_where_everything_else_has_one(app: App, heade
 async def test_over_the_rate_is_refused_with_when_to_come_again(app: App) -> None:
     async with asking(replace(app, knowledge_rates=Rates(2))) as http:
         for _ in range(2):
-            await found(http, query="moon")
+            await search_ok(http, query="moon")
         for given in ({"params": {"query": "moon"}}, {"json": {"limit": 1000}}, {"content": b"{"}):
             answer = await http.post(SEARCH, **given)
             error = refusal(answer, 429, "RATE_LIMITED")
@@ -364,22 +362,22 @@ async def test_a_refused_request_is_not_read_and_asks_nobody(app: App) -> None:
 @pytest.mark.req("K-03")
 async def test_each_address_has_its_own_rate(app: App) -> None:
     limited = replace(app, knowledge_rates=Rates(1))
-    told = []
+    response = []
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"):
         async with asking(limited, address) as http:
-            told.append((await http.post(SEARCH, params={"query": "moon"})).status_code)
-    assert told == [200, 200, 429, 200, 429, 200]
+            response.append((await http.post(SEARCH, params={"query": "moon"})).status_code)
+    assert response == [200, 200, 429, 200, 429, 200]
 
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID"])
 async def test_no_header_makes_another_client(app: App, header: str) -> None:
     async with asking(replace(app, knowledge_rates=Rates(1))) as http:
-        told = [
+        response = [
             (await http.post(SEARCH, params={"query": "moon"}, headers={header: f"198.51.100.{n}"})).status_code
             for n in range(3)
         ]
-    assert told == [200, 429, 429]
+    assert response == [200, 429, 429]
 
 
 @pytest.mark.req("K-03")
@@ -388,13 +386,13 @@ async def test_a_server_on_a_port_believes_no_header_either(app: App) -> None:
         serve(replace(app, knowledge_rates=Rates(1))) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
     ):
-        told = [
+        response = [
             (
                 await http.post(SEARCH, params={"query": "moon"}, headers={"X-Forwarded-For": f"198.51.100.{n}"})
             ).status_code
             for n in range(3)
         ]
-    assert told == [200, 429, 429]
+    assert response == [200, 429, 429]
 
 
 @pytest.mark.req("K-03")
@@ -413,24 +411,24 @@ async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
 
 
 @pytest.mark.req("K-03")
-async def test_while_the_application_is_opened_everyone_is_told_to_wait(small: Settings) -> None:
+async def test_while_the_application_is_opening_every_search_is_a_503(small: Settings) -> None:
     transport = httpx.ASGITransport(create_http_app(ServedApp(small)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         error = refusal(await http.post(SEARCH, params={"query": "moon"}), 503, "INTERNAL_ERROR")
-    assert "being opened" in error["message"]
+    assert "still starting" in error["message"]
 
 
 @pytest.mark.req("K-03")
-async def test_a_fault_of_our_own_is_told_without_its_trace(app: App, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_reported_without_its_trace(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     serving = ServedApp(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         error = refusal(await http.post(SEARCH, params={"query": "moon"}), 500, "INTERNAL_ERROR")
-    assert error["message"] == "something went wrong on our side"
+    assert error["message"] == "internal error of the gateway: its log has the details"
 
 
-# --- what is said of it ---
+# --- OpenAPI, metrics and logs ---
 
 
 async def test_it_is_described_as_it_is(app: App) -> None:
@@ -448,22 +446,22 @@ async def test_it_is_described_as_it_is(app: App) -> None:
 
 async def searches(http: httpx.AsyncClient) -> dict[str, float]:
     """How many searches in knowledge ended which way."""
-    told = (await http.get("/metrics")).text
-    counted = re.findall(r'toolscript_searches_total{outcome="(.*)",type="knowledge"} (.*)', told)
+    response = (await http.get("/metrics")).text
+    counted = re.findall(r'toolscript_searches_total{outcome="(.*)",type="knowledge"} (.*)', response)
     return {outcome: float(number) for outcome, number in counted}
 
 
 @pytest.mark.req("K-07")
 async def test_searches_are_counted_and_their_stages_timed(app: App, http: httpx.AsyncClient) -> None:
     before = await searches(http)
-    await found(http, query="moon")
+    await search_ok(http, query="moon")
     await http.post(SEARCH, params={"query": " "})
     after = await searches(http)
     assert all(after[outcome] == before.get(outcome, 0) + 1 for outcome in ("ok", "VALIDATION_ERROR"))
-    told = (await http.get("/metrics")).text
+    response = (await http.get("/metrics")).text
     for stage in ("embed", "rank", "read", "total"):
-        assert f'toolscript_stage_seconds_count{{search="knowledge",stage="{stage}"}}' in told
-    assert 'route="/search_knowledge",status="422"' in told
+        assert f'toolscript_stage_seconds_count{{search="knowledge",stage="{stage}"}}' in response
+    assert 'route="/search_knowledge",status="422"' in response
 
 
 @pytest.mark.req("K-07")

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet",
 
 SEARCH = "/search_knowledge"
 # The bound, and a little for a machine that has other things to do.
-LONGEST_SECONDS = module.READ_BY + 1.0
+MAX_SECONDS = module.READ_BY + 1.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)}
@@ -74,36 +74,36 @@ async def asking(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -
         yield client
 
 
-async def asked(http: httpx.AsyncClient, **more: Any) -> httpx.Response:
+async def post_search(http: httpx.AsyncClient, **more: Any) -> httpx.Response:
     began = time.monotonic()
     answer = await http.post(SEARCH, json={"query": "enter the harbour", **more})
-    assert time.monotonic() - began < LONGEST_SECONDS
+    assert time.monotonic() - began < MAX_SECONDS
     assert "Traceback" not in answer.text
     return answer
 
 
 def hold_to_503(answer: httpx.Response, adapter: str) -> None:
-    """Whoever asks learns which part does not answer, and not where that is."""
+    """The response names the part that failed, and not its address."""
     assert answer.status_code == 503, answer.text
-    told = answer.json()
-    assert told.keys() == {"error"}
-    assert told["error"].keys() == {"code", "message", "details"}
-    assert (told["error"]["code"], told["error"]["details"]) == ("INTERNAL_ERROR", {"adapter": adapter})
-    assert told["error"]["message"] == (
-        f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
+    response = answer.json()
+    assert response.keys() == {"error"}
+    assert response["error"].keys() == {"code", "message", "details"}
+    assert (response["error"]["code"], response["error"]["details"]) == ("INTERNAL_ERROR", {"adapter": adapter})
+    assert response["error"]["message"] == (
+        f"knowledge search is unavailable: the {adapter} failed, see the gateway's log. Try again in a moment"
     )
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Why searches have failed, as the log tells it."""
+    """Why searches failed, from the log."""
     return [getattr(each, "reason", "") for each in caplog.records if each.getMessage() == "knowledge_not_searched"]
 
 
-async def found(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
-    answer = await asked(http, **more)
+async def search_ok(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
+    answer = await post_search(http, **more)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -111,36 +111,36 @@ async def found(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
 async def test_what_nothing_can_be_found_without_is_a_clear_503_in_time(app: App, place: str, fault: str) -> None:
     part, method, adapter = PLACES[place]
     async with asking(app, (part, method, FAULTS[fault], ())) as http:
-        hold_to_503(await asked(http), adapter)
+        hold_to_503(await post_search(http), adapter)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("failing", "left"), [(CHUNKS, "extraction"), (EXTRACTIONS, "chunk")])
 async def test_one_collection_that_fails_is_done_without(app: App, failing: str, left: str, fault: str) -> None:
     async with asking(app) as healthy, asking(app, ("index", "dense", FAULTS[fault], (failing,))) as http:
-        well, told = await found(healthy), await found(http)
+        well, response = await search_ok(healthy), await search_ok(http)
         both = {*well["results"][0].keys()}
-    assert told["metadata"]["degraded"] == ["index"]
-    assert told["results"] == [result for result in well["results"] if result["type"] == left]
-    assert told["metadata"]["result_count"] == len(told["results"]) > 0
+    assert response["metadata"]["degraded"] == ["index"]
+    assert response["results"] == [result for result in well["results"] if result["type"] == left]
+    assert response["metadata"]["result_count"] == len(response["results"]) > 0
     assert both == {"id", "score", "type", "content", "source"}
     assert "degraded" not in well["metadata"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_collection_that_is_not_asked_for_may_fail(app: App, fault: str) -> None:
+async def test_a_collection_that_is_not_searched_may_fail(app: App, fault: str) -> None:
     async with asking(app, ("index", "dense", FAULTS[fault], (CHUNKS,))) as http:
-        told = await found(http, type="extraction")
-        hold_to_503(await asked(http, type="chunk"), "index")
-    assert {result["type"] for result in told["results"]} == {"extraction"}
-    assert "degraded" not in told["metadata"]
+        response = await search_ok(http, type="extraction")
+        hold_to_503(await post_search(http, type="chunk"), "index")
+    assert {result["type"] for result in response["results"]} == {"extraction"}
+    assert "degraded" not in response["metadata"]
 
 
 @pytest.mark.parametrize("method", ["describe", "open"])
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name not in {"none", "a number"}])
 async def test_an_index_that_cannot_be_opened_is_a_503(app: App, method: str, fault: str) -> None:
     async with asking(app, ("index", method, FAULTS[fault], ())) as http:
-        hold_to_503(await asked(http), "index")
+        hold_to_503(await post_search(http), "index")
 
 
 NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
@@ -165,14 +165,14 @@ async def test_nonsense_is_taken_for_a_fault(app: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
     part, method, adapter = PLACES[place]
     async with asking(app, (part, method, saying(make), ())) as http:
-        hold_to_503(await asked(http), adapter)
+        hold_to_503(await post_search(http), adapter)
 
 
-async def test_a_query_vector_of_another_size_is_told_with_what_to_do_in_the_log(
+async def test_a_query_vector_of_another_size_is_logged_with_what_to_do(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asking(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
-        hold_to_503(await asked(http), "index")
+        hold_to_503(await post_search(http), "index")
     (reason,) = reasons(caplog)
     assert "toolscript index rebuild" in reason
 
@@ -188,33 +188,33 @@ UNTOLD: Mapping[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("untold", UNTOLD)
 async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untold: str) -> None:
     async with asking(app, ("index", "dense", saying(UNTOLD[untold]), ())) as http:
-        told = await found(http)
-    by_id = {result["id"]: result["source"] for result in told["results"]}
+        response = await search_ok(http)
+    by_id = {result["id"]: result["source"] for result in response["results"]}
     assert {source["title"] for source in by_id.values()} == {"Unknown Source"}
     assert by_id[HARBOUR.id]["position"] == {"chapter": "2 Harbours", "section": None, "page": 40}
     assert (by_id[WARNING.id]["chunk_id"], by_id[WARNING.id]["authors"]) == (HARBOUR.id, [])
-    assert told["metadata"]["sources_cited"] == ["Unknown Source"]
+    assert response["metadata"]["sources_cited"] == ["Unknown Source"]
 
 
 @pytest.mark.req("K-02")
 async def test_a_store_that_has_nothing_of_it_leaves_nothing(app: App) -> None:
     async with asking(app, ("reader", "get_records", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
-        told = await found(http)
-    assert (told["results"], told["metadata"]["sources_cited"]) == ([], [])
+        response = await search_ok(http)
+    assert (response["results"], response["metadata"]["sources_cited"]) == ([], [])
 
 
 async def test_many_at_once_wait_no_longer_than_one(app: App) -> None:
     async with asking(app, ("reader", "get_records", hang, ())) as http:
         began = time.monotonic()
-        answers = await asyncio.gather(*(asked(http, limit=1 + n) for n in range(20)))
-    assert time.monotonic() - began < LONGEST_SECONDS
+        answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(20)))
+    assert time.monotonic() - began < MAX_SECONDS
     assert {answer.status_code for answer in answers} == {503}
 
 
 async def test_everything_may_hang_at_once(app: App) -> None:
     troubles = [(part, method, hang, ()) for part, method, _ in PLACES.values()]
     async with asking(app, *troubles) as http:
-        hold_to_503(await asked(http), "embedder")
+        hold_to_503(await post_search(http), "embedder")
 
 
 async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
@@ -226,9 +226,9 @@ async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
         return await true
 
     async with asking(app, ("index", "describe", fault, ())) as http:
-        hold_to_503(await asked(http), "index")
+        hold_to_503(await post_search(http), "index")
         broken = False
-        assert (await found(http))["results"]
+        assert (await search_ok(http))["results"]
 
 
 # --- MongoDB, which knows nothing of what belongs together, and may go away ---
@@ -253,13 +253,13 @@ async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_fro
 ) -> None:
     await stock_mongo(mongo)
     async with asking(app) as embedded, reading_from(app, mongo) as http:
-        assert await found(http) == await found(embedded)
+        assert await search_ok(http) == await search_ok(embedded)
         with MongoClient[dict[str, Any]](mongo) as client:
             database = client.get_default_database()
             assert database["sources"].delete_one({"title": "Of Tides"}).deleted_count == 1
             assert database["chunks"].delete_one({"content": HARBOUR.content}).deleted_count == 1
-        told = await found(http)
-    by_id = {result["id"]: result for result in told["results"]}
+        response = await search_ok(http)
+    by_id = {result["id"]: result for result in response["results"]}
     assert HARBOUR.id not in by_id
     assert by_id[WARNING.id]["source"] == {
         "source_id": TIDES.id,
@@ -268,7 +268,7 @@ async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_fro
         "authors": [],
         "position": {"chapter": None, "section": None, "page": None},
     }
-    assert told["metadata"]["sources_cited"] == ["Gardens", "Unknown Source"]
+    assert response["metadata"]["sources_cited"] == ["Gardens", "Unknown Source"]
 
 
 @pytest.mark.req("K-05")
@@ -279,9 +279,9 @@ async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_wh
         uri = f"{server.rstrip('/')}/gone"
         await stock_mongo(uri)
         async with reading_from(app, uri) as http:
-            assert (await found(http))["results"]
+            assert (await search_ok(http))["results"]
     async with reading_from(app, uri) as http:
-        hold_to_503(await asked(http), "store")
+        hold_to_503(await post_search(http), "store")
     (reason,) = reasons(caplog)
     assert uri in reason
 
@@ -291,4 +291,4 @@ async def test_mongodb_that_takes_connections_and_says_nothing_is_a_503_in_time(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent") as http:
-            hold_to_503(await asked(http), "store")
+            hold_to_503(await post_search(http), "store")

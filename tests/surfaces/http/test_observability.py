@@ -34,7 +34,7 @@ from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-10")
 
-MOST_SECONDS_A_REQUEST = 50e-6
+MAX_SECONDS_PER_REQUEST = 50e-6
 KEY = "a-key-of-the-tests"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CALLER = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
@@ -128,14 +128,14 @@ async def test_the_id_is_known_to_what_is_done_for_the_request_and_forgotten_aft
     assert request_id.get() is None
 
 
-async def test_a_request_is_one_line_without_what_it_said(http: httpx.AsyncClient, lines: io.StringIO) -> None:
+async def test_a_request_is_one_log_line_without_its_contents(http: httpx.AsyncClient, lines: io.StringIO) -> None:
     headers = {"X-Request-ID": "mine", "Authorization": "Bearer s3cr3t"}
     await http.get("/slow/s3cr3t?q=s3cr3t", headers=headers)
     (line,) = lines.getvalue().splitlines()
-    told = json.loads(line)
-    assert told.pop("ms") >= 0
-    del told["time"]
-    assert told == {
+    fields = json.loads(line)
+    assert fields.pop("ms") >= 0
+    del fields["time"]
+    assert fields == {
         "level": "info",
         "event": "request",
         "request_id": "mine",
@@ -145,7 +145,7 @@ async def test_a_request_is_one_line_without_what_it_said(http: httpx.AsyncClien
     }
 
 
-async def test_what_nobody_expected_is_told_with_the_id(http: httpx.AsyncClient, lines: io.StringIO) -> None:
+async def test_an_unexpected_error_is_logged_with_the_request_id(http: httpx.AsyncClient, lines: io.StringIO) -> None:
     answer = await http.get("/broken", headers={"X-Request-ID": "mine"})
     assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
     unexpected, request = map(json.loads, lines.getvalue().splitlines())
@@ -154,10 +154,10 @@ async def test_what_nobody_expected_is_told_with_the_id(http: httpx.AsyncClient,
     assert (request["event"], request["request_id"], request["status"]) == ("request", "mine", 500)
 
 
-def counts(told: str) -> dict[tuple[str, str, str], float]:
+def counts(exposition: str) -> dict[tuple[str, str, str], float]:
     return {
         (sample.labels["method"], sample.labels["route"], sample.labels["status"]): sample.value
-        for family in text_string_to_metric_families(told)
+        for family in text_string_to_metric_families(exposition)
         for sample in family.samples
         if sample.name == "toolscript_http_requests_total"
     }
@@ -233,7 +233,7 @@ async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
     followed = RequestTracking(bare, ServedApp(served.settings, served))
     # The least of many: others use this machine, too.
     assert min([await took(followed) for _ in range(20)]) - min([await took(bare) for _ in range(20)]) < (
-        MOST_SECONDS_A_REQUEST
+        MAX_SECONDS_PER_REQUEST
     )
 
 
@@ -255,12 +255,12 @@ def gateway(folder: Path, **environment: str) -> Iterator[tuple[str, Path]]:
         ) as process,
     ):
         assert process.stdout is not None
-        said = ""
-        while not (found := re.search(r"Serving (http://\S+)", said)):
+        output = ""
+        while not (found := re.search(r"Serving (http://\S+)", output)):
             line = process.stdout.readline()
             if not line:
-                pytest.fail(said + log.read_text())
-            said += line
+                pytest.fail(output + log.read_text())
+            output += line
         try:
             yield found[1], log
         finally:
@@ -284,12 +284,12 @@ def test_one_search_leaves_its_id_in_the_answer_the_log_the_query_log_and_the_sp
         httpx.Client(base_url=url, headers={"X-Debug-Bypass-Auth": "1"}, timeout=30) as http,
     ):
         assert http.put("/documents/one", json={"text": "The cat eats fish."}).status_code == 201
-        asked = {"query": "what does the cat eat", "search_type": "hybrid"}
-        answer = http.post("/search", json=asked, headers={"X-Request-ID": "mine", **CALLER})
+        query = {"query": "what does the cat eat", "search_type": "hybrid"}
+        answer = http.post("/search", json=query, headers={"X-Request-ID": "mine", **CALLER})
         assert answer.json()["query_id"]
-        streamed = http.post("/search", json=asked, headers={"Accept": "application/x-ndjson", "X-Request-ID": "other"})
+        streamed = http.post("/search", json=query, headers={"Accept": "application/x-ndjson", "X-Request-ID": "other"})
         assert list(map(json.loads, streamed.text.splitlines()))[-1]["done"]["query_id"]
-        told = http.get("/metrics").text
+        exposition = http.get("/metrics").text
     assert answer.headers["x-request-id"] == "mine"
     event, of_stream = map(json.loads, events.read_text().splitlines())
     assert (event["type"], event["request_id"], event["doc_ids"]) == ("documents.search", "mine", ["one"])
@@ -297,7 +297,7 @@ def test_one_search_leaves_its_id_in_the_answer_the_log_the_query_log_and_the_sp
     assert [each["event"] for each in lines if each["level"] != "info"] == []
     assert [(each["route"], each["status"]) for each in lines if each.get("request_id") == "mine"] == [("/search", 200)]
     assert (of_stream["request_id"], of_stream["doc_ids"]) == ("other", ["one"])
-    assert 'toolscript_searches_total{outcome="ok",type="hybrid"} 2.0' in told
+    assert 'toolscript_searches_total{outcome="ok",type="hybrid"} 2.0' in exposition
     spans = {span.name: span for span in collector.spans if span.trace_id.hex() == TRACE}
     assert {"POST /search", "search.execute"} <= spans.keys()
     assert spans["search.execute"].parent_span_id == spans["POST /search"].span_id

@@ -1,4 +1,4 @@
-"""Skills over HTTP: defined, filled, suggested, proposed; and what a wrong request is told."""
+"""Skills over HTTP: defined, filled, suggested, proposed; and the errors of wrong requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def suggested(app: App, name: str, tool: str | None = None) -> int:
+async def add_suggestion(app: App, name: str, tool: str | None = None) -> int:
     number = (await app.skill_store.add_suggestion(Suggestion(name, "Why not", tool, keywords=("why",)))).number
     assert number is not None
     return number
@@ -39,11 +39,11 @@ async def suggested(app: App, name: str, tool: str | None = None) -> int:
 async def test_a_skill_lives_from_its_creation_to_its_removal(http: httpx.AsyncClient) -> None:
     made = await http.post(SKILLS, json=BEES)
     assert made.status_code == 201
-    told = made.json()
-    assert {k: told[k] for k in BEES} == BEES
-    assert (told["parent_domain"], told["is_active"]) == (None, True)
-    assert isinstance(told["tool_count"], int)
-    assert (await http.get(f"{SKILLS}/bee_keeping")).json() == told
+    response = made.json()
+    assert {k: response[k] for k in BEES} == BEES
+    assert (response["parent_domain"], response["is_active"]) == (None, True)
+    assert isinstance(response["tool_count"], int)
+    assert (await http.get(f"{SKILLS}/bee_keeping")).json() == response
 
     changed = await http.put(f"{SKILLS}/bee_keeping", json={"name": "Bees", "parent_domain": "nature"})
     assert changed.status_code == 200
@@ -62,7 +62,7 @@ async def test_a_skill_lives_from_its_creation_to_its_removal(http: httpx.AsyncC
     assert (await http.get(f"{SKILLS}/bee_keeping")).status_code == 404
 
 
-async def test_inactive_skills_are_left_out_when_asked_so(http: httpx.AsyncClient) -> None:
+async def test_inactive_skills_can_be_left_out(http: httpx.AsyncClient) -> None:
     await http.post(SKILLS, json={**BEES, "is_active": False})
     every = (await http.get(SKILLS)).json()["skills"]
     active = (await http.get(SKILLS, params={"active_only": True})).json()["skills"]
@@ -154,10 +154,10 @@ async def test_what_is_out_of_range_is_refused(
 @pytest.mark.req("H-10")
 async def test_a_person_puts_a_tool_into_a_skill_and_gives_it_back(http: httpx.AsyncClient) -> None:
     await http.post(SKILLS, json=BEES)
-    told = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["bee_keeping"]})
-    assert told.status_code == 200
+    response = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["bee_keeping"]})
+    assert response.status_code == 200
     by_person = {"skill_id": "bee_keeping", "confidence": 1.0, "origin": "human", "is_primary": True}
-    assert (told.json()["id"], told.json()["skills"]) == (TOOL, [by_person])
+    assert (response.json()["id"], response.json()["skills"]) == (TOOL, [by_person])
 
     inside = (await http.get(f"{SKILLS}/bee_keeping/tools")).json()
     found = next(t for t in inside["tools"] if t["id"] == TOOL)
@@ -173,8 +173,8 @@ async def test_a_person_puts_a_tool_into_a_skill_and_gives_it_back(http: httpx.A
 @pytest.mark.req("H-10")
 async def test_an_id_with_slashes_and_spaces_is_one_id(http: httpx.AsyncClient) -> None:
     await http.post(SKILLS, json=BEES)
-    told = await http.put(f"/api/v1/tools/{PAGE.id}/skills", json={"skill_ids": ["bee_keeping"]})
-    assert (told.status_code, told.json()["id"]) == (200, PAGE.id)
+    response = await http.put(f"/api/v1/tools/{PAGE.id}/skills", json={"skill_ids": ["bee_keeping"]})
+    assert (response.status_code, response.json()["id"]) == (200, PAGE.id)
 
 
 @pytest.mark.req("H-10")
@@ -185,11 +185,11 @@ async def test_a_tool_cannot_be_put_into_a_skill_that_is_not_there(http: httpx.A
 
 @pytest.mark.req("H-11")
 async def test_a_suggestion_is_approved_once_and_becomes_a_skill(http: httpx.AsyncClient, app: App) -> None:
-    number = await suggested(app, "Bee Keeping", TOOL)
+    number = await add_suggestion(app, "Bee Keeping", TOOL)
     pending = (await http.get(f"{SKILLS}/suggestions", params={"status": "pending"})).json()
-    told = next(s for s in pending["suggestions"] if s["id"] == number)
-    assert (told["name"], told["description"], told["keywords"]) == ("Bee Keeping", "Why not", ["why"])
-    assert (told["source_tool_id"], told["status"], told["reviewed_by"]) == (TOOL, "pending", None)
+    response = next(s for s in pending["suggestions"] if s["id"] == number)
+    assert (response["name"], response["description"], response["keywords"]) == ("Bee Keeping", "Why not", ["why"])
+    assert (response["source_tool_id"], response["status"], response["reviewed_by"]) == (TOOL, "pending", None)
 
     made = await http.post(f"{SKILLS}/suggestions/{number}/approve", json={"name": "Bees", "reviewed_by": "ada"})
     assert (made.status_code, made.json()["id"], made.json()["name"]) == (201, "bees", "Bees")
@@ -203,13 +203,13 @@ async def test_a_suggestion_is_approved_once_and_becomes_a_skill(http: httpx.Asy
 @pytest.mark.req("H-11")
 async def test_a_suggestion_is_rejected_or_merged(http: httpx.AsyncClient, app: App) -> None:
     await http.post(SKILLS, json=BEES)
-    declined, merged = await suggested(app, "Wasps"), await suggested(app, "Honey", TOOL)
-    told = (await http.post(f"{SKILLS}/suggestions/{declined}/reject", json={"reviewed_by": "ada"})).json()
-    assert (told["id"], told["status"], told["reviewed_by"]) == (declined, "rejected", "ada")
+    declined, merged = await add_suggestion(app, "Wasps"), await add_suggestion(app, "Honey", TOOL)
+    response = (await http.post(f"{SKILLS}/suggestions/{declined}/reject", json={"reviewed_by": "ada"})).json()
+    assert (response["id"], response["status"], response["reviewed_by"]) == (declined, "rejected", "ada")
     nowhere = await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "nothing"})
     assert nowhere.status_code == 404
-    told = (await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "bee_keeping"})).json()
-    assert (told["id"], told["status"]) == (merged, "merged")
+    response = (await http.post(f"{SKILLS}/suggestions/{merged}/merge", json={"skill_id": "bee_keeping"})).json()
+    assert (response["id"], response["status"]) == (merged, "merged")
     assert TOOL in [t["id"] for t in (await http.get(f"{SKILLS}/bee_keeping/tools")).json()["tools"]]
     every = (await http.get(f"{SKILLS}/suggestions", params={"status": "all"})).json()
     assert {declined, merged} <= {s["id"] for s in every["suggestions"]}
@@ -219,11 +219,11 @@ async def test_a_suggestion_is_rejected_or_merged(http: httpx.AsyncClient, app: 
 
 
 @pytest.mark.req("H-12")
-async def test_skills_are_proposed_and_queued_when_asked_for(http: httpx.AsyncClient) -> None:
+async def test_skills_are_proposed_and_queued_on_request(http: httpx.AsyncClient) -> None:
     before = (await http.get(f"{SKILLS}/suggestions")).json()["total"]
-    told = (await http.post(f"{SKILLS}/propose")).json()
-    assert told["total"] == len(told["proposals"]) > 0
-    first = told["proposals"][0]
+    response = (await http.post(f"{SKILLS}/propose")).json()
+    assert response["total"] == len(response["proposals"]) > 0
+    first = response["proposals"][0]
     assert {"id", "name", "description", "keywords", "examples", "tools", "tool_count", "cohesion"} <= first.keys()
     assert {"nearest_skill", "nearness"} <= first.keys()
     assert (await http.get(f"{SKILLS}/suggestions")).json()["total"] == before
@@ -246,5 +246,5 @@ async def test_the_routes_are_described(http: httpx.AsyncClient) -> None:
         f"{SKILLS}/{{skill_id}}": {"get", "put", "delete"},
         f"{SKILLS}/{{skill_id}}/tools": {"get"},
     }
-    fields = described["components"]["schemas"]["NewSkill"]["properties"]
-    assert all("description" in told or "anyOf" in told for told in fields.values())
+    fields = described["components"]["schemas"]["NewSkillRequest"]["properties"]
+    assert all("description" in response or "anyOf" in response for response in fields.values())

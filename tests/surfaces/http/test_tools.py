@@ -24,10 +24,10 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.mark.req("S-04")
 async def test_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
-    told = (await http.get("/search", params={"q": "read_file", "limit": 5, "threshold": 0.2})).json()
-    assert (told["query"], told["threshold"]) == ("read_file", 0.2)
-    assert told["totalResults"] == len(told["results"]) <= 5
-    first = told["results"][0]
+    response = (await http.get("/search", params={"q": "read_file", "limit": 5, "threshold": 0.2})).json()
+    assert (response["query"], response["threshold"]) == ("read_file", 0.2)
+    assert response["totalResults"] == len(response["results"]) <= 5
+    first = response["results"][0]
     assert first["toolId"] == "filesystem__read_file"
     assert (first["serverName"], first["toolName"], first["reason"]) == ("filesystem", "read_file", "Exact name")
     assert (first["confidence"], bool(first["description"])) == (1.0, True)
@@ -77,7 +77,7 @@ async def test_a_store_that_is_gone_is_a_clear_503(http: httpx.AsyncClient, app:
 async def test_the_api_describes_itself(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert {"/search", "/health", "/ready"} <= paths.keys()
-    assert all(told["summary"] for methods in paths.values() for told in methods.values())
+    assert all(response["summary"] for methods in paths.values() for response in methods.values())
 
 
 @pytest.mark.req("D-11")
@@ -108,14 +108,14 @@ async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx
 async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[dict[str, Any]] = []
+    response: list[dict[str, Any]] = []
     sent = iter([{"type": "http.request", "body": b'{"q', "more_body": True}])
 
     async def receive() -> dict[str, Any]:
         return next(sent, {"type": "http.disconnect"})
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        told.append(dict(message))
+        response.append(dict(message))
 
     scope = {
         "type": "http",
@@ -130,5 +130,5 @@ async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
         "server": ("127.0.0.1", 80),
     }
     await create_http_app(ServedApp(app.settings, app))(scope, receive, send)
-    assert told[0]["status"] == 499
+    assert response[0]["status"] == 499
     assert "unexpected" not in {record.message for record in caplog.records}

@@ -192,7 +192,7 @@ async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_start
         await reader.close()
     assert refused.is_error
     assert text_of(refused) == (
-        "knowledge cannot be searched right now, because of the store: the log tells why. Try again in a moment"
+        "knowledge search is unavailable: the store failed, see the gateway's log. Try again in a moment"
     )
     assert own.is_error
     assert "127.0.0.1:9/hidden" in text_of(own)

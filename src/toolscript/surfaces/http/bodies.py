@@ -1,4 +1,4 @@
-"""Bodies that a route reads itself: after it knows who is asking, and no more of it than it may be."""
+"""Request bodies that a route reads itself: after the caller is known, and up to a limit."""
 
 from __future__ import annotations
 
@@ -9,60 +9,59 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.guard import MAX_BODY_BYTES
 
-# A larger body is read in a thread of its own, so that nobody else waits for it.
-LARGE_BODY = 256 * 2**10
-# With more mistakes than this, none of them is told: there may be a million.
+# A larger body is parsed in a thread, so that other requests do not wait for it.
+THREAD_BODY_BYTES = 256 * 2**10
+# A body may have a million errors; with more than this, the message only lists the allowed fields.
 MAX_REPORTED_ERRORS = 20
 
-Asked = TypeVar("Asked", bound=BaseModel)
-Made = TypeVar("Made")
+Model = TypeVar("Model", bound=BaseModel)
+Converted = TypeVar("Converted")
 
 
-async def whole_body(receive: Receive, largest: int = MAX_BODY_BYTES) -> bytes:
-    """The body. Raises InvalidArguments when it is too large, whatever was said of its length, and ClientDisconnect
-    when there is no more of it."""
+async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """Returns the body. Raises InvalidArguments once more than `max_bytes` were received, whatever Content-Length says,
+    and ClientDisconnect if the client goes away."""
     body = bytearray()
     while True:
-        message = await receive()
+        message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
-        if len(body) > largest:
-            raise InvalidArguments(f"the body is larger than {largest // 2**20} MiB", details={"field": "body"})
+        if len(body) > max_bytes:
+            raise InvalidArguments(f"the body is larger than {max_bytes // 2**20} MiB", details={"field": "body"})
         if not message.get("more_body", False):
             return bytes(body)
 
 
-async def read_body(
+async def read_json(
     request: Request,
-    model: type[Asked],
-    make: Callable[[Asked], Made],
-    largest: int = MAX_BODY_BYTES,
+    model: type[Model],
+    convert: Callable[[Model], Converted],
+    max_bytes: int = MAX_BODY_BYTES,
     *,
     required: bool = True,
-) -> Made:
-    """What is made of the body as that model; unless it is required, none is as good as an empty object. Raises
-    InvalidArguments, naming the field by its whole path."""
-    body = await whole_body(request.receive, largest)
+) -> Converted:
+    """Parses the body as the model and converts it; unless it is required, an empty body is an empty object. Raises
+    InvalidArguments with the full path of the wrong field."""
+    body = await read_body(request, max_bytes)
     if not required and not body.strip():
         body = b"{}"
-    if len(body) <= LARGE_BODY:
-        return make(_read(body, model))
-    return await asyncio.to_thread(lambda: make(_read(body, model)))
+    if len(body) <= THREAD_BODY_BYTES:
+        return convert(_parse(body, model))
+    return await asyncio.to_thread(lambda: convert(_parse(body, model)))
 
 
-def _read(body: bytes, model: type[Asked]) -> Asked:
+def _parse(body: bytes, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         if error.error_count() > MAX_REPORTED_ERRORS:
             raise InvalidArguments(
-                f"the body has {error.error_count()} fields that are wrong or not known: known are "
+                f"the body has {error.error_count()} unknown or invalid fields: allowed are "
                 f"{', '.join(model.model_fields)}",
                 details={"field": "body", "allowed": list(model.model_fields)},
             ) from None

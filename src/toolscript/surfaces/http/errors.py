@@ -1,10 +1,10 @@
-"""Errors over HTTP: one table from their classes to statuses, one envelope for all."""
+"""Errors over HTTP: one table from classes to statuses, one JSON envelope."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,7 +27,7 @@ from toolscript.domain.errors import (
     UpstreamFailed,
 )
 
-# The first class that fits counts: a special case stands before the general one.
+# The first matching class counts: a subclass stands before its parent.
 STATUSES: dict[type[ToolscriptError], int] = {
     InvalidArguments: 422,
     Invalid: 400,
@@ -40,27 +40,35 @@ STATUSES: dict[type[ToolscriptError], int] = {
     Unavailable: 503,
     TimedOut: 504,
 }
-
-WRONG = 400
-LEFT = 499
+INTERNAL_ERROR = ToolscriptError("internal error of the gateway: its log has the details")
+BAD_REQUEST = 400
+CLIENT_CLOSED_REQUEST = 499
 
 log = logging.getLogger(__name__)
 
 
-def answer_errors(http: FastAPI) -> None:
-    """Has the application answer every error with the envelope."""
-    for kind, answer in _ANSWERS.items():
-        http.add_exception_handler(kind, answer)
-    http.add_exception_handler(Exception, _unexpected)
+class KnowledgeUnavailable(Unavailable):
+    """Unavailable with the code INTERNAL_ERROR, because the knowledge interface defines four codes only."""
+
+    code = ToolscriptError.code
+
+
+def add_error_handlers(http: FastAPI) -> None:
+    """Makes the application answer every error with the envelope."""
+    http.add_exception_handler(ToolscriptError, _handle_toolscript_error)
+    http.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    http.add_exception_handler(HTTPException, _handle_http_exception)
+    http.add_exception_handler(ClientDisconnect, _handle_disconnect)
+    http.add_exception_handler(Exception, _handle_unexpected)
 
 
 def error_response(error: ToolscriptError) -> JSONResponse:
-    """The envelope, with the status of its class."""
+    """The envelope with the status of the error's class."""
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    return JSONResponse(error.to_envelope(), status_code=status, headers=_headers(error))
+    return JSONResponse(error.to_envelope(), status_code=status, headers=_headers_of(error))
 
 
-def _headers(error: ToolscriptError) -> dict[str, str] | None:
+def _headers_of(error: ToolscriptError) -> dict[str, str] | None:
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
     wait = error.details.get("retry_after_seconds")
@@ -69,43 +77,32 @@ def _headers(error: ToolscriptError) -> dict[str, str] | None:
     return None
 
 
-async def _ours(_: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, ToolscriptError):
-        raise error
+async def _handle_toolscript_error(_: Request, error: Any) -> JSONResponse:
     return error_response(error)
 
 
-async def _malformed(_: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, RequestValidationError):
-        raise error
+async def _handle_invalid_request(_: Request, error: Any) -> JSONResponse:
     first = error.errors()[0]
     field = str(first["loc"][-1])
-    told = Invalid(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
-    return JSONResponse(told.to_envelope(), status_code=422)
+    return error_response(
+        InvalidArguments(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
+    )
 
 
-async def _not_there(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if isinstance(error, HTTPException) and status == WRONG:
-        return JSONResponse(Invalid(f"the request cannot be read: {error.detail}").to_envelope(), status_code=status)
-    told = NotFound(f"{request.method} {request.url.path} is not there: GET /openapi.json lists what is")
-    headers = error.headers if isinstance(error, HTTPException) else None  # `Allow`, where the method is the wrong one
-    return JSONResponse(told.to_envelope(), status_code=status, headers=headers)
+async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
+    if error.status_code == BAD_REQUEST:
+        message = f"the request could not be parsed: {error.detail}"
+        return JSONResponse(Invalid(message).to_envelope(), status_code=BAD_REQUEST)
+    message = f"No such route: {request.method} {request.url.path}. GET /openapi.json lists all routes."
+    # The headers have `Allow` where only the method is wrong.
+    return JSONResponse(NotFound(message).to_envelope(), status_code=error.status_code, headers=error.headers)
 
 
-async def _left(_: Request, __: Exception) -> Response:
-    """Nobody reads it; it is what the metrics and the log tell of a caller who went away while sending."""
-    return Response(status_code=LEFT)
+async def _handle_disconnect(_: Request, __: Exception) -> Response:
+    """Nobody reads this response; its status is for the metrics and the log."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-_ANSWERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-    ToolscriptError: _ours,
-    RequestValidationError: _malformed,
-    HTTPException: _not_there,
-    ClientDisconnect: _left,
-}
-
-
-async def _unexpected(_: Request, error: Exception) -> JSONResponse:
+async def _handle_unexpected(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected", exc_info=error)
-    return JSONResponse(ToolscriptError("something went wrong on our side").to_envelope(), status_code=500)
+    return error_response(INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""The application that the HTTP surface serves, which may still be opening when the port is already listening."""
+"""The application that the HTTP surface serves. The port listens before the application is open."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
 
-PATIENCE_SECONDS = 30.0
+READY_TIMEOUT_SECONDS = 30.0
 
 
 class ServedApp:
-    """What is served: an application that may still be on its way, because a port should answer before that."""
+    """An application that may still be opening: `current` is None until then. It is ready once every server behind the
+    gateway was tried, or the catalogue of the last run is there."""
 
     def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
         self.settings = settings
@@ -23,24 +24,24 @@ class ServedApp:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every server has been tried, or what it offers is known from before."""
+        """Whether `mark_ready` was called."""
         return self._ready.is_set()
 
     def mark_ready(self) -> None:
-        """To be called once that is so."""
+        """Lets calls through that wait for the servers."""
         self._ready.set()
 
     async def wait_until_ready(self) -> App:
-        """The application, with its servers tried. Raises Unavailable when that takes too long."""
+        """Returns the application once it is ready. Raises Unavailable after READY_TIMEOUT_SECONDS."""
         try:
-            await asyncio.wait_for(self._ready.wait(), PATIENCE_SECONDS)
+            await asyncio.wait_for(self._ready.wait(), READY_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise Unavailable("the servers are still being connected: try again in a moment") from None
+            raise Unavailable("the servers are still connecting: try again in a moment") from None
         return self.app
 
     @property
     def app(self) -> App:
         """The application. Raises Unavailable while it is being opened."""
         if self.current is None:
-            raise Unavailable("the search engine is not ready yet: it is being opened, try again in a moment")
+            raise Unavailable("the search engine is still starting: try again in a moment")
         return self.current

@@ -1,4 +1,4 @@
-"""Answers about documents as they look in JSON, the same on every surface."""
+"""Responses about documents as JSON."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def build_page_response(page: DocumentPage) -> dict[str, Any]:
-    """The answer of `POST /search`."""
-    told = build_page_summary(page)
+    """Builds the response of `POST /search`."""
+    summary = build_page_summary(page)
     return {
-        **{name: told[name] for name in ("query_id", "took_ms", "total", "total_relation")},
+        **{name: summary[name] for name in ("query_id", "took_ms", "total", "total_relation")},
         "hits": [build_hit_response(hit) for hit in page.hits],
-        **{name: told[name] for name in ("next_page_token", "degraded")},
+        **{name: summary[name] for name in ("next_page_token", "degraded")},
     }
 
 
 def build_hit_response(hit: DocumentHit) -> dict[str, Any]:
-    """A document that was found."""
+    """Builds one hit."""
     return {"doc_id": hit.doc_id, "score": hit.score, "metadata": dict(hit.metadata), "snippet": hit.snippet}
 
 
 def build_page_summary(page: DocumentPage) -> dict[str, Any]:
-    """Everything of a page but its hits, which a stream tells before it."""
+    """Builds a page without its hits: the last line of a stream."""
     return {
         "query_id": page.query_id,
         "took_ms": round(page.report.timings_ms.get("total", 0.0), 3),
@@ -41,36 +41,37 @@ def build_page_summary(page: DocumentPage) -> dict[str, Any]:
 
 
 def build_document_response(document: Document, plan: Plan) -> dict[str, Any]:
-    """The answer of `GET /documents/{id}`: what was put in, as far as the plan lets it be told."""
+    """Builds the response of `GET /documents/{id}`, with the metadata fields that the plan allows."""
     return {
         "id": document.id,
         "title": document.title,
         "text": document.text,
-        "metadata": _told(document, plan),
+        "metadata": _select_metadata(document, plan),
     }
 
 
 def build_document_list_response(documents: Sequence[Document], plan: Plan, *, limit: int) -> dict[str, Any]:
-    """The answer of `GET /documents`, made of one document more than is told, if there is one."""
-    told = documents[:limit]
+    """Builds the response of `GET /documents` from `limit + 1` documents: one more shows that more follow."""
+    listed = documents[:limit]
     return {
         "documents": [
-            {"id": d.id, "title": d.title, "metadata": _told(d, plan), "characters": len(d.text)} for d in told
+            {"id": d.id, "title": d.title, "metadata": _select_metadata(d, plan), "characters": len(d.text)}
+            for d in listed
         ],
-        "next": told[-1].id if len(documents) > limit else None,
+        "next": listed[-1].id if len(documents) > limit else None,
     }
 
 
 def build_put_response(doc_id: str, report: PutReport) -> dict[str, Any]:
-    """The answer of `PUT /documents/{id}`."""
+    """Builds the response of `PUT /documents/{id}`."""
     status = "added" if report.added else "changed" if report.changed else "unchanged"
     return {"doc_id": doc_id, "status": status}
 
 
 def build_batch_response(report: PutReport) -> dict[str, Any]:
-    """The answer of `POST /documents`."""
+    """Builds the response of `POST /documents`."""
     return {"added": report.added, "changed": report.changed, "unchanged": report.unchanged}
 
 
-def _told(document: Document, plan: Plan) -> dict[str, Any]:
+def _select_metadata(document: Document, plan: Plan) -> dict[str, Any]:
     return {name: value for name, value in document.metadata.items() if plan.fields is None or name in plan.fields}

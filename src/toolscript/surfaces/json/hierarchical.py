@@ -1,4 +1,4 @@
-"""Answers of hierarchical search as they look in JSON, the same on every surface."""
+"""Responses of hierarchical search and sync as JSON."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ if TYPE_CHECKING:
     from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
 
 
-def build_hierarchical_response(found: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
-    """The answer of `POST /api/v1/search`."""
+def build_hierarchical_response(results: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
+    """Builds the response of `POST /api/v1/search`."""
     return {
-        "query": found.query,
-        "tools": [build_tool_hit(tool, with_schemas=with_schemas) for tool in found.tools],
-        "matched_skills": [build_skill_hit(hit) for hit in found.skills],
-        "metadata": _metadata(found),
+        "query": results.query,
+        "tools": [build_tool_hit(tool, with_schemas=with_schemas) for tool in results.tools],
+        "matched_skills": [build_skill_hit(hit) for hit in results.skills],
+        "metadata": _build_metadata(results),
     }
 
 
 def build_tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
-    """A tool that was found."""
-    told = tool.payload
+    """Builds one tool of the response."""
+    payload = tool.payload
     hit: dict[str, Any] = {
         "id": tool.id,
-        "db_id": told["db_id"],
-        "type": told["type"],
-        "name": told["name"],
-        "description": told["description"],
+        "db_id": payload["db_id"],
+        "type": payload["type"],
+        "name": payload["name"],
+        "description": payload["description"],
         "score": tool.score,
-        "skill_ids": list(told.get("skill_ids") or ()),
-        "primary_skill_id": told.get("primary_skill_id"),
+        "skill_ids": list(payload.get("skill_ids") or ()),
+        "primary_skill_id": payload.get("primary_skill_id"),
     }
     if with_schemas:
         hit["input_schema"] = tool.input_schema
@@ -40,7 +40,7 @@ def build_tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, An
 
 
 def build_skill_hit(hit: SkillHit) -> dict[str, Any]:
-    """A skill that was matched."""
+    """Builds one skill of the response."""
     skill = hit.skill
     return {
         "id": skill.id,
@@ -52,7 +52,7 @@ def build_skill_hit(hit: SkillHit) -> dict[str, Any]:
 
 
 def build_sync_response(report: ResyncReport) -> dict[str, Any]:
-    """The answer of `POST /api/v1/sync`."""
+    """Builds the response of `POST /api/v1/sync`."""
     return {
         "servers": [
             {
@@ -72,18 +72,18 @@ def build_sync_response(report: ResyncReport) -> dict[str, Any]:
     }
 
 
-def _metadata(found: HierarchicalResults) -> dict[str, Any]:
-    took = found.report.timings_ms
+def _build_metadata(results: HierarchicalResults) -> dict[str, Any]:
+    took = results.report.timings_ms
     return {
-        "strategy_used": found.strategy.value,
-        "skill_ids_used": None if found.skill_ids_used is None else list(found.skill_ids_used),
-        "stage1_skill_count": len(found.skills),
-        "stage2_candidate_count": found.candidates,
-        "final_count": len(found.tools),
+        "strategy_used": results.strategy.value,
+        "skill_ids_used": None if results.skill_ids_used is None else list(results.skill_ids_used),
+        "stage1_skill_count": len(results.skills),
+        "stage2_candidate_count": results.candidates,
+        "final_count": len(results.tools),
         "query_embedding_time_ms": round(took.get("embed", 0.0), 3),
         "skill_search_time_ms": round(took.get("skill_search", 0.0), 3),
         "tool_search_time_ms": round(took.get("tool_search", 0.0), 3),
         "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),
         "total_time_ms": round(took.get("total", 0.0), 3),
-        "degraded": list(found.report.degraded),
+        "degraded": list(results.report.degraded),
     }

@@ -1,8 +1,10 @@
-"""Answers about knowledge as they look in JSON, the same on every surface."""
+"""Responses about knowledge as JSON, and the words of a knowledge request."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from toolscript.domain.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from toolscript.domain.errors import Unavailable
@@ -10,30 +12,30 @@ if TYPE_CHECKING:
     from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeResults
 
 
-def build_knowledge_response(query: str, found: KnowledgeResults) -> dict[str, Any]:
-    """The answer of `search_knowledge`. What had to be done without is told only when there was something."""
+def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str, Any]:
+    """Builds the response of `search_knowledge`; `degraded` is left out if nothing failed."""
     metadata: dict[str, Any] = {
         "query": query,
-        "sources_cited": list(found.sources_cited),
-        "result_count": len(found.hits),
+        "sources_cited": list(results.sources_cited),
+        "result_count": len(results.hits),
         "search_type": "semantic",
     }
-    if found.report.degraded:
-        metadata["degraded"] = list(found.report.degraded)
-    return {"results": [_result(hit) for hit in found.hits], "metadata": metadata}
+    if results.report.degraded:
+        metadata["degraded"] = list(results.report.degraded)
+    return {"results": [_build_result(hit) for hit in results.hits], "metadata": metadata}
 
 
 def public_error_message(error: Unavailable) -> str:
-    """What whoever may ask without a key is told of a search that could not be made: which part does not answer. Where
-    that part is, and what it said, is the owner's affair."""
+    """Returns the message for callers without credentials: it names the adapter that failed, but not its address or its
+    own error."""
     adapter = error.details.get("adapter")
     if adapter is None:
         return error.message
-    return f"knowledge cannot be searched right now, because of the {adapter}: the log tells why. Try again in a moment"
+    return f"knowledge search is unavailable: the {adapter} failed, see the gateway's log. Try again in a moment"
 
 
 def build_source_response(source: Source) -> dict[str, Any]:
-    """What a source is."""
+    """Builds one source."""
     return {
         "id": source.id,
         "title": source.title,
@@ -43,7 +45,7 @@ def build_source_response(source: Source) -> dict[str, Any]:
     }
 
 
-def _result(hit: KnowledgeHit) -> dict[str, Any]:
+def _build_result(hit: KnowledgeHit) -> dict[str, Any]:
     return {
         "id": hit.id,
         "score": hit.score,
@@ -61,3 +63,20 @@ def _result(hit: KnowledgeHit) -> dict[str, Any]:
             },
         },
     }
+
+
+def parse_words(field: str, value: Any) -> tuple[str, ...] | None:
+    """Parses a comma-separated string or a list of words; returns each word once, or None without any. Raises
+    InvalidArguments, naming the field."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        words = [word.strip() for word in value.split(",") if word.strip()]
+    elif isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value):
+        words = [word.strip() for word in value]
+    else:
+        raise InvalidArguments(
+            f"{field}: expected a word, comma-separated words, or a list of words, none of them empty",
+            details={"field": field},
+        )
+    return tuple(dict.fromkeys(words)) or None

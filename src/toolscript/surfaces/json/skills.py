@@ -1,4 +1,4 @@
-"""Answers about skills as they look in JSON, the same on every surface."""
+"""Responses about skills as JSON."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 def build_skill_response(counted: CountedSkill) -> dict[str, Any]:
-    """The answer of `GET /api/v1/skills/{id}`."""
-    return {**_skill(counted.skill), "is_active": counted.skill.is_active, "tool_count": counted.tool_count}
+    """Builds the response of `GET /api/v1/skills/{id}`."""
+    return {**_build_skill(counted.skill), "is_active": counted.skill.is_active, "tool_count": counted.tool_count}
 
 
 def build_skills_response(skills: Sequence[CountedSkill]) -> dict[str, Any]:
-    """The answer of `GET /api/v1/skills`."""
+    """Builds the response of `GET /api/v1/skills`."""
     return {"skills": [build_skill_response(each) for each in skills], "total": len(skills)}
 
 
 def build_skill_tools_response(skill_id: str, items: Sequence[StoredItem]) -> dict[str, Any]:
-    """The answer of `GET /api/v1/skills/{id}/tools`: each tool, and how it came into this skill."""
+    """Builds the response of `GET /api/v1/skills/{id}/tools`: each tool, and how it was assigned."""
     tools = []
     for stored in items:
-        here = next((a for a in _assignments(stored) if a["skill_id"] == skill_id), {})
-        tools.append({**_brief(stored), **{k: v for k, v in here.items() if k != "skill_id"}})
+        here = next((a for a in _build_assignments(stored) if a["skill_id"] == skill_id), {})
+        tools.append({**_build_summary(stored), **{k: v for k, v in here.items() if k != "skill_id"}})
     return {"skill_id": skill_id, "tools": tools, "total": len(tools)}
 
 
 def build_tool_skills_response(stored: StoredItem) -> dict[str, Any]:
-    """The answer of `PUT` and `DELETE /api/v1/tools/{id}/skills`: the tool and the skills it is in now."""
-    return {**_brief(stored), "skills": _assignments(stored)}
+    """Builds the response of `PUT` and `DELETE /api/v1/tools/{id}/skills`."""
+    return {**_build_summary(stored), "skills": _build_assignments(stored)}
 
 
 def build_suggestion_response(suggestion: Suggestion) -> dict[str, Any]:
-    """A suggested skill, and what became of it."""
+    """Builds one suggestion."""
     return {
         "id": suggestion.number,
         "name": suggestion.name,
@@ -51,15 +51,15 @@ def build_suggestion_response(suggestion: Suggestion) -> dict[str, Any]:
 
 
 def build_suggestions_response(suggestions: Sequence[Suggestion]) -> dict[str, Any]:
-    """The answer of `GET /api/v1/skills/suggestions`."""
+    """Builds the response of `GET /api/v1/skills/suggestions`."""
     return {"suggestions": [build_suggestion_response(each) for each in suggestions], "total": len(suggestions)}
 
 
 def build_proposals_response(proposals: Sequence[Proposal]) -> dict[str, Any]:
-    """The answer of `POST /api/v1/skills/propose`."""
-    told = [
+    """Builds the response of `POST /api/v1/skills/propose`."""
+    built = [
         {
-            **_skill(proposal.skill),
+            **_build_skill(proposal.skill),
             "tools": list(proposal.items),
             "tool_count": len(proposal.items),
             "cohesion": round(proposal.cohesion, 4),
@@ -68,10 +68,10 @@ def build_proposals_response(proposals: Sequence[Proposal]) -> dict[str, Any]:
         }
         for proposal in proposals
     ]
-    return {"proposals": told, "total": len(told)}
+    return {"proposals": built, "total": len(built)}
 
 
-def _skill(skill: Skill) -> dict[str, Any]:
+def _build_skill(skill: Skill) -> dict[str, Any]:
     return {
         "id": skill.id,
         "name": skill.name,
@@ -82,7 +82,7 @@ def _skill(skill: Skill) -> dict[str, Any]:
     }
 
 
-def _brief(stored: StoredItem) -> dict[str, Any]:
+def _build_summary(stored: StoredItem) -> dict[str, Any]:
     item = stored.item
     return {
         "id": item.id,
@@ -94,7 +94,7 @@ def _brief(stored: StoredItem) -> dict[str, Any]:
     }
 
 
-def _assignments(stored: StoredItem) -> list[dict[str, Any]]:
+def _build_assignments(stored: StoredItem) -> list[dict[str, Any]]:
     return [
         {
             "skill_id": a.skill_id,

@@ -1,4 +1,4 @@
-"""Answers as they look in JSON, the same on every surface."""
+"""Responses about tools, servers and readiness as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from toolscript.services.tools.hybrid_search import ToolResults
 
 
-def build_search_response(found: ToolResults) -> dict[str, Any]:
-    """The answer of `GET /search` and of `toolscript search --json`; `degraded` when there is something to tell."""
-    degraded = {"degraded": list(found.report.degraded)} if found.report.degraded else {}
+def build_search_response(results: ToolResults) -> dict[str, Any]:
+    """Builds the response of `GET /search` and `toolscript search --json`; `degraded` is left out if nothing failed."""
+    degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
-        "query": found.query,
+        "query": results.query,
         "results": [
             {
                 "toolId": hit.id,
@@ -30,16 +30,16 @@ def build_search_response(found: ToolResults) -> dict[str, Any]:
                 "reason": hit.reason,
                 "description": hit.description,
             }
-            for hit in found.hits
+            for hit in results.hits
         ],
-        "totalResults": len(found.hits),
-        "threshold": found.threshold,
+        "totalResults": len(results.hits),
+        "threshold": results.threshold,
         **degraded,
     }
 
 
 def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
-    """The answer of `GET /search/stats`."""
+    """Builds the response of `GET /search/stats`."""
     settings, model = app.settings, app.model
     return {
         "indexedTools": indexed,
@@ -55,7 +55,7 @@ def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
 
 
 def build_servers_response(statuses: Sequence[ServerStatus], configuration_error: str | None) -> dict[str, Any]:
-    """The answer of `GET /servers` and of `toolscript list-servers --json`."""
+    """Builds the response of `GET /servers` and `toolscript list-servers --json`."""
     return {
         "servers": [
             {
@@ -77,7 +77,7 @@ def build_servers_response(statuses: Sequence[ServerStatus], configuration_error
 
 
 def build_readiness_response(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
-    """The answer of `GET /ready`: how many servers are in which state, and the model."""
+    """Builds the response of `GET /ready`: the model, and the number of servers in each state."""
     return {
         "status": "ready",
         "model": model.embedder.model if model.embedder else None,
@@ -87,14 +87,14 @@ def build_readiness_response(statuses: Sequence[ServerStatus], model: Model) -> 
 
 
 def build_tools_response(items: Sequence[Item]) -> dict[str, Any]:
-    """The answer of `GET /tools` and of `toolscript list-tools --json`."""
-    return {"tools": [_brief(item) for item in items], "totalTools": len(items)}
+    """Builds the response of `GET /tools` and `toolscript list-tools --json`."""
+    return {"tools": [_build_summary(item) for item in items], "totalTools": len(items)}
 
 
 def build_tool_response(item: Item) -> dict[str, Any]:
-    """The answer of `GET /tools/{id}`: everything there is to know before calling it."""
+    """Builds the response of `GET /tools/{id}`: everything that a call needs."""
     return {
-        **_brief(item),
+        **_build_summary(item),
         "title": item.title,
         "inputSchema": item.input_schema,
         "outputSchema": item.output_schema,
@@ -103,11 +103,11 @@ def build_tool_response(item: Item) -> dict[str, Any]:
 
 
 def build_call_response(result: CallResult) -> dict[str, Any]:
-    """The answer of `POST /tools/{id}`: the structured form where there is one, else the content."""
+    """Builds the response of `POST /tools/{id}`: the structured result if there is one, else the content."""
     return dict(result.structured) if result.structured is not None else {"content": list(result.content)}
 
 
-def _brief(item: Item) -> dict[str, Any]:
+def _build_summary(item: Item) -> dict[str, Any]:
     return {
         "toolId": item.id,
         "serverName": item.server,

@@ -25,7 +25,7 @@ from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.services.documents.search import SearchType
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
-from toolscript.surfaces.json.knowledge_request import parse_words
+from toolscript.surfaces.json.knowledge import parse_words
 
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5

@@ -21,7 +21,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport
 from toolscript.retrieval.retriever import Stage
-from toolscript.surfaces.http.request_tracking import TrackedApi
+from toolscript.surfaces.http.app import GatewayApi
 
 pytestmark = pytest.mark.req("D-10")
 
@@ -106,10 +106,10 @@ async def test_without_a_provider_a_span_costs_next_to_nothing() -> None:
     await telemetry.close()
 
 
-def _api(telemetry: Telemetry) -> TrackedApi:
+def _api(telemetry: Telemetry) -> GatewayApi:
     """An application with a search, a route that fails in a way nobody expected, and one that streams."""
     opened = SimpleNamespace(telemetry=telemetry, metrics=None)
-    http = TrackedApi(cast("Any", SimpleNamespace(current=opened)))
+    http = GatewayApi(cast("Any", SimpleNamespace(current=opened)))
 
     @http.get("/search/{name}")
     async def searching(name: str) -> dict[str, str]:

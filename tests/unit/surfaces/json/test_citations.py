@@ -1,4 +1,4 @@
-"""Sources are cited as a person would: what is known is told, in the usual order, and nothing else."""
+"""Sources are cited as people do: the known parts, in the usual order, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def hit(title: str = "Tides", authors: list[str] | None = None, **position: Any)
     return {"source": {"source_id": "s", "chunk_id": "c", "title": title, "authors": authors or [], "position": where}}
 
 
-def test_everything_that_is_known_is_told() -> None:
-    told = hit(
+def test_all_known_parts_are_cited() -> None:
+    response = hit(
         "The Debian Administrator's Handbook",
         ["Raphaël Hertzog", "Roland Mas"],
         chapter="6 Maintenance and Updates",
         section="apt",
         page=123,
     )
-    assert format_citation(told) == (
+    assert format_citation(response) == (
         "Raphaël Hertzog and Roland Mas, The Debian Administrator's Handbook, chapter 6 “Maintenance and Updates”, "
         "section “apt”, p. 123"
     )
@@ -47,7 +47,7 @@ def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("authors", "told"),
+    ("authors", "response"),
     [
         (["Ada"], "Ada, "),
         (["Ada", "Bo"], "Ada and Bo, "),
@@ -55,16 +55,16 @@ def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> 
         (["Ada", "Bo", "Cy", "Di"], "Ada et al., "),
     ],
 )
-def test_authors_are_told_as_many_as_people_read(authors: list[str], told: str) -> None:
-    assert format_citation(hit(authors=authors)) == f"{told}Tides"
+def test_more_than_three_authors_are_shortened(authors: list[str], response: str) -> None:
+    assert format_citation(hit(authors=authors)) == f"{response}Tides"
 
 
-def test_a_source_that_is_gone_is_told_plainly() -> None:
+def test_a_source_that_was_removed_is_cited_plainly() -> None:
     assert format_citation(hit("Unknown Source")) == "Unknown Source"
 
 
 @pytest.mark.parametrize(
-    ("chapter", "told"),
+    ("chapter", "response"),
     [
         ("Chapter 6. Maintenance and Updates", "chapter 6 “Maintenance and Updates”"),
         ("CHAPTER 3:\n The  Sea", "chapter 3 “The Sea”"),
@@ -85,8 +85,8 @@ def test_a_source_that_is_gone_is_told_plainly() -> None:
         ("Part of it", "chapter “Part of it”"),
     ],
 )
-def test_a_number_stands_before_the_heading_and_nothing_else_is_taken_for_one(chapter: str, told: str) -> None:
-    assert format_citation(hit(chapter=chapter)) == f"Tides, {told}"
+def test_a_number_stands_before_the_heading_and_nothing_else_is_taken_for_one(chapter: str, response: str) -> None:
+    assert format_citation(hit(chapter=chapter)) == f"Tides, {response}"
 
 
 def test_a_citation_is_one_line() -> None:

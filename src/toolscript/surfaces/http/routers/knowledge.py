@@ -1,122 +1,110 @@
-"""Knowledge over HTTP: one search, for everybody, so many times a minute."""
+"""Knowledge over HTTP: one search, without credentials, limited for each client."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query, Request
-from pydantic_core import to_json
+from fastapi import APIRouter, Query, Request
 from starlette.datastructures import QueryParams
-from starlette.responses import Response
 
-from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
-from toolscript.surfaces.callers import admit_client
-from toolscript.surfaces.http.bodies import read_body
-from toolscript.surfaces.http.openapi import NEEDS_NOTHING, body_of, errors
-from toolscript.surfaces.http.schemas.knowledge import LIMIT, QUERY, TOPICS, TYPES, KnowledgeRequest, KnowledgeResponse
-from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
-from toolscript.surfaces.json.knowledge_request import parse_words
-
-if TYPE_CHECKING:
-    from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.http.bodies import read_json
+from toolscript.surfaces.http.dependencies import KNOWLEDGE_CLIENT, CurrentApp
+from toolscript.surfaces.http.errors import KnowledgeUnavailable
+from toolscript.surfaces.http.openapi import errors, request_body
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas.knowledge import (
+    LIMIT,
+    QUERY,
+    TOPICS,
+    TYPES,
+    KnowledgeRequest,
+    KnowledgeResponse,
+)
+from toolscript.surfaces.json.knowledge import build_knowledge_response, parse_words, public_error_message
 
 MAX_SEARCH_BYTES = 2**20
 LISTS = frozenset({"type", "topics"})
-SEVERAL = " Several: repeat it, or put commas between them."
+SEVERAL = " Several values: repeat the parameter, or separate them by commas."
+
+router = APIRouter(tags=["knowledge"])
 
 
-class KnowledgeUnavailable(Unavailable):
-    """Unavailable, in the words of this interface, which knows four codes and this is the one for it."""
-
-    code = ToolscriptError.code
-
-
-def add_knowledge(http: FastAPI, serving: ServedApp) -> None:
-    """Adds the search in knowledge. Whether the client may ask at all is looked at before anything else."""
-
-    async def admit(request: Request) -> None:
-        try:
-            admit_client(serving.app, request.headers, request.client.host if request.client else None)
-        except Unavailable as error:
-            raise KnowledgeUnavailable(error.message, details=error.details) from error
-
-    @http.post(
-        "/search_knowledge",
-        operation_id="search_knowledge",
-        summary="Search in knowledge: chunks of books and what was extracted from them, with their sources",
-        description="What is asked may stand in the address, in the body, or in both, if it is the same. No "
-        "authentication. When one of the two collections cannot be searched, the other one is, and "
-        "`metadata.degraded` says so.",
-        tags=["knowledge"],
-        responses={200: {"model": KnowledgeResponse}, **errors(429)},
-        openapi_extra={**body_of(KnowledgeRequest, required=False), **NEEDS_NOTHING},
-        dependencies=[Depends(admit)],
+@router.post(
+    "/search_knowledge",
+    operation_id="search_knowledge",
+    summary="Search knowledge: chunks of books and extractions from them, with their sources",
+    description="The query string, the body, or both may have the fields; in both, they must be the same. No "
+    "authentication. If one of the two collections cannot be searched, the other one still is.",
+    response_model=KnowledgeResponse,
+    responses=errors(429),
+    openapi_extra=request_body(KnowledgeRequest, required=False),
+    dependencies=[KNOWLEDGE_CLIENT],
+)
+async def search_knowledge(
+    request: Request,
+    app: CurrentApp,
+    query: Annotated[str | None, Query(max_length=MAX_QUERY_CHARACTERS, description=QUERY)] = None,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
+    type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
+    topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
+) -> JsonResponse:
+    _check_parameters(request.query_params)
+    parameters = {"query": query, "limit": limit, "type": _join_words(type), "topics": _join_words(topics)}
+    ask = await read_json(
+        request, KnowledgeRequest, lambda body: _merge(parameters, body), MAX_SEARCH_BYTES, required=False
     )
-    async def search_knowledge(
-        request: Request,
-        query: Annotated[str | None, Query(max_length=MAX_QUERY_CHARACTERS, description=QUERY)] = None,
-        limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
-        type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
-        topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
-    ) -> Response:
-        _check_address(request.query_params)
-        in_address = {"query": query, "limit": limit, "type": _joined(type), "topics": _joined(topics)}
-        ask = await read_body(
-            request, KnowledgeRequest, lambda body: _ask(in_address, body), MAX_SEARCH_BYTES, required=False
-        )
-        try:
-            found = await serving.app.knowledge_search.search(ask)
-        except Unavailable as error:
-            raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
-        answer = build_knowledge_response(ask.query, found)
-        return Response(to_json(answer, inf_nan_mode="null"), media_type="application/json")
+    try:
+        results = await app.knowledge_search.search(ask)
+    except Unavailable as error:
+        raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
+    return JsonResponse(build_knowledge_response(ask.query, results))
 
 
-def _check_address(given: QueryParams) -> None:
-    """Raises InvalidArguments, naming them, for parameters that nobody knows, and for a second of what is one."""
-    known = list(KnowledgeRequest.model_fields)
-    names = [name for name, _ in given.multi_items()]
-    strange = [name for name in dict.fromkeys(names) if name not in known]
-    if strange:
+def _check_parameters(parameters: QueryParams) -> None:
+    """Raises InvalidArguments for unknown parameters, and for a repeated one that may be given only once."""
+    allowed = list(KnowledgeRequest.model_fields)
+    names = [name for name, _ in parameters.multi_items()]
+    unknown = [name for name in dict.fromkeys(names) if name not in allowed]
+    if unknown:
         raise InvalidArguments(
-            f"the address has parameters that are not known: {', '.join(map(repr, strange))}; known are "
-            f"{', '.join(known)}",
-            details={"field": strange[0], "allowed": known},
+            f"unknown parameters: {', '.join(map(repr, unknown))}; allowed are {', '.join(allowed)}",
+            details={"field": unknown[0], "allowed": allowed},
         )
     repeated = [name for name in dict.fromkeys(names) if name not in LISTS and names.count(name) > 1]
     if repeated:
         raise InvalidArguments(
-            f"{', '.join(repeated)}: given more than once in the address: give one of each",
+            f"{', '.join(repeated)}: given more than once in the query string: give one of each",
             details={"field": repeated[0]},
         )
 
 
-def _joined(given: list[str] | None) -> str | None:
-    return None if given is None else ",".join(given)
+def _join_words(words: list[str] | None) -> str | None:
+    return None if words is None else ",".join(words)
 
 
-def _ask(in_address: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery:
-    given = {name: _agreed(name, in_address[name], getattr(body, name)) for name in KnowledgeRequest.model_fields}
-    if given["query"] is None:
+def _merge(parameters: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery:
+    fields = {name: _pick(name, parameters[name], getattr(body, name)) for name in KnowledgeRequest.model_fields}
+    if fields["query"] is None:
         raise InvalidArguments(
-            "query: give what to look for, in the address (?query=) or in the body", details={"field": "query"}
+            "query: missing, give it in the query string (?query=) or in the body", details={"field": "query"}
         )
     return KnowledgeQuery(
-        given["query"],
-        DEFAULT_HITS if given["limit"] is None else given["limit"],
-        given["type"] or (),
-        given["topics"] or (),
+        fields["query"],
+        DEFAULT_HITS if fields["limit"] is None else fields["limit"],
+        fields["type"] or (),
+        fields["topics"] or (),
     )
 
 
-def _agreed(name: str, address: Any, body: Any) -> Any:
+def _pick(name: str, parameter: Any, field: Any) -> Any:
     if name in LISTS:
-        address, body = parse_words(name, address), parse_words(name, body)
-    if address is not None and body is not None and address != body:
+        parameter, field = parse_words(name, parameter), parse_words(name, field)
+    if parameter is not None and field is not None and parameter != field:
         raise InvalidArguments(
-            f"{name}: the address and the body say different things: give it in one of them, or the same in both",
+            f"{name}: the query string and the body differ: give it in one of them, or the same in both",
             details={"field": name},
         )
-    return body if address is None else address
+    return field if parameter is None else parameter

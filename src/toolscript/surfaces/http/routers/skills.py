@@ -1,23 +1,34 @@
-"""Skills over HTTP: define them, look into them, decide about suggested ones, have some proposed."""
+"""Skills over HTTP: define them, list their tools, review suggestions, propose new ones, and sync the catalogue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, FastAPI, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import APIRouter, Path, Query
 
-from toolscript.domain.catalog import Skill, SuggestionStatus
-from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
-from toolscript.services.catalogue.skills import (
-    MAX_DESCRIPTION_LENGTH,
-    MAX_ID_LENGTH,
-    MAX_NAME_LENGTH,
-    MAX_SKILLS,
-    MAX_WORD_LENGTH,
-    MAX_WORDS,
-)
+from toolscript.domain.catalog import SuggestionStatus
+from toolscript.surfaces.http.dependencies import CurrentApp
 from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas.skills import (
+    ApproveRequest,
+    MergeRequest,
+    NewSkillRequest,
+    ProposalListResponse,
+    ProposeRequest,
+    RejectRequest,
+    SkillListResponse,
+    SkillRequest,
+    SkillResponse,
+    SkillToolsResponse,
+    SuggestionListResponse,
+    SuggestionResponse,
+    SyncRequest,
+    SyncResponse,
+    ToolSkillsRequest,
+    ToolSkillsResponse,
+)
+from toolscript.surfaces.json.hierarchical import build_sync_response
 from toolscript.surfaces.json.skills import (
     build_proposals_response,
     build_skill_response,
@@ -28,245 +39,156 @@ from toolscript.surfaces.json.skills import (
     build_tool_skills_response,
 )
 
-if TYPE_CHECKING:
-    from toolscript.surfaces.http.served_app import ServedApp
+MAX_SUGGESTION_NUMBER = 2**31 - 1
 
-SKILLS = "/api/v1/skills"
-LARGEST_NUMBER = 2**31 - 1
-ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
-NOT_USABLE, NOT_FOUND, TAKEN = errors(400), errors(404), errors(409)
+router = APIRouter(prefix="/api/v1", tags=["skills"])
 
-Id = Annotated[
-    str,
-    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID_LENGTH),
-    Field(description="Lower-case letters, digits and _, the first a letter.", examples=["calendar_events"]),
-]
-Name = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
-    Field(description="What people read.", examples=["Calendar & Events"]),
-]
-Description = Annotated[
-    str,
-    StringConstraints(max_length=MAX_DESCRIPTION_LENGTH),
-    Field(
-        description="What the tools in it do; a skill without tools is found by this.",
-        examples=["Create, list and cancel events in calendars."],
-    ),
-]
-Domain = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=MAX_ID_LENGTH, pattern=ONE_LINE),
-    Field(description="What the skill is a part of.", examples=["productivity"]),
-]
-Words = Annotated[
-    list[
-        Annotated[
-            str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORD_LENGTH, pattern=ONE_LINE)
-        ]
-    ],
-    Field(max_length=MAX_WORDS),
-]
-Reviewer = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
-    Field(description="Who decides.", examples=["ada"]),
-]
 SkillId = Annotated[str, Path(description="The id of a skill.", examples=["calendar_events"])]
-Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER, description="The number of a suggestion.")]
-ToolId = Annotated[str, Path(description="`server__tool`, as searches tell it.", examples=["calendar__create_event"])]
+SuggestionNumber = Annotated[int, Path(ge=1, le=MAX_SUGGESTION_NUMBER, description="The id of a suggestion.")]
+ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["calendar__create_event"])]
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+@router.get("/skills/suggestions", summary="List suggested skills", response_model=SuggestionListResponse)
+async def list_suggestions(
+    app: CurrentApp,
+    status: Annotated[
+        SuggestionStatus | Literal["all"], Query(description="Only suggestions with this status, or `all`.")
+    ] = SuggestionStatus.PENDING,
+) -> JsonResponse:
+    suggestions = await app.skills.suggestions(None if status == "all" else status)
+    return JsonResponse(build_suggestions_response(suggestions))
 
 
-class SkillChange(_Asked):
-    """Everything of a skill but its id, which cannot change."""
-
-    id: Id | None = None
-    name: Name
-    description: Description = ""
-    parent_domain: Domain | None = None
-    keywords: Annotated[Words, Field(description="Words that people use for it.", examples=[["event", "meeting"]])] = []
-    examples: Annotated[Words, Field(description="Tools that are typical.", examples=[["create_event"]])] = []
-    is_active: Annotated[bool, Field(description="Whether searches and classifiers use it.")] = True
-
-    def skill(self, skill_id: str) -> Skill:
-        """The skill of that id, as described."""
-        return Skill(
-            self.id or skill_id,
-            self.name,
-            self.description,
-            self.parent_domain or None,
-            tuple(self.keywords),
-            tuple(self.examples),
-            self.is_active,
-        )
+@router.post(
+    "/skills/suggestions/{number}/approve",
+    summary="Make a suggestion a skill, and classify the waiting tools",
+    status_code=201,
+    response_model=SkillResponse,
+    responses=errors(400, 404, 409),
+)
+async def approve_suggestion(
+    number: SuggestionNumber, app: CurrentApp, body: ApproveRequest | None = None
+) -> JsonResponse:
+    skill = await app.skills.approve(number, **(body or ApproveRequest()).model_dump())
+    return JsonResponse(build_skill_response(skill), 201)
 
 
-class NewSkill(SkillChange):
-    """A skill to be added."""
-
-    id: Id
-
-
-class Approval(_Asked):
-    """What the skill is to be called instead of what was suggested; all of it may be left out."""
-
-    skill_id: Id | None = None
-    name: Name | None = None
-    description: Description | None = None
-    reviewed_by: Reviewer | None = None
+@router.post(
+    "/skills/suggestions/{number}/reject",
+    summary="Reject a suggestion: it is not suggested for that tool again",
+    response_model=SuggestionResponse,
+    responses=errors(400, 404, 409),
+)
+async def reject_suggestion(
+    number: SuggestionNumber, app: CurrentApp, body: RejectRequest | None = None
+) -> JsonResponse:
+    suggestion = await app.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
+    return JsonResponse(build_suggestion_response(suggestion))
 
 
-class Rejection(_Asked):
-    """Who declines."""
-
-    reviewed_by: Reviewer | None = None
-
-
-class Merging(_Asked):
-    """The skill that there is, into which the suggestion's tool goes."""
-
-    skill_id: Id
-    reviewed_by: Reviewer | None = None
+@router.post(
+    "/skills/suggestions/{number}/merge",
+    summary="Put the tool of a suggestion into an existing skill",
+    response_model=SuggestionResponse,
+    responses=errors(400, 404, 409),
+)
+async def merge_suggestion(number: SuggestionNumber, app: CurrentApp, body: MergeRequest) -> JsonResponse:
+    suggestion = await app.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
+    return JsonResponse(build_suggestion_response(suggestion))
 
 
-class Wish(_Asked):
-    """What is to be proposed."""
-
-    count: Annotated[
-        int | None,
-        Field(ge=1, le=MAX_PROPOSALS, description="Into how many groups tools are sorted; chosen when not given."),
-    ] = None
-    only_waiting: Annotated[bool, Field(description="Look only at tools that are in no skill.")] = False
-    queue: Annotated[bool, Field(description="Put the proposals into the queue of suggestions.")] = False
-
-
-class Override(_Asked):
-    """A person's word on where a tool belongs, which no classifier takes back."""
-
-    skill_ids: Annotated[
-        list[Id],
-        Field(
-            min_length=1,
-            max_length=MAX_SKILLS,
-            description="The skills it is in, the most fitting one first.",
-            examples=[["calendar_events"]],
-        ),
-    ]
+@router.post(
+    "/skills/propose",
+    summary="Propose skills from the tools in the catalogue",
+    response_model=ProposalListResponse,
+    responses=errors(400),
+)
+async def propose_skills(app: CurrentApp, body: ProposeRequest | None = None) -> JsonResponse:
+    proposals = await app.propose_skills.propose(**(body or ProposeRequest()).model_dump())
+    return JsonResponse(build_proposals_response(proposals))
 
 
-def add_skills(http: FastAPI, serving: ServedApp) -> None:
-    """Adds every route about skills. What has a name of its own stands before what takes any id."""
-    skills = APIRouter(tags=["skills"])
-    _add_suggestions(skills, serving)
-    _add_proposals(skills, serving)
-    _add_skills(skills, serving)
-    _add_overrides(skills, serving)
-    http.include_router(skills)
+@router.get("/skills", summary="List skills with their number of tools", response_model=SkillListResponse)
+async def list_skills(
+    app: CurrentApp, active_only: Annotated[bool, Query(description="Leave out inactive skills.")] = False
+) -> JsonResponse:
+    return JsonResponse(build_skills_response(await app.skills.all(active_only=active_only)))
 
 
-def _add_suggestions(http: APIRouter, serving: ServedApp) -> None:
-    @http.get(f"{SKILLS}/suggestions", summary="The skills that tools were found to need")
-    async def suggestions(
-        status: Annotated[
-            SuggestionStatus | Literal["all"], Query(description="Only those of this status, or `all` of them.")
-        ] = SuggestionStatus.PENDING,
-    ) -> dict[str, Any]:
-        wanted = None if status == "all" else status
-        return build_suggestions_response(await serving.app.skills.suggestions(wanted))
-
-    @http.post(
-        f"{SKILLS}/suggestions/{{number}}/approve",
-        summary="Make a suggestion a skill, and sort the waiting tools anew",
-        status_code=201,
-        responses=NOT_USABLE | NOT_FOUND | TAKEN,
-    )
-    async def approve(number: Number, wanted: Annotated[Approval | None, Body()] = None) -> dict[str, Any]:
-        given = (wanted or Approval()).model_dump()
-        return build_skill_response(await serving.app.skills.approve(number, **given))
-
-    @http.post(
-        f"{SKILLS}/suggestions/{{number}}/reject",
-        summary="Decline a suggestion: the same is not suggested for that tool again",
-        responses=NOT_USABLE | NOT_FOUND | TAKEN,
-    )
-    async def reject(number: Number, wanted: Annotated[Rejection | None, Body()] = None) -> dict[str, Any]:
-        reviewed_by = wanted.reviewed_by if wanted else None
-        return build_suggestion_response(await serving.app.skills.reject(number, reviewed_by=reviewed_by))
-
-    @http.post(
-        f"{SKILLS}/suggestions/{{number}}/merge",
-        summary="Put the tool of a suggestion into a skill that there is",
-        responses=NOT_USABLE | NOT_FOUND | TAKEN,
-    )
-    async def merge(number: Number, wanted: Merging) -> dict[str, Any]:
-        skills = serving.app.skills
-        return build_suggestion_response(await skills.merge(number, wanted.skill_id, reviewed_by=wanted.reviewed_by))
+@router.post(
+    "/skills",
+    summary="Add a skill, and classify the waiting tools",
+    status_code=201,
+    response_model=SkillResponse,
+    responses=errors(400, 409),
+)
+async def create_skill(app: CurrentApp, body: NewSkillRequest) -> JsonResponse:
+    return JsonResponse(build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
 
 
-def _add_proposals(http: APIRouter, serving: ServedApp) -> None:
-    @http.post(f"{SKILLS}/propose", summary="Propose skills from the tools there are", responses=NOT_USABLE)
-    async def propose(wanted: Annotated[Wish | None, Body()] = None) -> dict[str, Any]:
-        given = (wanted or Wish()).model_dump()
-        return build_proposals_response(await serving.app.propose_skills.propose(**given))
+@router.get(
+    "/skills/{skill_id}",
+    summary="One skill with its number of tools",
+    response_model=SkillResponse,
+    responses=errors(404),
+)
+async def get_skill(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_skill_response(await app.skills.get(skill_id)))
 
 
-def _add_skills(http: APIRouter, serving: ServedApp) -> None:
-    @http.get(SKILLS, summary="List the skills, with how many tools each has")
-    async def skills(
-        active_only: Annotated[bool, Query(description="Leave out those that are not in use.")] = False,
-    ) -> dict[str, Any]:
-        return build_skills_response(await serving.app.skills.all(active_only=active_only))
-
-    @http.post(
-        SKILLS,
-        summary="Add a skill, and sort the waiting tools anew",
-        status_code=201,
-        responses=NOT_USABLE | TAKEN,
-    )
-    async def create(wanted: NewSkill) -> dict[str, Any]:
-        return build_skill_response(await serving.app.skills.create(wanted.skill(wanted.id)))
-
-    @http.get(f"{SKILLS}/{{skill_id}}", summary="One skill, with how many tools it has", responses=NOT_FOUND)
-    async def skill(skill_id: SkillId) -> dict[str, Any]:
-        return build_skill_response(await serving.app.skills.get(skill_id))
-
-    @http.put(
-        f"{SKILLS}/{{skill_id}}",
-        summary="Change everything of a skill but its id",
-        responses=NOT_USABLE | NOT_FOUND,
-    )
-    async def replace(skill_id: SkillId, wanted: SkillChange) -> dict[str, Any]:
-        return build_skill_response(await serving.app.skills.replace(skill_id, wanted.skill(skill_id)))
-
-    @http.delete(
-        f"{SKILLS}/{{skill_id}}",
-        summary="Remove a skill; the tools in it are sorted anew",
-        status_code=204,
-        responses=NOT_FOUND,
-    )
-    async def remove(skill_id: SkillId) -> None:
-        await serving.app.skills.remove(skill_id)
-
-    @http.get(f"{SKILLS}/{{skill_id}}/tools", summary="The tools in a skill, surest first", responses=NOT_FOUND)
-    async def tools(skill_id: SkillId) -> dict[str, Any]:
-        return build_skill_tools_response(skill_id, await serving.app.skills.tools(skill_id))
+@router.put(
+    "/skills/{skill_id}",
+    summary="Replace a skill; its id stays",
+    response_model=SkillResponse,
+    responses=errors(400, 404),
+)
+async def replace_skill(skill_id: SkillId, app: CurrentApp, body: SkillRequest) -> JsonResponse:
+    return JsonResponse(build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
 
 
-def _add_overrides(http: APIRouter, serving: ServedApp) -> None:
-    @http.put(
-        "/api/v1/tools/{tool_id:path}/skills",
-        summary="Say which skills a tool is in",
-        responses=NOT_USABLE | NOT_FOUND,
-    )
-    async def assign(tool_id: ToolId, wanted: Override) -> dict[str, Any]:
-        return build_tool_skills_response(await serving.app.skills.assign(tool_id, wanted.skill_ids))
+@router.delete(
+    "/skills/{skill_id}",
+    summary="Remove a skill, and classify its tools again",
+    status_code=204,
+    responses=errors(404),
+)
+async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
+    await app.skills.remove(skill_id)
 
-    @http.delete(
-        "/api/v1/tools/{tool_id:path}/skills", summary="Give a tool back to the classifier", responses=NOT_FOUND
-    )
-    async def release(tool_id: ToolId) -> dict[str, Any]:
-        return build_tool_skills_response(await serving.app.skills.release(tool_id))
+
+@router.get(
+    "/skills/{skill_id}/tools",
+    summary="The tools in a skill, by confidence",
+    response_model=SkillToolsResponse,
+    responses=errors(404),
+)
+async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))
+
+
+@router.put(
+    "/tools/{tool_id:path}/skills",
+    summary="Set the skills of a tool",
+    response_model=ToolSkillsResponse,
+    responses=errors(400, 404),
+)
+async def assign_skills(tool_id: ToolId, app: CurrentApp, body: ToolSkillsRequest) -> JsonResponse:
+    return JsonResponse(build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
+
+
+@router.delete(
+    "/tools/{tool_id:path}/skills",
+    summary="Let the classifier choose the skills of a tool again",
+    response_model=ToolSkillsResponse,
+    responses=errors(404),
+)
+async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_tool_skills_response(await app.skills.release(tool_id)))
+
+
+@router.post(
+    "/sync", summary="Update catalogue, skills and index now", response_model=SyncResponse, responses=errors(400)
+)
+async def run_sync(app: CurrentApp, body: SyncRequest | None = None) -> JsonResponse:
+    body = body or SyncRequest()
+    return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))

@@ -1,19 +1,20 @@
-"""What requests and answers about documents look like, for the OpenAPI document and for reading what is asked."""
+"""Requests and responses about documents."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING
 from toolscript.domain.search import SearchPart
 from toolscript.services.documents.search import DocumentQuery, SearchType
+from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
 from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
 
-MOST_DOCUMENTS = 1000
+MAX_DOCUMENTS = 1000
 
 _METADATA = {
     "type": "object",
@@ -23,140 +24,137 @@ _METADATA = {
 }
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class DocumentSearchRequest(_Asked):
-    """A search in the caller's documents."""
+class DocumentSearchRequest(StrictRequestModel):
+    """A search of the tenant's documents."""
 
     query: str | None = Field(
         default=None,
         max_length=1000,
-        description="What to look for. Without it, all documents that pass the filters, by id.",
+        description="The search text. Without it, all documents that pass the filters, by id.",
         examples=["notice period of the lease"],
     )
-    top_k: int = Field(default=10, ge=1, le=200, description="Most hits.")
-    offset: int = Field(default=0, ge=0, le=10_000, description="How many hits to pass over.")
+    top_k: int = Field(default=10, ge=1, le=200, description="Maximum number of hits.")
+    offset: int = Field(default=0, ge=0, le=10_000, description="Number of hits to skip.")
     search_type: SearchType = Field(
-        default=SearchType.HYBRID, description="By meaning, by words (BM25), or both and the best of both."
+        default=SearchType.HYBRID, description="By meaning, by words (BM25), or both, merged."
     )
     fusion: Literal["rrf", "zscore"] | None = Field(
-        default=None, description="How `hybrid` brings the two together; rrf when not given."
+        default=None, description="How `hybrid` merges the two rankings. Default: rrf."
     )
-    filters: FiltersModel | None = Field(default=None, description="What the documents' metadata must be like.")
-    include_snippets: bool = Field(default=True, description="Tell the part of each document that fits best.")
-    snippet_max_chars: int = Field(default=240, ge=32, le=1000, description="Most characters of a snippet.")
-    highlight: bool = Field(default=False, description="Put `**` around the words of the query in snippets.")
+    filters: FiltersModel | None = Field(default=None, description="Conditions on the documents' metadata.")
+    include_snippets: bool = Field(default=True, description="Include the best matching part of each document.")
+    snippet_max_chars: int = Field(
+        default=240, ge=32, le=1000, description="Maximum number of characters of a snippet."
+    )
+    highlight: bool = Field(default=False, description="Put `**` around words of the query in snippets.")
     metadata_fields: Annotated[list[str], Field(fail_fast=True)] | None = Field(
         default=None,
         max_length=100,
-        description="Tell these fields of the metadata. Without it, all.",
+        description="Metadata fields to include. Default: all.",
         examples=[["title", "path", "tags"]],
     )
-    rerank: bool = Field(default=False, description="Have the best hits put in a better order (TOOLSCRIPT_RERANKER).")
+    rerank: bool = Field(default=False, description="Reorder the best hits with the reranker (TOOLSCRIPT_RERANKER).")
     page_token: str | None = Field(
         default=None,
         min_length=1,
         max_length=4096,
-        description="`next_page_token` of the page before, with an otherwise equal question, instead of `offset`.",
+        description="`next_page_token` of the previous page of the same search, instead of `offset`.",
     )
 
-    def ask(self) -> DocumentQuery:
-        """The same in the words of the service. Raises InvalidArguments, naming the field."""
-        given = {name: getattr(self, name) for name in DocumentSearchRequest.model_fields if name != "filters"}
-        given["metadata_fields"] = None if self.metadata_fields is None else tuple(self.metadata_fields)
-        return DocumentQuery(**given, where=self.filters.to_filter() if self.filters else EVERYTHING)
+    def to_query(self) -> DocumentQuery:
+        """Converts it to the query of the service. Raises InvalidArguments, naming the field."""
+        fields = {name: getattr(self, name) for name in DocumentSearchRequest.model_fields if name != "filters"}
+        fields["metadata_fields"] = None if self.metadata_fields is None else tuple(self.metadata_fields)
+        return DocumentQuery(**fields, where=self.filters.to_filter() if self.filters else EVERYTHING)
 
 
-class DocumentRequest(_Asked):
+class DocumentRequest(StrictRequestModel):
     """A document without its id."""
 
     text: str = Field(
-        min_length=1, max_length=10_000_000, description="What is searched.", examples=["The notice period is ..."]
+        min_length=1,
+        max_length=10_000_000,
+        description="The text that is searched.",
+        examples=["The notice period is ..."],
     )
-    title: str | None = Field(default=None, max_length=1000, description="Searched too.", examples=["Lease of 2024"])
+    title: str | None = Field(default=None, max_length=1000, description="Is searched too.", examples=["Lease of 2024"])
     metadata: Annotated[dict[str, Any] | None, WithJsonSchema({"anyOf": [_METADATA, {"type": "null"}]})] = Field(
         default=None,
-        description="Texts, numbers, true or false, ISO dates, and lists of these, to filter by.",
+        description="Strings, numbers, booleans, ISO dates and lists of them, for filters.",
         examples=[{"tags": ["contract"], "year": 2024}],
     )
 
-    def document(self, doc_id: str, place: str = "") -> Document:
-        """The document of that id. Raises InvalidArguments, naming the field after the place of the document."""
+    def to_document(self, doc_id: str, path: str = "") -> Document:
+        """Converts it to the document with this id. Raises InvalidArguments with the field below the path."""
         document = Document(doc_id, self.text, self.title or "", self.metadata or {})
         try:
             check_document(document)
         except Invalid as error:
-            field = f"{place}{error.details.get('field', '')}"
-            told = f"{place.rstrip('.')}: {error.message}" if place else error.message
-            raise InvalidArguments(told, details={**error.details, "field": field}) from error
+            field = f"{path}{error.details.get('field', '')}"
+            message = f"{path.rstrip('.')}: {error.message}" if path else error.message
+            raise InvalidArguments(message, details={**error.details, "field": field}) from error
         return document
 
 
 class NamedDocumentRequest(DocumentRequest):
     """A document."""
 
-    id: str = Field(min_length=1, max_length=512, description="Its name, unique to the tenant.", examples=["lease/7"])
+    id: str = Field(min_length=1, max_length=512, description="Unique within the tenant.", examples=["lease/7"])
 
 
-class DocumentBatchRequest(_Asked):
-    """Documents to be added or replaced: all of them, or none when one of them cannot be."""
+class DocumentBatchRequest(StrictRequestModel):
+    """Documents to add or replace: all of them, or none if one is invalid."""
 
-    documents: list[NamedDocumentRequest] = Field(max_length=MOST_DOCUMENTS, fail_fast=True)
+    documents: list[NamedDocumentRequest] = Field(max_length=MAX_DOCUMENTS, fail_fast=True)
 
-    def every(self) -> list[Document]:
-        """The documents. Raises InvalidArguments, naming the number of the document and the field."""
-        return [given.document(given.id, f"documents.{number}.") for number, given in enumerate(self.documents)]
-
-
-class _Told(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    def to_documents(self) -> list[Document]:
+        """Converts it to documents. Raises InvalidArguments with the document's number and the field."""
+        return [each.to_document(each.id, f"documents.{number}.") for number, each in enumerate(self.documents)]
 
 
-class DocumentHitResponse(_Told):
-    """A document that was found."""
+class DocumentHitResponse(ResponseModel):
+    """A matching document."""
 
     doc_id: str
-    score: float = Field(description="How well it fits, by the ranking that was asked for; 0 without a query.")
+    score: float = Field(description="Score of the requested ranking; 0 without a query.")
     metadata: dict[str, Any]
-    snippet: str | None = Field(description="The part of the text that fits best.")
+    snippet: str | None = Field(description="Best matching part of the text.")
 
 
-class DocumentPageSummary(_Told):
-    """Everything of an answer but its hits."""
+class DocumentPageSummary(ResponseModel):
+    """A page of hits without the hits."""
 
-    query_id: str = Field(description="The id of the request, also in `X-Request-ID` and in the logs.")
+    query_id: str = Field(description="Id of the request, as in `X-Request-ID` and the logs.")
     took_ms: float
-    total: int = Field(description="How many documents fit, the same on every page.")
-    total_relation: Literal["eq", "gte"] = Field(description="Whether that is all of them, or there may be more.")
-    next_page_token: str | None = Field(description="For `page_token`, to get what follows.")
-    degraded: list[SearchPart] = Field(description="Parts that the search had to do without.")
+    total: int = Field(description="Number of matching documents, the same on every page.")
+    total_relation: Literal["eq", "gte"] = Field(description="`eq`: exactly `total` match; `gte`: there may be more.")
+    next_page_token: str | None = Field(description="`page_token` of the next page.")
+    degraded: list[SearchPart] = Field(description=DEGRADED)
 
 
 class DocumentPageResponse(DocumentPageSummary):
-    """The answer to a search."""
+    """A page of hits, best first."""
 
     hits: list[DocumentHitResponse]
 
 
-class PutDocumentResponse(_Told):
-    """What became of a document."""
+class PutDocumentResponse(ResponseModel):
+    """What was done with a document."""
 
     doc_id: str
     status: Literal["added", "changed", "unchanged"]
 
 
-class PutDocumentsResponse(_Told):
-    """What became of how many documents."""
+class PutDocumentsResponse(ResponseModel):
+    """How many documents were added, changed or left as they are."""
 
     added: int
     changed: int
     unchanged: int
 
 
-class DocumentResponse(_Told):
-    """A document as it was put in."""
+class DocumentResponse(ResponseModel):
+    """A document as it was added."""
 
     id: str
     title: str
@@ -164,23 +162,17 @@ class DocumentResponse(_Told):
     metadata: dict[str, Any]
 
 
-class ListedDocumentResponse(_Told):
+class ListedDocumentResponse(ResponseModel):
     """A document without its text."""
 
     id: str
     title: str
     metadata: dict[str, Any]
-    characters: int = Field(description="How long the text is.")
+    characters: int = Field(description="Length of the text.")
 
 
-class DocumentListResponse(_Told):
-    """Documents by id."""
+class DocumentListResponse(ResponseModel):
+    """Documents in the order of their ids."""
 
     documents: list[ListedDocumentResponse]
-    next: str | None = Field(description="For `after`, to get what follows.")
-
-
-class HealthResponse(_Told):
-    """That everything answers."""
-
-    status: Literal["ok"]
+    next: str | None = Field(description="`after` of the next page.")

@@ -1,10 +1,10 @@
-"""What requests and answers about knowledge look like, for the OpenAPI document and for reading what is asked."""
+"""The request and the response of a knowledge search."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from toolscript.domain.knowledge import EXTRACTION_TYPES
 from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchPart
@@ -14,21 +14,20 @@ from toolscript.services.knowledge.search import (
     MAX_WORD_CHARACTERS,
     MAX_WORDS,
 )
+from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
 
-QUERY = "What to look for, in plain words."
-LIMIT = f"Most results; {DEFAULT_HITS} when not given."
-TYPES = f"Only these: `chunk`, `extraction`, or a type of extractions such as {', '.join(EXTRACTION_TYPES[:3])}."
-TOPICS = "Only what is about any of these, in whatever case."
+QUERY = "The search text, in plain words."
+LIMIT = f"Maximum number of results. Default: {DEFAULT_HITS}."
+TYPES = f"Only these types: `chunk`, `extraction`, or a type of extraction such as {', '.join(EXTRACTION_TYPES[:3])}."
+TOPICS = "Only results about one of these topics; case does not matter."
 
 _WORD = {"type": "string", "maxLength": MAX_WORD_CHARACTERS}
 _WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, "maxItems": MAX_WORDS}]}
 Words = Annotated[Any, WithJsonSchema({"anyOf": [*_WORDS["anyOf"], {"type": "null"}]})]
 
 
-class KnowledgeRequest(BaseModel):
-    """A search in knowledge. What stands in the address as well must be the same there."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+class KnowledgeRequest(StrictRequestModel):
+    """A knowledge search. A value that the query string has too must be the same there."""
 
     query: str | None = Field(
         default=None, max_length=MAX_QUERY_CHARACTERS, description=QUERY, examples=["when to prefer composition"]
@@ -38,56 +37,49 @@ class KnowledgeRequest(BaseModel):
     topics: Words = Field(default=None, description=TOPICS, examples=[["testing"]])
 
 
-class _Told(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PositionResponse(_Told):
-    """Where in the source it stands; null is not known."""
+class PositionResponse(ResponseModel):
+    """Where it stands in the source; null if unknown."""
 
     chapter: str | None
     section: str | None
     page: int | None
 
 
-class SourceResponse(_Told):
-    """What it comes from."""
+class SourceResponse(ResponseModel):
+    """The source of a result."""
 
     source_id: str
-    chunk_id: str | None = Field(description="The chunk that it is, or was read out of.")
+    chunk_id: str | None = Field(description="The chunk itself, or the chunk it was extracted from.")
     title: str
     authors: list[str]
     position: PositionResponse
 
 
-class KnowledgeResultResponse(_Told):
-    """A chunk or an extraction that was found."""
+class KnowledgeResultResponse(ResponseModel):
+    """A matching chunk or extraction."""
 
     id: str
-    score: float = Field(ge=0, le=1, description="How near it is to the query in meaning (cosine).")
+    score: float = Field(ge=0, le=1, description="Cosine similarity of the result and the query.")
     type: Literal["chunk", "extraction"]
     content: str = Field(
-        description="What the chunk says. Of an extraction: a line with its kind, and its topics if it has any, as "
-        "`warning (tea, brewing)`; then its parts, one a line."
+        description="Text of the chunk. For an extraction: a line with its type and topics, such as "
+        "`warning (tea, brewing)`, then one line for each of its fields."
     )
     source: SourceResponse
 
 
-class KnowledgeMetadataResponse(_Told):
-    """What is to be said of the whole."""
+class KnowledgeMetadataResponse(ResponseModel):
+    """How the search ran."""
 
     query: str
-    sources_cited: list[str] = Field(description="The titles of all sources of the results, in order, each once.")
+    sources_cited: list[str] = Field(description="Titles of the sources of the results, each once, in order.")
     result_count: int
     search_type: Literal["semantic"]
-    degraded: list[SearchPart] = Field(
-        default_factory=list,
-        description="Parts that the search had to do without; left out when there are none.",
-    )
+    degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
 
 
-class KnowledgeResponse(_Told):
-    """The answer to a search: best first."""
+class KnowledgeResponse(ResponseModel):
+    """Results, best first."""
 
     results: list[KnowledgeResultResponse]
     metadata: KnowledgeMetadataResponse

@@ -1,0 +1,52 @@
+"""Probes, server states and metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
+from starlette.responses import Response
+
+from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.surfaces.http.dependencies import PUBLIC, CurrentApp, Served
+from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse, ServerListResponse
+from toolscript.surfaces.json.tools import build_readiness_response, build_servers_response
+
+router = APIRouter(tags=["states"])
+
+
+@router.get("/health", summary="Liveness: the process runs", response_model=HealthResponse, dependencies=[PUBLIC])
+async def get_health() -> JsonResponse:
+    return JsonResponse({"status": "ok"})
+
+
+@router.get(
+    "/ready",
+    summary="Readiness: store and index work, and every server was tried",
+    response_model=ReadinessResponse,
+)
+async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
+    await app.check_ready()
+    if not served.is_ready:
+        waiting = [s.name for s in app.gateway.statuses if s.state == "connecting"]
+        raise Unavailable("servers are still connecting: " + ", ".join(waiting), details={"servers": waiting})
+    return JsonResponse(build_readiness_response(app.gateway.statuses, app.model))
+
+
+@router.get("/servers", summary="The servers behind the gateway and their states", response_model=ServerListResponse)
+async def list_servers(app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_servers_response(app.gateway.statuses, app.gateway.configuration_error))
+
+
+@router.get(
+    "/metrics",
+    summary="Counters and timings of requests, searches and their stages, for Prometheus",
+    response_class=PlainTextResponse,
+    responses=errors(404),
+)
+async def get_metrics(app: CurrentApp) -> Response:
+    if app.metrics is None:
+        raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
+    text, content_type = app.metrics.exposition()
+    return Response(text, headers={"Content-Type": content_type})

@@ -1,0 +1,139 @@
+"""Tools over HTTP: search, list, describe and call them, and generate typed clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import PlainTextResponse
+
+from toolscript.codegen.python import generate_python
+from toolscript.codegen.typescript import generate_typescript
+from toolscript.domain.errors import InvalidArguments
+from toolscript.surfaces.http.bodies import read_body
+from toolscript.surfaces.http.dependencies import CurrentApp
+from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas.tools import (
+    SearchStatsResponse,
+    ToolListResponse,
+    ToolResponse,
+    ToolSearchResponse,
+)
+from toolscript.surfaces.json.tools import (
+    build_call_response,
+    build_search_response,
+    build_stats_response,
+    build_tool_response,
+    build_tools_response,
+)
+
+router = APIRouter(tags=["tools"])
+clients_router = APIRouter(prefix="/runtime", tags=["clients"])
+
+ToolFilter = Annotated[
+    str | None,
+    Query(
+        alias="filter", description="Servers and tools, comma-separated: `github,filesystem__read_file`. Default: all."
+    ),
+]
+ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["filesystem__read_file"])]
+
+
+@router.get(
+    "/search/stats",
+    summary="What is searched, with which model, and why not with the requested one",
+    response_model=SearchStatsResponse,
+)
+async def get_search_stats(app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_stats_response(app, await app.count_indexed_tools()))
+
+
+@router.get(
+    "/search",
+    summary="Find the tools for a task",
+    response_model=ToolSearchResponse,
+    responses=errors(400),
+)
+async def search_tools(
+    app: CurrentApp,
+    q: Annotated[
+        str,
+        Query(description="What the tool should do, or its name; typos allowed.", examples=["read a text file"]),
+    ] = "",
+    limit: Annotated[
+        int | None, Query(ge=1, le=100, description="Maximum number of results. Default: TOOLSCRIPT_SEARCH_LIMIT.")
+    ] = None,
+    threshold: Annotated[
+        float | None, Query(ge=0, le=1, description="Minimum confidence. Default: TOOLSCRIPT_SEARCH_THRESHOLD.")
+    ] = None,
+) -> JsonResponse:
+    limit = app.settings.search_limit if limit is None else limit
+    threshold = app.settings.search_threshold if threshold is None else threshold
+    return JsonResponse(build_search_response(await app.tool_search.search(q, limit=limit, threshold=threshold)))
+
+
+@router.get("/tools", summary="List tools, prompts and resources", response_model=ToolListResponse)
+async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
+    items = await app.list_tools.matching(names)
+    return JsonResponse(await asyncio.to_thread(build_tools_response, items))
+
+
+@router.get(
+    "/tools/{tool_id:path}",
+    summary="Everything about a tool that a call needs",
+    response_model=ToolResponse,
+    responses=errors(404),
+)
+async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_tool_response(await app.call_tool.describe(tool_id)))
+
+
+@router.post(
+    "/tools/{tool_id:path}",
+    summary="Call a tool: the body is a JSON object with its arguments",
+    response_model=dict[str, Any],
+    responses=errors(404, 502, 504),
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
+async def call_tool(
+    tool_id: ToolId,
+    request: Request,
+    app: CurrentApp,
+    timeout: Annotated[  # noqa: ASYNC109
+        float | None, Query(gt=0, le=3600, description="Timeout of the call in seconds, instead of the default.")
+    ] = None,
+) -> JsonResponse:
+    arguments = _parse_arguments(await read_body(request))
+    return JsonResponse(build_call_response(await app.call_tool.call(tool_id, arguments, within=timeout)))
+
+
+class _TypeScriptResponse(PlainTextResponse):
+    media_type = "application/typescript"
+
+
+class _PythonResponse(PlainTextResponse):
+    media_type = "text/x-python"
+
+
+@clients_router.get("/tools.ts", summary="A typed TypeScript client", response_class=_TypeScriptResponse)
+async def generate_typescript_client(app: CurrentApp, names: ToolFilter = None) -> _TypeScriptResponse:
+    items = await app.list_tools.matching(names)
+    return _TypeScriptResponse(await asyncio.to_thread(generate_typescript, items))
+
+
+@clients_router.get("/tools.py", summary="A typed Python client", response_class=_PythonResponse)
+async def generate_python_client(app: CurrentApp, names: ToolFilter = None) -> _PythonResponse:
+    items = await app.list_tools.matching(names)
+    return _PythonResponse(await asyncio.to_thread(generate_python, items))
+
+
+def _parse_arguments(body: bytes) -> Any:
+    if not body.strip():
+        return {}
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"the body is not valid JSON: {error}", details={"field": ""}) from error

@@ -1,0 +1,94 @@
+"""Requests and responses of hierarchical search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from toolscript.domain.catalog import ItemType
+from toolscript.domain.search import SearchPart
+from toolscript.services.tools.hierarchical_search import Strategy
+from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
+
+QUERY = "What the tool should do, in plain words."
+ITEM_TYPE = "Only tools, prompts or resources. Default: all."
+
+
+class HierarchicalSearchRequest(RequestModel):
+    """A hierarchical search."""
+
+    query: str = Field(description=QUERY, examples=["schedule a meeting"])
+    item_type: ItemType | None = Field(default=None, description=ITEM_TYPE)
+    limit: int = Field(default=5, ge=1, le=50, strict=True, description="Maximum number of tools.")
+    skill_limit: int = Field(
+        default=3, ge=1, le=10, strict=True, description="Maximum number of skills that narrow the search."
+    )
+    skill_threshold: float = Field(default=0.4, ge=0, le=1, description="Minimum score of a skill.")
+    tool_threshold: float = Field(default=0.3, ge=0, le=1, description="Minimum score of a tool.")
+    include_schemas: bool = Field(default=True, description="Include the schemas of the tools.")
+    strategy: Strategy = Field(
+        Strategy.HIERARCHICAL, description="Search inside matching skills, everywhere, or both and merge."
+    )
+    count_tokens: bool = Field(
+        default=False, description="Count the context tokens of the response, and of all tools together."
+    )
+
+
+class SkillHitResponse(ResponseModel):
+    """A skill that matches the query."""
+
+    id: str
+    name: str
+    description: str
+    score: float
+    tool_count: int
+
+
+class FoundToolResponse(ResponseModel):
+    """A tool that matches the query. Schemas and annotations are left out unless requested."""
+
+    id: str
+    db_id: int
+    type: ItemType
+    name: str
+    description: str
+    score: float
+    skill_ids: list[str]
+    primary_skill_id: str | None
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class TokenCountResponse(ResponseModel):
+    """Context tokens."""
+
+    answer: int = Field(description="Tokens of this response.")
+    all_tools: int = Field(description="Tokens of all tools together.")
+
+
+class HierarchicalMetadataResponse(ResponseModel):
+    """How the search ran."""
+
+    strategy_used: Strategy
+    skill_ids_used: list[str] | None
+    stage1_skill_count: int
+    stage2_candidate_count: int = Field(description="Number of tools found before the limit, counted up to 100.")
+    final_count: int
+    query_embedding_time_ms: float
+    skill_search_time_ms: float
+    tool_search_time_ms: float
+    schema_load_time_ms: float
+    total_time_ms: float
+    degraded: list[SearchPart] = Field(description=DEGRADED)
+    tokens: TokenCountResponse | None = Field(default=None, description="Left out unless requested.")
+
+
+class HierarchicalSearchResponse(ResponseModel):
+    """Matching tools and skills, best first."""
+
+    query: str
+    tools: list[FoundToolResponse]
+    matched_skills: list[SkillHitResponse]
+    metadata: HierarchicalMetadataResponse

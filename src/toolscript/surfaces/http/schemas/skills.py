@@ -1,0 +1,263 @@
+"""Requests and responses about skills, and about the sync that classifies tools."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from toolscript.domain.catalog import ItemType, Origin, Skill, SuggestionStatus
+from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
+from toolscript.services.catalogue.skills import (
+    MAX_DESCRIPTION_LENGTH,
+    MAX_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    MAX_SKILLS,
+    MAX_WORD_LENGTH,
+    MAX_WORDS,
+)
+from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
+
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Id = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID_LENGTH),
+    Field(description="Lower-case letters, digits and `_`, starting with a letter.", examples=["calendar_events"]),
+]
+Name = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
+    Field(description="Name for people.", examples=["Calendar & Events"]),
+]
+Description = Annotated[
+    str,
+    StringConstraints(max_length=MAX_DESCRIPTION_LENGTH),
+    Field(
+        description="What its tools do; searches find a skill without tools by this text.",
+        examples=["Create, list and cancel events in calendars."],
+    ),
+]
+Domain = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=MAX_ID_LENGTH, pattern=ONE_LINE),
+    Field(description="The wider area that the skill belongs to.", examples=["productivity"]),
+]
+Words = Annotated[
+    list[
+        Annotated[
+            str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORD_LENGTH, pattern=ONE_LINE)
+        ]
+    ],
+    Field(max_length=MAX_WORDS),
+]
+Reviewer = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
+    Field(description="Who decided.", examples=["ada"]),
+]
+
+
+class SkillRequest(RequestModel):
+    """A skill. Its id cannot change."""
+
+    id: Id | None = None
+    name: Name
+    description: Description = ""
+    parent_domain: Domain | None = None
+    keywords: Words = Field([], description="Words that people use for it.", examples=[["event", "meeting"]])
+    examples: Words = Field([], description="Typical tools.", examples=[["create_event"]])
+    is_active: bool = Field(default=True, description="Whether searches and classifiers use it.")
+
+    def to_skill(self, skill_id: str) -> Skill:
+        """Converts it to the skill with this id."""
+        return Skill(
+            self.id or skill_id,
+            self.name,
+            self.description,
+            self.parent_domain or None,
+            tuple(self.keywords),
+            tuple(self.examples),
+            self.is_active,
+        )
+
+
+class NewSkillRequest(SkillRequest):
+    """A new skill."""
+
+    id: Id
+
+
+class ApproveRequest(RequestModel):
+    """Values for the new skill that replace the suggested ones."""
+
+    skill_id: Id | None = None
+    name: Name | None = None
+    description: Description | None = None
+    reviewed_by: Reviewer | None = None
+
+
+class RejectRequest(RequestModel):
+    """The rejection of a suggestion."""
+
+    reviewed_by: Reviewer | None = None
+
+
+class MergeRequest(RequestModel):
+    """The existing skill that gets the suggestion's tool."""
+
+    skill_id: Id
+    reviewed_by: Reviewer | None = None
+
+
+class ProposeRequest(RequestModel):
+    """How to propose skills."""
+
+    count: Annotated[
+        int | None,
+        Field(ge=1, le=MAX_PROPOSALS, description="Number of groups of tools. Default: chosen from the data."),
+    ] = None
+    only_waiting: Annotated[bool, Field(description="Only use tools that are in no skill.")] = False
+    queue: Annotated[bool, Field(description="Add the proposals to the suggestions.")] = False
+
+
+class ToolSkillsRequest(RequestModel):
+    """The skills of a tool, chosen by a person. Classifiers do not change them."""
+
+    skill_ids: Annotated[
+        list[Id],
+        Field(
+            min_length=1,
+            max_length=MAX_SKILLS,
+            description="The tool's skills, the primary one first.",
+            examples=[["calendar_events"]],
+        ),
+    ]
+
+
+class SyncRequest(RequestModel):
+    """A sync on request."""
+
+    reclassify: bool = Field(default=False, description="Classify every item again.")
+    force: bool = Field(default=False, description="Also classify items that a person assigned to skills.")
+
+
+class _SkillFields(ResponseModel):
+    id: str
+    name: str
+    description: str
+    parent_domain: str | None
+    keywords: list[str]
+    examples: list[str]
+
+
+class SkillResponse(_SkillFields):
+    """A skill."""
+
+    is_active: bool
+    tool_count: int
+
+
+class SkillListResponse(ResponseModel):
+    """All skills."""
+
+    skills: list[SkillResponse]
+    total: int
+
+
+class _SkillToolFields(ResponseModel):
+    id: str
+    server: str
+    name: str
+    type: ItemType
+    description: str
+    is_active: bool
+
+
+class SkillToolResponse(_SkillToolFields):
+    """A tool in a skill, and how it was assigned. The last three fields are left out if the assignment is gone."""
+
+    confidence: float | None = None
+    origin: Origin | None = None
+    is_primary: bool | None = None
+
+
+class SkillToolsResponse(ResponseModel):
+    """The tools in a skill."""
+
+    skill_id: str
+    tools: list[SkillToolResponse]
+    total: int
+
+
+class AssignmentResponse(ResponseModel):
+    """A skill of a tool."""
+
+    skill_id: str
+    confidence: float
+    origin: Origin
+    is_primary: bool
+
+
+class ToolSkillsResponse(_SkillToolFields):
+    """A tool and its skills."""
+
+    skills: list[AssignmentResponse]
+
+
+class SuggestionResponse(ResponseModel):
+    """A suggested skill."""
+
+    id: int
+    name: str
+    description: str
+    keywords: list[str]
+    examples: list[str]
+    source_tool_id: str | None
+    status: SuggestionStatus
+    reviewed_by: str | None
+
+
+class SuggestionListResponse(ResponseModel):
+    """Suggested skills."""
+
+    suggestions: list[SuggestionResponse]
+    total: int
+
+
+class ProposalResponse(_SkillFields):
+    """A proposed skill."""
+
+    tools: list[str]
+    tool_count: int
+    cohesion: float = Field(description="How similar its tools are to each other.")
+    nearest_skill: str | None
+    nearness: float = Field(description="How similar it is to the nearest skill.")
+
+
+class ProposalListResponse(ResponseModel):
+    """Proposed skills."""
+
+    proposals: list[ProposalResponse]
+    total: int
+
+
+class ServerSyncResponse(ResponseModel):
+    """What a sync changed for one server."""
+
+    name: str
+    error: str | None
+    added: int
+    changed: int
+    vanished: int
+    embedded: int
+
+
+class SyncResponse(ResponseModel):
+    """What a sync changed."""
+
+    servers: list[ServerSyncResponse]
+    items: int = Field(description="Number of items in the catalogue.")
+    classified: int
+    refined: int
+    waiting: int = Field(description="Number of items that still wait for a skill.")

@@ -1,0 +1,111 @@
+"""Responses about tools, servers and the state of the gateway."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from toolscript.domain.catalog import ItemType
+from toolscript.domain.search import SearchPart
+from toolscript.domain.servers import ServerState, Transport
+from toolscript.surfaces.http.schemas.models import DEGRADED, CamelResponseModel, ResponseModel
+
+
+class HealthResponse(ResponseModel):
+    """The process, or a part of it, works."""
+
+    status: Literal["ok"]
+
+
+class ReadinessResponse(ResponseModel):
+    """The gateway is ready."""
+
+    status: Literal["ready"]
+    model: str | None = Field(description="The embedding model in use.")
+    fallback: str | None = Field(description="Why it is not the requested model.")
+    servers: dict[str, int] = Field(description="Number of servers in each state.")
+
+
+class ServerResponse(CamelResponseModel):
+    """A server behind the gateway."""
+
+    name: str
+    transport: Transport
+    state: ServerState
+    reason: str | None = Field(description="Why it is not ready.")
+    tools: int
+    prompts: int
+    resources: int
+    problems: list[str] = Field(description="Items of the server that cannot be used, and why.")
+    attempts: int = Field(description="Number of connection attempts.")
+    retry_in_seconds: float | None
+
+
+class ServerListResponse(CamelResponseModel):
+    """All servers behind the gateway."""
+
+    servers: list[ServerResponse]
+    configuration_error: str | None = Field(description="Why the last change of the configuration was not applied.")
+
+
+class ToolHitResponse(CamelResponseModel):
+    """A tool that matches the query."""
+
+    tool_id: str = Field(description="`server__tool`.")
+    server_name: str
+    tool_name: str
+    confidence: float = Field(ge=0, le=1)
+    reason: str = Field(description="Why it matches.")
+    description: str
+
+
+class ToolSearchResponse(CamelResponseModel):
+    """Matching tools, best first."""
+
+    query: str
+    results: list[ToolHitResponse]
+    total_results: int
+    threshold: float
+    degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
+
+
+class SearchStatsResponse(CamelResponseModel):
+    """What tool search searches, and with which model."""
+
+    indexed_tools: int
+    embedded_since_start: int
+    model: str | None
+    dimensions: int | None
+    requested_model: str
+    fallback: str | None = Field(description="Why the requested model is not in use.")
+    alpha: float
+    limit: int
+    threshold: float
+
+
+class ToolSummaryResponse(CamelResponseModel):
+    """A tool, prompt or resource."""
+
+    tool_id: str = Field(description="`server__tool`.")
+    server_name: str
+    tool_name: str
+    type: ItemType
+    description: str
+    signature: str
+
+
+class ToolListResponse(CamelResponseModel):
+    """Tools, prompts and resources."""
+
+    tools: list[ToolSummaryResponse]
+    total_tools: int
+
+
+class ToolResponse(ToolSummaryResponse):
+    """A tool, prompt or resource with its schemas."""
+
+    title: str | None
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    annotations: dict[str, Any] | None
