@@ -246,7 +246,7 @@ async def test_a_value_that_breaks_a_rule_is_refused_and_nothing_is_lost(
 ) -> None:
     await item_store.save_items([(READ, TERMS)])
     await skill_store.save_skills([Skill("a", "A")])
-    with pytest.raises(Invalid, match="refuses"):
+    with pytest.raises(Invalid, match="rejects"):
         await skill_store.assign(READ.id, [Assignment("a", 0.9), Assignment("a", 0.8)])
     assert [s.item for s in await item_store.get_items()] == [READ]
 

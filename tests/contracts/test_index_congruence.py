@@ -212,7 +212,7 @@ def _eager_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vec
         case "qdrant-edge":
             return QdrantEdgeIndex(folder, optimise_from=500)
         case "pgvector":
-            return PgVectorIndex(request.getfixturevalue("postgres_server"), worth_a_graph=500, exact_up_to=0)
+            return PgVectorIndex(request.getfixturevalue("postgres_server"), graph_from=500, exact_up_to=0)
         case _:
             return open_index(kind, folder, request)
 

@@ -147,7 +147,7 @@ class MongoKnowledgeReader:
         except (PyMongoError, InvalidBSON) as error:
             if isinstance(error, BulkWriteError) and _codes(error) & IS_TOO_LARGE:
                 raise Invalid(
-                    "the store of knowledge refuses a value: it makes a document larger than 16 MB"
+                    "the store of knowledge rejects a value: it makes a document larger than 16 MB"
                 ) from error
             raise Unavailable(
                 f"the store of knowledge mongodb://{self._where} does not answer: {_reason(error)}; check "
@@ -155,7 +155,7 @@ class MongoKnowledgeReader:
                 details={"field": "TOOLSCRIPT_KNOWLEDGE", "store": self._where},
             ) from error
         except BSONError as error:
-            raise Invalid(f"the store of knowledge refuses a value: {_reason(error)}") from error
+            raise Invalid(f"the store of knowledge rejects a value: {_reason(error)}") from error
 
 
 class MongoKnowledge(MongoKnowledgeReader):

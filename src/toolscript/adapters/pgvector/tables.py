@@ -1,5 +1,5 @@
-"""The tables of an index in PostgreSQL: one that says which collections there are, and one per collection that holds
-its points, a row each. Why one row holds everything: docs/decisions/0010."""
+"""The tables of an index in PostgreSQL: one that lists the collections, and one per collection with a row per point.
+Why one row has everything: docs/decisions/0010."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from dataclasses import dataclass, replace
 import psycopg
 from psycopg.sql import Literal
 
-from toolscript.adapters.pgvector.connections import Connection, rows
-from toolscript.adapters.pgvector.filters import TERM_SPACE, padded
+from toolscript.adapters.pgvector.connections import run_sql
+from toolscript.adapters.pgvector.rows import TERM_SPACE, pad_dimensions
+from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection, FieldType, require_same_model
 
 SCHEMA = "toolscript_index"
-OLDEST_PGVECTOR = (0, 8)
+MIN_PGVECTOR = (0, 8)
 
-_INDEXED = frozenset({FieldType.KEYWORD, FieldType.TENANT})
+_INDEXED_TYPES = frozenset({FieldType.KEYWORD, FieldType.TENANT})
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A collection as the database has it: the number in the names of its tables, and whether its graph is ready."""
+class CollectionTable:
+    """A collection in the database: the number in its table's name, and whether its graph is ready."""
 
     collection: Collection
     number: int
     has_graph: bool
 
     @property
-    def table(self) -> str:
+    def name(self) -> str:
         return f"{SCHEMA}.points_{self.number}"
 
     @property
@@ -37,12 +38,12 @@ class Held:
         return f"graph_{self.number}"
 
 
-def find(connection: Connection, name: str) -> Held | None:
-    """What the database says of a collection, or None where there is none."""
+def find(connection: Connection, name: str) -> CollectionTable | None:
+    """The collection of that name, or None."""
     # Not to_regclass: a transaction that has waited for another to create the table would not see it there.
-    if not rows(connection, "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'collections'", [SCHEMA]):
+    if not run_sql(connection, "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'collections'", [SCHEMA]):
         return None
-    found = rows(
+    found = run_sql(
         connection,
         # As JSON, because the table of an earlier version has no such column.
         f"SELECT number, model, dimensions, fields, coalesce((to_jsonb(c) ->> 'exact')::boolean, false), "
@@ -54,16 +55,16 @@ def find(connection: Connection, name: str) -> Held | None:
         return None
     number, model, dimensions, fields, exact, has_graph = found[0]
     kinds = {field: FieldType(kind) for field, kind in fields.items()}
-    return Held(Collection(name, model, dimensions, kinds, exact), number, has_graph)
+    return CollectionTable(Collection(name, model, dimensions, kinds, exact), number, has_graph)
 
 
-def create(connection: Connection, wanted: Collection) -> Held:
-    """The collection, made unless it exists; processes that come at once take turns. Raises Invalid when it was made
-    with another model."""
+def create(connection: Connection, wanted: Collection) -> CollectionTable:
+    """Creates the collection unless it exists; processes wait for each other. Raises Invalid when it exists with
+    another model."""
     found = find(connection, wanted.name)
     if found is None or _differ(found.collection, wanted):
         with connection.transaction():
-            _take_turns(connection)
+            _lock(connection)
             found = find(connection, wanted.name)
             if found is None:
                 _prepare_database(connection)
@@ -74,31 +75,31 @@ def create(connection: Connection, wanted: Collection) -> Held:
     return found
 
 
-def _differ(held: Collection, wanted: Collection) -> bool:
-    return held.exact != wanted.exact or bool(wanted.fields.items() - held.fields.items())
+def _differ(existing: Collection, wanted: Collection) -> bool:
+    return existing.exact != wanted.exact or bool(wanted.fields.items() - existing.fields.items())
 
 
 def drop(connection: Connection, name: str) -> None:
     with connection.transaction():
-        _take_turns(connection)
+        _lock(connection)
         found = find(connection, name)
         if found:
-            rows(connection, f"DROP TABLE IF EXISTS {found.table}")
-            rows(connection, f"DELETE FROM {SCHEMA}.collections WHERE number = %s", [found.number])
+            run_sql(connection, f"DROP TABLE IF EXISTS {found.name}")
+            run_sql(connection, f"DELETE FROM {SCHEMA}.collections WHERE number = %s", [found.number])
 
 
-def _take_turns(connection: Connection) -> None:
-    rows(connection, "SELECT pg_advisory_xact_lock(hashtext('toolscript index'))")
+def _lock(connection: Connection) -> None:
+    run_sql(connection, "SELECT pg_advisory_xact_lock(hashtext('toolscript index'))")
 
 
 def _prepare_database(connection: Connection) -> None:
-    if not rows(connection, "SELECT 1 FROM pg_extension WHERE extname = 'vector'"):
+    if not run_sql(connection, "SELECT 1 FROM pg_extension WHERE extname = 'vector'"):
         _add_extension(connection)
-    ((version,),) = rows(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PGVECTOR:
+    ((version,),) = run_sql(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    if tuple(int(part) for part in version.split(".")[:2]) < MIN_PGVECTOR:
         raise _unusable(f"its pgvector is {version}, 0.8 or newer is needed: run ALTER EXTENSION vector UPDATE there")
-    rows(connection, f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-    rows(
+    run_sql(connection, f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    run_sql(
         connection,
         f"CREATE TABLE IF NOT EXISTS {SCHEMA}.collections (name text PRIMARY KEY, number integer GENERATED ALWAYS "
         "AS IDENTITY, model text NOT NULL, dimensions integer NOT NULL, fields jsonb NOT NULL, "
@@ -109,7 +110,7 @@ def _prepare_database(connection: Connection) -> None:
 def _add_extension(connection: Connection) -> None:
     try:
         with connection.transaction():
-            rows(connection, "CREATE EXTENSION vector")
+            run_sql(connection, "CREATE EXTENSION vector")
     except psycopg.errors.InsufficientPrivilege as error:
         raise _unusable(
             "it lacks the extension vector, and this user may not add it: let an administrator of the database run "
@@ -122,44 +123,49 @@ def _add_extension(connection: Connection) -> None:
         ) from error
 
 
-def _create(connection: Connection, wanted: Collection) -> Held:
-    ((number,),) = rows(
+def _create(connection: Connection, wanted: Collection) -> CollectionTable:
+    ((number,),) = run_sql(
         connection,
         f"INSERT INTO {SCHEMA}.collections (name, model, dimensions, fields) VALUES (%s, %s, %s, '{{}}') "
         "RETURNING number",
         [wanted.name, wanted.model, wanted.dimensions],
     )
-    made = Held(Collection(wanted.name, wanted.model, wanted.dimensions), number, has_graph=False)
+    created = CollectionTable(Collection(wanted.name, wanted.model, wanted.dimensions), number, has_graph=False)
     # A row of up to a page stays in one place; beyond that the vector is the last thing to be moved out of it.
-    rows(
+    run_sql(
         connection,
-        f'CREATE TABLE {made.table} (key uuid PRIMARY KEY, id text COLLATE "C" NOT NULL, '
-        f"vector vector({padded(wanted.dimensions)}) STORAGE MAIN, terms sparsevec({TERM_SPACE}), term_ids integer[], "
-        "moments jsonb, payload jsonb NOT NULL) WITH (toast_tuple_target = 8160)",
+        f'CREATE TABLE {created.name} (key uuid PRIMARY KEY, id text COLLATE "C" NOT NULL, '
+        f"vector vector({pad_dimensions(wanted.dimensions)}) STORAGE MAIN, terms sparsevec({TERM_SPACE}), "
+        "term_ids integer[], moments jsonb, payload jsonb NOT NULL) WITH (toast_tuple_target = 8160)",
     )
     for column in ("id", "vector", "terms", "payload"):
-        rows(connection, f"ALTER TABLE {made.table} ALTER COLUMN {column} SET STATISTICS 0")
-    rows(connection, f"CREATE INDEX ON {made.table} USING gin (term_ids) WITH (fastupdate = off)")
-    return made
+        run_sql(connection, f"ALTER TABLE {created.name} ALTER COLUMN {column} SET STATISTICS 0")
+    run_sql(connection, f"CREATE INDEX ON {created.name} USING gin (term_ids) WITH (fastupdate = off)")
+    return created
 
 
-def _declare(connection: Connection, held: Held, wanted: Collection) -> Held:
-    """Makes indexes for the fields that are new, and remembers them, and whether searches must be exact."""
+def _declare(connection: Connection, table: CollectionTable, wanted: Collection) -> CollectionTable:
+    """Creates indexes for new fields, and stores the fields and whether searches must be exact."""
     for field, kind in wanted.fields.items():
-        if kind in _INDEXED and field not in held.collection.fields:
-            named = Literal(field).as_string(connection).replace("%", "%%")
-            rows(connection, f"CREATE INDEX ON {held.table} USING gin ((payload -> {named})) WITH (fastupdate = off)")
-    fields = {**held.collection.fields, **wanted.fields}
-    rows(connection, f"ALTER TABLE {SCHEMA}.collections ADD COLUMN IF NOT EXISTS exact boolean NOT NULL DEFAULT false")
-    rows(
+        if kind in _INDEXED_TYPES and field not in table.collection.fields:
+            literal = Literal(field).as_string(connection).replace("%", "%%")
+            run_sql(
+                connection, f"CREATE INDEX ON {table.name} USING gin ((payload -> {literal})) WITH (fastupdate = off)"
+            )
+    fields = {**table.collection.fields, **wanted.fields}
+    run_sql(
+        connection, f"ALTER TABLE {SCHEMA}.collections ADD COLUMN IF NOT EXISTS exact boolean NOT NULL DEFAULT false"
+    )
+    run_sql(
         connection,
         f"UPDATE {SCHEMA}.collections SET fields = %s::jsonb, exact = %s WHERE number = %s",
-        [json.dumps(fields), wanted.exact, held.number],
+        [json.dumps(fields), wanted.exact, table.number],
     )
-    return replace(held, collection=replace(held.collection, fields=fields, exact=wanted.exact))
+    return replace(table, collection=replace(table.collection, fields=fields, exact=wanted.exact))
 
 
 def _unusable(problem: str) -> Unavailable:
     return Unavailable(
-        f"the database of TOOLSCRIPT_INDEX cannot hold an index: {problem}", details={"field": "TOOLSCRIPT_INDEX"}
+        f"the database of TOOLSCRIPT_INDEX cannot be used for an index: {problem}",
+        details={"field": "TOOLSCRIPT_INDEX"},
     )

@@ -1,21 +1,19 @@
 """One code path to SQLite and PostgreSQL: plain SQL that both understand, whole transactions in worker threads.
 
 A unit of work is a plain function of a `Session`. It takes one hop to a thread however many statements it has. What
-differs between the two databases is in `sql_sqlite.py` and `sql_postgres.py`. Why not a toolkit:
-docs/decisions/0003.
+differs between the two databases is in `sqlite.py` and `postgres.py`. Why not a toolkit: docs/decisions/0003.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from string import Template
 from typing import TypeVar
 
-from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.session import Row, Session, Sessions
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
 T = TypeVar("T")
@@ -24,25 +22,23 @@ WORKERS = 8
 
 
 class Database:
-    """A migrated database. Each worker thread keeps a connection of its own."""
+    """A migrated database."""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
-        """With `read_only` nothing can be written through it, and the tables must be there already.
+        """With `read_only` nothing can be written, and the tables must exist.
 
-        Raises Invalid for a URL that is neither SQLite nor PostgreSQL, or that is to be read and in memory;
-        Unavailable when it cannot be opened.
+        Raises Invalid for a URL that is neither SQLite nor PostgreSQL, or for `read_only` with a database in memory;
+        Unavailable when the database cannot be opened.
         """
-        self._connect, workers = _connector(url, read_only=read_only)
+        # A database in memory belongs to one connection, hence to one thread.
+        self._workers = ThreadPoolExecutor(1 if url == "sqlite://" else WORKERS, thread_name_prefix="sql")
+        self._sessions = _open_sessions(url, read_only=read_only)
         self._read_only = read_only
-        self._in_memory = workers == 1
-        self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="sql")
-        self._own = threading.local()
-        self._all: list[Session] = []
         self._closed = False
         try:
-            self._workers.submit(self._work, require_migrated if read_only else migrate, not read_only).result()
+            self._work(require_migrated if read_only else migrate, not read_only)
         except BaseException:
-            self._shut()
+            self._close()
             raise
 
     async def read(self, work: Callable[[Session], T]) -> T:
@@ -61,62 +57,41 @@ class Database:
         await self.read(lambda session: session.rows("SELECT 1 AS one"))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._shut)
+        await asyncio.to_thread(self._close)
 
     async def _in_thread(self, work: Callable[[Session], T], *, writing: bool) -> T:
         if self._closed:
             raise Unavailable("the store is closed", details={"store": "sql"})
         return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, writing)
 
-    def _shut(self) -> None:
+    def _close(self) -> None:
         self._closed = True
         self._workers.shutdown()
-        for session in self._all:
-            session.close()
+        self._sessions.close()
 
     def _work(self, work: Callable[[Session], T], writing: bool) -> T:
-        session = self._begun(writing)
         try:
-            done = work(session)
+            session = self._sessions.begin(writing=writing)
+        except self._sessions.faults as error:
+            raise Unavailable(f"the store is busy: {_first_line(error)}", details={"store": "sql"}) from error
+        try:
+            result = work(session)
             session.commit()
-        except session.refusals as error:
-            session.rollback()
-            raise Invalid(f"the store refuses a value: {_first_line(error)}", details={"store": "sql"}) from error
-        except session.faults as error:
-            self._forget(session)
+        except self._sessions.rejections as error:
+            self._roll_back(session)
+            raise Invalid(f"the store rejects a value: {_first_line(error)}", details={"store": "sql"}) from error
+        except self._sessions.faults as error:
+            self._sessions.discard(session)
             raise Unavailable(f"the store does not answer: {_first_line(error)}", details={"store": "sql"}) from error
         except BaseException:
-            session.rollback()
+            self._roll_back(session)
             raise
-        return done
+        self._sessions.give_back(session)
+        return result
 
-    def _begun(self, writing: bool) -> Session:
-        """This thread's session in a new transaction; a connection that has died meanwhile is replaced once."""
-        held: Session | None = getattr(self._own, "session", None)
-        if held is not None:
-            try:
-                held.begin(writing=writing)
-            except held.faults:
-                self._forget(held)
-            else:
-                return held
-        session = self._own.session = self._connect()
-        self._all.append(session)
-        try:
-            session.begin(writing=writing)
-        except session.faults as error:
-            self._forget(session)
-            raise Unavailable(f"the store is busy: {_first_line(error)}", details={"store": "sql"}) from error
-        return session
-
-    def _forget(self, session: Session) -> None:
-        """Drops a connection that failed; what is in memory only would go with it, so that one is kept."""
-        if self._in_memory:
-            session.rollback()
-            return
-        session.close()
-        self._all.remove(session)
-        del self._own.session
+    def _roll_back(self, session: Session) -> None:
+        session.rollback()
+        self._sessions.give_back(session)
 
 
 def migrate(session: Session) -> None:
@@ -135,20 +110,20 @@ def migrate(session: Session) -> None:
 
 
 def require_migrated(session: Session) -> None:
-    """Raises Unavailable when the tables are not there, or of an earlier version."""
-    found = session.rows("SELECT version FROM toolscript_migrations") if session.has("toolscript_migrations") else []
-    held, needed = max((row["version"] for row in found), default=0), migrations()[-1][0]
-    if held < needed:
+    """Raises Unavailable when the tables are missing or of an earlier version."""
+    exists = session.has_table("toolscript_migrations")
+    rows = session.rows("SELECT version FROM toolscript_migrations") if exists else []
+    version, needed = max((row["version"] for row in rows), default=0), migrations()[-1][0]
+    if version < needed:
         raise Unavailable(
-            f"the store's tables are {f'of version {held}' if held else 'not there yet'}, and version {needed} is "
-            "needed to read it: run a command of this version that may write once, such as `toolscript sync`; it "
-            "brings them up to date",
-            details={"store": "sql", "version": held, "needed": needed},
+            f"the store's tables {f'have version {version}' if version else 'do not exist yet'}, and reading needs "
+            f"version {needed}: run a command of this version that writes, such as `toolscript sync`, to update them",
+            details={"store": "sql", "version": version, "needed": needed},
         )
 
 
 def migrations() -> list[tuple[int, str]]:
-    """The migrations' numbers and texts, oldest first."""
+    """The numbers and texts of all migrations, in order."""
     folder = resources.files("toolscript").joinpath("adapters/sql/migrations")
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [(int(f.name.partition("_")[0]), f.read_text(encoding="utf-8")) for f in files]
@@ -167,10 +142,10 @@ def upsert(session: Session, table: str, rows: Sequence[Row], keys: Sequence[str
     )
 
 
-def _connector(url: str, *, read_only: bool) -> tuple[Callable[[], Session], int]:
+def _open_sessions(url: str, *, read_only: bool) -> Sessions:
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        from toolscript.adapters.sql.sqlite import SqliteSession
+        from toolscript.adapters.sql.sqlite import SqliteSessions
 
         file = url.removeprefix("sqlite:///") if url != "sqlite://" else ""
         if file == url or "?" in file or file == ":memory:":
@@ -181,17 +156,16 @@ def _connector(url: str, *, read_only: bool) -> tuple[Callable[[], Session], int
                 "give sqlite:///FILE or postgresql://USER@HOST/NAME",
                 details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "postgresql://…"]},
             )
-        # A database in memory belongs to one connection, hence to one thread.
-        return (lambda: SqliteSession(file, read_only=read_only)), WORKERS if file else 1
+        return SqliteSessions(file, read_only=read_only)
     if scheme in {"postgresql", "postgres"}:
         try:
-            from toolscript.adapters.sql.postgres import PostgresSession
+            from toolscript.adapters.sql.postgres import PostgresSessions
         except ImportError as error:
             raise Invalid(
                 "TOOLSCRIPT_STORE needs an extra that is not installed: pip install 'toolscript[postgres]'",
                 details={"field": "TOOLSCRIPT_STORE", "extra": "postgres"},
             ) from error
-        return (lambda: PostgresSession(url, read_only=read_only)), WORKERS
+        return PostgresSessions(url, size=WORKERS, read_only=read_only)
     raise _unusable(url)
 
 

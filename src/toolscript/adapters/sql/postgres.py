@@ -12,15 +12,14 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json
 
+from toolscript.adapters.postgres import FAULTS, Connection, PostgresPool
 from toolscript.adapters.sql.session import Row
-from toolscript.domain.errors import Unavailable
 
-CONNECT_SECONDS = 5
-STATEMENT_MILLISECONDS = 30_000
+STATEMENT_SECONDS = 30
 
 
 class PostgresSession:
-    """A connection to a PostgreSQL database."""
+    """A connection of the pool."""
 
     words: Mapping[str, str] = {
         "mcp": "mcp.",
@@ -34,74 +33,81 @@ class PostgresSession:
         "by_code_point": 'COLLATE "C"',
     }
     schemas = tuple(f"CREATE SCHEMA IF NOT EXISTS {name}" for name in ("mcp", "documents", "knowledge"))
-    faults = (
-        psycopg.OperationalError,
-        psycopg.InterfaceError,
-        psycopg.InternalError,
-        psycopg.errors.InsufficientPrivilege,
-    )
-    refusals = (psycopg.IntegrityError, psycopg.DataError)
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        """Raises Unavailable, naming the server but no password, when it does not answer."""
-        options = f"-c search_path=mcp,documents,knowledge,public -c statement_timeout={STATEMENT_MILLISECONDS}"
-        try:
-            self._connection = psycopg.connect(
-                url,
-                autocommit=True,
-                row_factory=dict_row,
-                connect_timeout=CONNECT_SECONDS,
-                options=f"{options} -c default_transaction_read_only=on" if read_only else options,
-            )
-        except psycopg.Error as error:
-            where = url.partition("://")[2].rpartition("@")[2].partition("?")[0]
-            reason = str(error).strip().splitlines()[0]
-            raise Unavailable(
-                f"the store postgresql://{where} cannot be opened: {reason}; check TOOLSCRIPT_STORE and the server",
-                details={"field": "TOOLSCRIPT_STORE", "store": where},
-            ) from error
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self._connection.execute(_said(sql), _values(parameters)).fetchall()
+        return self.connection.execute(_translate(sql), _adapt(parameters)).fetchall()
 
     def run(self, sql: str, **parameters: Any) -> int:
-        return self._connection.execute(_said(sql), _values(parameters)).rowcount
+        return self.connection.execute(_translate(sql), _adapt(parameters)).rowcount
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_said(sql), [_values(row) for row in rows])
+        with self.connection.cursor() as cursor:
+            cursor.executemany(_translate(sql), [_adapt(row) for row in rows])
 
-    def has(self, table: str) -> bool:
-        return self.rows("SELECT to_regclass(:name) AS found", name=table)[0]["found"] is not None
+    def has_table(self, name: str) -> bool:
+        return self.rows("SELECT to_regclass(:name) AS found", name=name)[0]["found"] is not None
 
     def among(self, column: str, parameter: str) -> str:
         return f"{column} = ANY(:{parameter})"
 
-    def begin(self, *, writing: bool) -> None:
-        self._connection.execute("BEGIN" if writing else "BEGIN READ ONLY")
-
     def lock(self, subject: str) -> None:
-        self._connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"toolscript {subject}"])
+        self.connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"toolscript {subject}"])
 
     def commit(self) -> None:
-        self._connection.execute("COMMIT")
+        self.connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        self._connection.execute("ROLLBACK")
+        self.connection.execute("ROLLBACK")
+
+
+class PostgresSessions:
+    """The pooled connections to a PostgreSQL database."""
+
+    faults = FAULTS
+    rejections = (psycopg.IntegrityError, psycopg.DataError)
+
+    def __init__(self, url: str, *, size: int, read_only: bool = False) -> None:
+        """Does not connect. Raises Invalid for an unusable URL."""
+        settings = f"-c search_path=mcp,documents,knowledge,public -c statement_timeout={STATEMENT_SECONDS * 1000}"
+        if read_only:
+            settings += " -c default_transaction_read_only=on"
+        self._pool = PostgresPool(url, part="store", size=size, settings=settings, row_factory=dict_row)
+
+    def begin(self, *, writing: bool) -> PostgresSession:
+        statement = "BEGIN" if writing else "BEGIN READ ONLY"
+        session = PostgresSession(self._pool.take())
+        try:
+            session.connection.execute(statement)
+        except self.faults:
+            self.discard(session)
+            self._pool.replace_dead()
+            session = PostgresSession(self._pool.take())
+            session.connection.execute(statement)
+        return session
+
+    def give_back(self, session: PostgresSession) -> None:
+        self._pool.give_back(session.connection)
+
+    def discard(self, session: PostgresSession) -> None:
+        session.connection.close()
+        self._pool.give_back(session.connection)
 
     def close(self) -> None:
-        self._connection.close()
+        self._pool.close()
 
 
 @cache
-def _said(sql: str) -> bytes:
+def _translate(sql: str) -> bytes:
     """Our `:name` as psycopg's `%(name)s`. Statements are written in this package, never by a caller."""
     return re.sub(r":([a-z_]+)", r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
-def _values(row: Row) -> dict[str, Any]:
-    return {k: Json(v, _written) if isinstance(v, dict) else v for k, v in row.items()}
+def _adapt(row: Row) -> dict[str, Any]:
+    return {k: Json(v, _dump_json) if isinstance(v, dict) else v for k, v in row.items()}
 
 
-def _written(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

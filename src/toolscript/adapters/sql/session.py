@@ -1,4 +1,4 @@
-"""What the SQL stores need of a database, said once; SQLite and PostgreSQL each have their way of doing it."""
+"""What the SQL stores need of a database; SQLite and PostgreSQL implement it."""
 
 from __future__ import annotations
 
@@ -9,47 +9,56 @@ Row = Mapping[str, Any]
 
 
 class Session(Protocol):
-    """A connection, used by one thread. Statements name their parameters `:like_this`."""
+    """A connection in a transaction, used by one thread. Statements name their parameters `:like_this`."""
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What the `$words` of a migration are called here; some of them statements need, too."""
+        """The values of the `$words` in migrations; some statements need them, too."""
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """Statements that must run before the first migration."""
-
-    @property
-    def faults(self) -> tuple[type[Exception], ...]:
-        """What the driver raises when the database cannot do its work."""
-
-    @property
-    def refusals(self) -> tuple[type[Exception], ...]:
-        """What the driver raises when a value breaks a rule of the tables."""
+        """Statements to run before the first migration."""
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        """What a statement returns. JSON, lists of texts and booleans come back as such."""
+        """The rows that a statement returns. JSON, lists of texts and booleans come back as such."""
 
     def run(self, sql: str, **parameters: Any) -> int:
-        """Runs a statement and returns how many rows it touched."""
+        """Runs a statement and returns the number of rows it changed."""
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Runs a statement once per row."""
 
-    def has(self, table: str) -> bool:
-        """Whether there is a table of that name."""
+    def has_table(self, name: str) -> bool: ...
 
     def among(self, column: str, parameter: str) -> str:
         """The condition that a column's value is in the list given as that parameter."""
 
-    def begin(self, *, writing: bool) -> None:
-        """Starts a transaction. Raises one of `faults` when the connection is gone."""
-
     def lock(self, subject: str) -> None:
-        """Waits until no other transaction is at the same subject; holds it until the transaction ends."""
+        """Waits for other transactions that locked this subject; keeps the lock until the transaction ends."""
 
     def commit(self) -> None: ...
 
     def rollback(self) -> None: ...
+
+
+class Sessions(Protocol):
+    """Opens the sessions of one database, and keeps them open between transactions."""
+
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """Errors of the driver when the database cannot do its work."""
+
+    @property
+    def rejections(self) -> tuple[type[Exception], ...]:
+        """Errors of the driver when a value violates a constraint of the tables."""
+
+    def begin(self, *, writing: bool) -> Session:
+        """Starts a transaction. Raises one of `faults`, or Unavailable when the database cannot be opened."""
+
+    def give_back(self, session: Any) -> None:
+        """Takes back a session whose transaction has ended."""
+
+    def discard(self, session: Any) -> None:
+        """Takes back a session that failed."""
 
     def close(self) -> None: ...

@@ -371,7 +371,7 @@ async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
 
 async def test_a_document_that_is_larger_than_mongodb_takes_is_refused(store: MongoKnowledge) -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "", metadata={"all": "x" * 17_000_000})
-    with pytest.raises(Invalid, match="refuses a value"):
+    with pytest.raises(Invalid, match="rejects a value"):
         await store.replace(source, [], [])
 
 

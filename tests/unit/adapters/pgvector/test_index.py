@@ -17,7 +17,7 @@ import pytest
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.pgvector import connections as pgvector_connections
-from toolscript.adapters.pgvector.filters import translated
+from toolscript.adapters.pgvector.filters import translate_filter
 from toolscript.adapters.pgvector.index import PgVectorIndex
 from toolscript.app.app import open_app
 from toolscript.domain.errors import Invalid, Unavailable
@@ -95,7 +95,7 @@ async def test_a_user_who_may_not_add_the_extension_is_sent_to_an_administrator(
 async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     index = PgVectorIndex(f"postgresql://anna:{SECRET}@127.0.0.1:9/tools")
     with pytest.raises(
-        Unavailable, match=r"postgresql://127\.0\.0\.1/tools cannot be opened.*TOOLSCRIPT_INDEX"
+        Unavailable, match=r"postgresql://127\.0\.0\.1:9/tools cannot be opened.*TOOLSCRIPT_INDEX"
     ) as told:
         await index.describe(NAME)
     await index.close()
@@ -195,7 +195,7 @@ async def test_what_a_table_cannot_hold_is_refused_and_nothing_is_written(databa
             Point("nul", vector(1), Terms(), {"text": "a\0b"}),
             Point("short", vector(1, 4), Terms(), {}),
         ):
-            with pytest.raises(Invalid, match=r"refuses a value|dimensions"):
+            with pytest.raises(Invalid, match=r"rejects a value|dimensions"):
                 await index.upsert(NAME, [*points(3), wrong])
         with pytest.raises(Invalid, match="4 dimensions does not fit a collection of 16"):
             await index.dense(NAME, vector(1, 4), limit=1)
@@ -270,7 +270,7 @@ def test_what_a_caller_gives_is_never_part_of_the_statement() -> None:
     conditions += [Condition(value, op, [value]) for op in (Op.IN, Op.NIN)]
     conditions += [Condition(value, Op.GT, 3), Condition(value, Op.EXISTS, True)]
     for condition in conditions:
-        sql, parameters = translated(Filter((condition,), (condition,), (condition,)))
+        sql, parameters = translate_filter(Filter((condition,), (condition,), (condition,)))
         assert "DROP" not in sql
         assert sql.count("%s") == len(parameters)
 
@@ -280,7 +280,7 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
     oracle = MemoryIndex()
     await oracle.open(THINGS)
     await oracle.upsert(NAME, many)
-    async with opened(database, worth_a_graph=300, exact_up_to=50) as index:
+    async with opened(database, graph_from=300, exact_up_to=50) as index:
         await index.upsert(NAME, many)
         await index.wait_until_idle()
         with psycopg.connect(database) as connection:
@@ -300,9 +300,9 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
 
 
 async def test_a_graph_under_way_does_not_hold_up_the_end(database: str) -> None:
-    async with opened(database, worth_a_graph=1_000) as index:
+    async with opened(database, graph_from=1_000) as index:
         await index.upsert(NAME, points(3_000))
-    async with opened(database, worth_a_graph=1_000) as index:
+    async with opened(database, graph_from=1_000) as index:
         await index.upsert(NAME, points(1_000))
         await index.drop(NAME)
         assert await index.describe(NAME) is None

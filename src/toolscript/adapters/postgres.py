@@ -1,0 +1,139 @@
+"""PostgreSQL connections for the SQL stores and the pgvector index: a `psycopg_pool` that connects on first use and
+reports errors with the server's address, never with its password."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from toolscript.domain.errors import Invalid, Unavailable
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+CONNECT_SECONDS = 5
+# How often a thread that waits for a new connection looks whether connecting has failed.
+POLL_SECONDS = 0.05
+
+FAULTS = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.InternalError,
+    psycopg.errors.InsufficientPrivilege,
+)
+
+# The pool logs failed connections; here they are raised.
+logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+class PostgresPool:
+    """Up to `size` connections to one server, in autocommit mode."""
+
+    def __init__(self, url: str, *, part: str, size: int, settings: str, **options: Any) -> None:
+        """`part` is "store" or "index", for error messages; `settings` are options of the server (`-c name=value`),
+        `options` those of `psycopg.connect`. Does not connect. Raises Invalid for an unusable URL."""
+        self._part, self._field = part, f"TOOLSCRIPT_{part.upper()}"
+        try:
+            parsed = conninfo_to_dict(url)
+        except psycopg.Error:
+            # Not chained: the driver's message repeats the URL with its password.
+            raise Invalid(
+                f"{self._field} is not a usable PostgreSQL address: give postgresql://USER:PASSWORD@HOST:5432/NAME, "
+                "special characters in the password percent-encoded",
+                details={"field": self._field, "allowed": "postgresql://USER:PASSWORD@HOST:5432/NAME"},
+            ) from None
+        self._url = url
+        self._password = str(parsed.get("password") or "")
+        port = f":{parsed['port']}" if parsed.get("port") else ""
+        self.address = f"postgresql://{parsed.get('host') or 'localhost'}{port}/{parsed.get('dbname') or ''}"
+        self._options = {
+            "autocommit": True,
+            "connect_timeout": CONNECT_SECONDS,
+            "options": f"{parsed.get('options') or ''} {settings}".strip(),
+            **options,
+        }
+        self._failed_attempts = 0
+        self._last_failure: Exception = PoolTimeout("no connection in time")
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            connection_class=self._make_connection_class(),
+            kwargs=self._options,
+            min_size=0,
+            max_size=size,
+            num_workers=1,
+            reconnect_timeout=0,
+            open=False,
+        )
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of the pool, which may have died while it was idle: then its first statement fails, and after
+        `replace_dead` a second try succeeds. Raises Unavailable when the server cannot be reached."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def take(self) -> Connection:
+        """The same, to be given back by the caller. Fails as soon as connecting fails; `getconn` alone would wait until
+        its timeout and not give the reason."""
+        self._pool.open()
+        attempts, deadline = self._failed_attempts, time.monotonic() + 2 * CONNECT_SECONDS
+        while True:
+            try:
+                return self._pool.getconn(timeout=POLL_SECONDS)
+            except PoolTimeout:
+                if self._failed_attempts > attempts or time.monotonic() > deadline:
+                    raise self._unreachable(self._last_failure) from None
+
+    def give_back(self, connection: Connection) -> None:
+        self._pool.putconn(connection)
+
+    def connect(self) -> Connection:
+        """A connection outside the pool. Raises Unavailable when the server cannot be reached."""
+        try:
+            return psycopg.connect(self._url, **self._options)
+        except psycopg.Error as error:
+            raise self._unreachable(error) from None
+
+    def replace_dead(self) -> None:
+        """Drops the idle connections that the server has closed."""
+        self._pool.check()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def reason(self, error: Exception) -> str:
+        """The first line of the driver's message, without the password."""
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return line.replace(self._password, "***") if self._password else line
+
+    def _make_connection_class(self) -> type[Connection]:
+        """Connections that tell this pool why connecting failed; `psycopg_pool` only logs it."""
+        pool = self
+
+        class RecordedConnection(psycopg.Connection[Any]):
+            @classmethod
+            def connect(cls, conninfo: str = "", **options: Any) -> Any:
+                try:
+                    return super().connect(conninfo, **options)
+                except psycopg.Error as error:
+                    pool._last_failure = error
+                    pool._failed_attempts += 1
+                    raise
+
+        return RecordedConnection
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"the {self._part} {self.address} cannot be opened: {self.reason(error)}; "
+            f"check {self._field} and the server",
+            details={"field": self._field, self._part: self.address},
+        )
