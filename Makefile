@@ -43,7 +43,7 @@ run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), an
 	$(BIN)/toolscript gateway start --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them, two files at a time
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 coverage: $(VENV)/.dev $(VENV)/.servers  ## The same, and count what they reach (it takes a quarter longer)
 	$(BIN)/pytest --cov --cov-report=term
