@@ -1,1 +1,1 @@
-"""Data sets in, metrics out: `toolscript eval` measures the services that the surfaces call."""
+"""Measures search quality: reads evaluation sets, runs them through the services, computes metrics."""

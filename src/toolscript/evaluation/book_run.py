@@ -1,4 +1,4 @@
-"""Runs a set of books through the application: all of them ingested, every question asked across all of them."""
+"""Evaluates knowledge search: ingests all books of a set, then searches them with every question."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeSearch
 
 ANSWER = "an answer"
 TEST_ONLY = "held out"
-# What the command has when nothing is chosen, and what there is.
+# The command's default, and the name of the only pipeline.
 PIPELINES = ("hybrid", "semantic")
 
 
 class BookEvaluation:
-    """One set at a time, over services that start out empty."""
+    """Evaluates one set at a time, over services that are empty at the start."""
 
     def __init__(self, ingest: IngestKnowledge, search: KnowledgeSearch) -> None:
         self._ingest = ingest
         self._search = search
 
     async def run(self, data: BookSet, pipeline: str) -> EvaluationResult:
-        """Brings the books in and scores every question: one is answered by any of its places, once. Raises Invalid
-        for a pipeline that there is not, and for a file that is no book."""
+        """Ingests the books and scores every question; any of its places answers it, once. Raises Invalid for an
+        unknown pipeline, and for a file that is not a book."""
         if pipeline not in PIPELINES:
             raise Invalid(
-                f"pipeline {pipeline!r} is not for books, which are searched by meaning: leave it out",
+                f"pipeline {pipeline!r} is not available for books: leave out --pipeline",
                 details={"field": "--pipeline", "allowed": list(PIPELINES)},
             )
-        taken = [await self._take(book) for book in data.books]
+        sources = [await self._ingest_book(book) for book in data.books]
         scores = await run_concurrently(self._score, data.queries)
-        for source in taken:
+        for source in sources:
             await self._ingest.remove(source.id)
         return EvaluationResult(scores, parts=_parts(data, scores))
 
-    async def _take(self, book: ListedBook) -> Source:
+    async def _ingest_book(self, book: ListedBook) -> Source:
         about = SourceDetails(book.title, book.authors, book.type, extract=False)
         if len(book.files) == 1:
             return (await self._ingest.ingest(book.files[0], about)).source
@@ -48,14 +48,14 @@ class BookEvaluation:
     async def _score(self, question: Question) -> Scores:
         found = await self._search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
         ranking = [
-            ANSWER if any(place.holds(hit.title, hit.position) for place in question.places) else hit.id
+            ANSWER if any(place.contains(hit.title, hit.position) for place in question.places) else hit.id
             for hit in found.hits
         ]
         return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
 
 
 def _parts(data: BookSet, scores: list[Scores]) -> dict[str, list[Scores]]:
-    """The scores by book, that of the first place, and those of the questions that are held out."""
+    """The scores by book (that of a question's first place), and those of the test-only questions."""
     parts: dict[str, list[Scores]] = {}
     for question, score in zip(data.queries, scores, strict=True):
         parts.setdefault(question.places[0].source, []).append(score)

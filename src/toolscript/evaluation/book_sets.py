@@ -1,4 +1,4 @@
-"""Sets of whole books, and questions with the places that answer them: how knowledge search is measured."""
+"""Evaluation sets for knowledge search: whole books, and questions with the places that answer them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Position
 
 BOOKS = "books.toml"
-# "Chapter 12.", "12.1.1.", "A.4", "Appendix B.": what a heading is numbered with.
+# Numbers of headings: "Chapter 12.", "12.1.1.", "A.4", "Appendix B."
 NUMBERING = re.compile(
     r"^(?:(?:chapter|appendix|part|section)\s+)?(?:[0-9]+|[a-z](?=\.))(?:\.[0-9]+)*[.:)]?\s+", re.IGNORECASE
 )
@@ -21,7 +21,7 @@ NUMBERING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListedBook:
-    """A book of a set: its files in reading order, and what is said of it."""
+    """A book of a set: its files in reading order, and its metadata."""
 
     title: str
     authors: tuple[str, ...]
@@ -31,25 +31,25 @@ class ListedBook:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlace:
-    """Where an answer stands: in a book, under a heading, on any of some pages; what is empty does not matter."""
+    """The place of an answer: a book, a heading, and pages of which any counts. Empty fields match everything."""
 
     source: str
     section: str = ""
     pages: frozenset[int] = frozenset()
 
-    def holds(self, title: str, position: Position) -> bool:
-        """Whether what stands there in that book is an answer. What has no section stands under its chapter."""
-        found = position.section or position.chapter
+    def contains(self, title: str, position: Position) -> bool:
+        """Whether a position in the book of this title is part of the place. Without a section its chapter counts."""
+        heading = position.section or position.chapter
         return (
             title == self.source
-            and (not self.section or _plain(found) == _plain(self.section))
+            and (not self.section or _normalize(heading) == _normalize(self.section))
             and (not self.pages or position.page in self.pages)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and all places that answer it; one held out is for measuring alone, not for choosing by."""
+    """A question and all places that answer it. Test-only questions must not be used to choose parameters."""
 
     text: str
     places: tuple[AnswerPlace, ...]
@@ -66,28 +66,30 @@ class BookSet:
 
 
 def read_book_set(folder: Path, rows: Sequence[Mapping[str, Any]]) -> BookSet:
-    """The set of a folder with books.toml, given the rows of its queries. Raises Invalid."""
+    """Reads the set of a folder with books.toml; `rows` are its queries. Raises Invalid."""
     file = folder / BOOKS
     try:
-        books = [_book(folder, each) for each in tomllib.loads(file.read_text(encoding="utf-8"))["book"]]
+        books = [_parse_book(folder, each) for each in tomllib.loads(file.read_text(encoding="utf-8"))["book"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Invalid(
-            f"{file}: {error!r}: give every [[book]] a title and files, and authors and a type if you like",
+            f"{file}: {error!r}: every [[book]] needs title and files; authors and type are optional",
             details={"file": str(file)},
         ) from error
     titles = {book.title for book in books}
-    return BookSet(folder.name, books, [_question(folder, number, row, titles) for number, row in enumerate(rows, 1)])
+    return BookSet(
+        folder.name, books, [_parse_question(folder, number, row, titles) for number, row in enumerate(rows, 1)]
+    )
 
 
-def _book(folder: Path, given: Mapping[str, Any]) -> ListedBook:
-    files = tuple(folder / name for name in given["files"])
+def _parse_book(folder: Path, table: Mapping[str, Any]) -> ListedBook:
+    files = tuple(folder / name for name in table["files"])
     missing = next((file for file in files if not file.is_file()), None)
     if missing or not files:
-        raise ValueError(f"{missing} is not there" if missing else f"{given['title']} has no files")
-    return ListedBook(str(given["title"]), tuple(given.get("authors", ())), str(given.get("type", "book")), files)
+        raise ValueError(f"no such file: {missing}" if missing else f"no files for {table['title']}")
+    return ListedBook(str(table["title"]), tuple(table.get("authors", ())), str(table.get("type", "book")), files)
 
 
-def _question(folder: Path, number: int, row: Mapping[str, Any], titles: set[str]) -> Question:
+def _parse_question(folder: Path, number: int, row: Mapping[str, Any], titles: set[str]) -> Question:
     try:
         places = tuple(
             AnswerPlace(each["source"], each.get("section", ""), frozenset(each.get("pages", ())))
@@ -97,13 +99,13 @@ def _question(folder: Path, number: int, row: Mapping[str, Any], titles: set[str
         places = ()
     if not places or any(place.source not in titles for place in places):
         raise Invalid(
-            f"{folder / 'queries.jsonl'}, query {number}: relevant must be a list of places, each with its source, a "
-            f"title of {BOOKS}, and if you like its section and its pages",
+            f"{folder / 'queries.jsonl'}, query {number}: relevant must be a list of places, each with a source (a "
+            f"title in {BOOKS}) and optionally section and pages",
             details={"file": str(folder / "queries.jsonl"), "allowed": sorted(titles)},
         )
     return Question(row["query"], places, bool(row.get("held_out")))
 
 
-def _plain(heading: str) -> str:
-    """A heading without its number, in words alone: readers write them in different ways."""
+def _normalize(heading: str) -> str:
+    """The words of a heading without its number: file formats write headings differently."""
     return " ".join(re.findall(r"\w+", NUMBERING.sub("", heading.strip()).casefold()))

@@ -1,4 +1,4 @@
-"""What a threshold costs and what it saves, and whether a confidence means what it says."""
+"""The effect of thresholds on answers, and the reliability of confidences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ BUCKETS = 10
 
 @dataclass(frozen=True, slots=True)
 class AtThreshold:
-    """The share of answerable queries that get any answer, and of unanswerable ones that rightly get none; None where
-    there are no such queries."""
+    """The share of answerable queries with any answer, and of unanswerable queries without one; None if there are no
+    such queries."""
 
     threshold: float
     answered: float | None
@@ -21,7 +21,7 @@ class AtThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Of the queries whose first hit was this sure, how many there are and the share whose first hit was right."""
+    """The queries whose first hit has a confidence in a range: their number, and the share whose first hit is right."""
 
     low: float
     high: float
@@ -30,13 +30,13 @@ class Bucket:
 
 
 def curve(answerable: Sequence[float], unanswerable: Sequence[float]) -> list[AtThreshold]:
-    """From the confidence of each query's first hit (0 where there was none), the shares at every threshold."""
+    """Computes the shares at every threshold from the confidence of each query's first hit (0 without a hit)."""
     thresholds = [step / STEPS for step in range(STEPS + 1)]
     return [AtThreshold(t, share_answered(answerable, t), share_left_empty(unanswerable, t)) for t in thresholds]
 
 
 def reliability(confidences: Sequence[float], is_right: Sequence[bool]) -> list[Bucket]:
-    """How often the first hit was right, by how sure it was. The first hit of an unanswerable query never is."""
+    """Computes how often the first hit is right, by its confidence. For an unanswerable query it never is."""
     found: list[list[bool]] = [[] for _ in range(BUCKETS)]
     for confidence, right in zip(confidences, is_right, strict=True):
         found[min(int(confidence * BUCKETS), BUCKETS - 1)].append(right)
@@ -48,11 +48,11 @@ def reliability(confidences: Sequence[float], is_right: Sequence[bool]) -> list[
 
 
 def share_answered(confidences: Sequence[float], threshold: float) -> float | None:
-    """The share of queries that get any answer at a threshold; None of no queries."""
+    """The share of queries with any answer at a threshold; None without queries."""
     return sum(0 < c >= threshold for c in confidences) / len(confidences) if confidences else None
 
 
 def share_left_empty(confidences: Sequence[float], threshold: float) -> float | None:
-    """The share of queries that get no answer at a threshold; None of no queries."""
+    """The share of queries without an answer at a threshold; None without queries."""
     answered = share_answered(confidences, threshold)
     return None if answered is None else 1 - answered

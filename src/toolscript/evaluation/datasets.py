@@ -1,4 +1,4 @@
-"""Reads evaluation sets: tools, documents or books, and queries with what is relevant to them."""
+"""Reads evaluation sets: tools, documents or books, with queries and their relevant results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolscript.services.catalogue.demo import parse_item
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A query and what answers it: grades by id, and groups of which each must be hit by any member."""
+    """A query with its relevant results: grades by id, and groups, of each of which one member must be found."""
 
     text: str
     grades: Mapping[str, float]
@@ -27,7 +27,7 @@ class JudgedQuery:
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """Tools with their id in the set, and queries. Queries without an answer stand apart."""
+    """Tools by their id in the set, queries with an answer, and the texts of queries without one."""
 
     name: str
     items: Mapping[str, Item]
@@ -48,7 +48,7 @@ TOOL: Keys = {"id": (str, int), "server": str, "name": str, "description": str, 
 
 
 def demo_folder() -> Path:
-    """The set that comes with the package."""
+    """The folder of the packaged set."""
     return Path(str(resources.files("toolscript").joinpath("data/demo")))
 
 
@@ -59,17 +59,17 @@ def read_set(folder: Path) -> AnySet:
     """Reads a folder with `queries.jsonl` and one of `tools.jsonl[.gz]`, `documents.jsonl`, `books.toml`. Raises
     Invalid."""
     if not folder.is_dir():
-        raise Invalid(f"{folder} is not a folder", details={"field": "DIR"})
+        raise Invalid(f"not a folder: {folder}", details={"field": "DIR"})
     rows = list(read_rows(folder, "queries.jsonl", QUERY))
     if not rows:
-        raise Invalid(f"{folder} has no queries.jsonl: there is nothing to measure", details={"field": "DIR"})
+        raise Invalid(f"no queries.jsonl in {folder}", details={"field": "DIR"})
     if (folder / BOOKS).is_file():
         return read_book_set(folder, rows)
     negatives = list(read_rows(folder, "negatives.jsonl", QUERY))
-    judged = [_judged(q) for q in [*rows, *negatives]]
+    judged = [_parse_query(row) for row in [*rows, *negatives]]
     answerable = [j for j in judged if j.grades]
     if not answerable:
-        raise Invalid(f"{folder}/queries.jsonl has no query with an answer", details={"field": "DIR"})
+        raise Invalid(f"no query with an answer in {folder}/queries.jsonl", details={"field": "DIR"})
     documents = list(read_rows(folder, "documents.jsonl", {"id": (str, int), "text": str}))
     if documents:
         return DocumentSet(
@@ -78,16 +78,16 @@ def read_set(folder: Path) -> AnySet:
     tools = list(read_rows(folder, "tools.jsonl", TOOL))
     if not tools:
         raise Invalid(
-            f"{folder} has neither tools.jsonl, tools.jsonl.gz, documents.jsonl nor books.toml",
+            f"no tools.jsonl, tools.jsonl.gz, documents.jsonl or books.toml in {folder}",
             details={"field": "DIR"},
         )
     items = {str(tool["id"]): parse_item(tool) for tool in tools}
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 
-def _judged(row: Mapping[str, Any]) -> JudgedQuery:
+def _parse_query(row: Mapping[str, Any]) -> JudgedQuery:
     relevant = row["relevant"]
-    graded = relevant.items() if isinstance(relevant, dict) else ((i, 1.0) for i in relevant)
-    grades = {str(i): float(grade) for i, grade in graded if float(grade) > 0}
+    pairs = relevant.items() if isinstance(relevant, dict) else ((i, 1.0) for i in relevant)
+    grades = {str(i): float(grade) for i, grade in pairs if float(grade) > 0}
     groups = row.get("groups") or [[i] for i in grades]
     return JudgedQuery(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))

@@ -1,4 +1,4 @@
-"""Retrieval metrics, per query, and what they are over many queries."""
+"""Retrieval metrics per query, and their means and intervals over many queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Interval:
 
 
 def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
-    """Metrics where every group must be hit and any member counts, once: how tools are judged."""
+    """Computes the metrics for tools: one member of every group must be found, and each group counts once."""
     left = list(judged.groups)
     gains = []
     for found in ranking[:10]:
@@ -43,23 +43,23 @@ def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
         "hit@1": gains[0] if gains else 0.0,
         "r@5": sum(gains[:5]) / total,
         "r@10": sum(gains) / total,
-        "ndcg@10": _discounted(gains) / ideal,
+        "ndcg@10": _discount(gains) / ideal,
         "c@10": float(not left),
         "mrr": _reciprocal_rank(judged, ranking),
     }
 
 
 def score_by_grade(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
-    """Metrics with grades as gains: how documents are judged."""
+    """Computes the metrics for documents, with grades as gains."""
     relevant = {i for i, grade in judged.grades.items() if grade > 0}
     gains = [max(0.0, judged.grades.get(i, 0.0)) for i in ranking[:10]]
-    ideal = _discounted(sorted((judged.grades[i] for i in relevant), reverse=True)[:10])
+    ideal = _discount(sorted((judged.grades[i] for i in relevant), reverse=True)[:10])
     found = len(relevant.intersection(ranking[:10]))
     return {
         "hit@1": float(ranking[0] in relevant) if ranking else 0.0,
         "r@5": len(relevant.intersection(ranking[:5])) / len(relevant),
         "r@10": found / len(relevant),
-        "ndcg@10": _discounted(gains) / ideal,
+        "ndcg@10": _discount(gains) / ideal,
         "c@10": float(found == len(relevant)),
         "mrr": _reciprocal_rank(judged, ranking),
     }
@@ -71,23 +71,23 @@ def mean(scores: Sequence[Scores]) -> Scores:
 
 
 def intervals(scores: Sequence[Scores]) -> Mapping[str, Interval]:
-    """The mean of each metric with its bootstrap interval; the same resamples for every metric."""
+    """The mean of each metric with its bootstrap interval, with the same resamples for every metric."""
     return intervals_over([scores])
 
 
 def intervals_over(sets: Sequence[Sequence[Scores]]) -> Mapping[str, Interval]:
-    """The same for the mean over several sets: each counts alike, however many queries it has, and is resampled by
-    itself."""
+    """The same for the mean over several sets. Each set has the same weight, whatever its number of queries, and is
+    resampled separately."""
     tables = [np.array([[s[name] for name in NAMES] for s in scores]) for scores in sets]
     rng = np.random.default_rng(SEED)
-    means = np.mean([_resampled_means(values, rng) for values in tables], axis=0)
+    means = np.mean([_resample_means(values, rng) for values in tables], axis=0)
     middle = np.mean([values.mean(axis=0) for values in tables], axis=0)
     low, high = np.percentile(means, [2.5, 97.5], axis=0)
     return {n: Interval(float(middle[i]), float(low[i]), float(high[i])) for i, n in enumerate(NAMES)}
 
 
 def difference(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Mapping[str, Interval]:
-    """How much better ours are, query by query: an interval above zero is a real gain."""
+    """The difference between two results, query by query. An interval above zero is a significant gain."""
     return difference_over([(ours, theirs)])
 
 
@@ -98,12 +98,12 @@ def difference_over(pairs: Sequence[tuple[Sequence[Scores], Sequence[Scores]]]) 
     )
 
 
-def _resampled_means(values: Table, rng: np.random.Generator) -> Table:
+def _resample_means(values: Table, rng: np.random.Generator) -> Table:
     draws = rng.integers(0, len(values), size=(RESAMPLES, len(values)))
     return np.stack([values[draw].mean(axis=0) for draw in draws])
 
 
-def _discounted(gains: Sequence[float]) -> float:
+def _discount(gains: Sequence[float]) -> float:
     return sum(g / math.log2(i + 2) for i, g in enumerate(gains))
 
 

@@ -1,4 +1,4 @@
-"""Runs a set through the application and scores every query."""
+"""Runs an evaluation set through the services and scores every query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
@@ -26,11 +26,11 @@ from toolscript.services.tools.hierarchical_search import (
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
-AT_ONCE = 8
-# Rank fusion over name and description and nothing else: what any tool search has to be better than.
+CONCURRENT_SEARCHES = 8
+# Rank fusion over names and descriptions alone: the minimum that tool search has to exceed.
 BASELINE = "baseline"
-# The strategies of hierarchical search; its hybrid has the name of another pipeline.
-THROUGH_SKILLS = {
+# The strategies of hierarchical search. Its hybrid strategy is named differently, because `hybrid` is a blend.
+STRATEGIES = {
     "hierarchical": Strategy.HIERARCHICAL,
     "direct": Strategy.DIRECT,
     "hierarchical+direct": Strategy.HYBRID,
@@ -41,9 +41,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """Scores per query; and, for tools, how sure the first hit of each answerable and each unanswerable query was
-    (0 where there was none), with the threshold that it is held against; through skills, also what share of the tools
-    each query was compared with; and, where a set has parts, the scores of each."""
+    """Scores per query. For tools also the confidence of the first hit of each answerable and unanswerable query (0
+    without a hit) and the default threshold; with skills also the share of tools that each query was compared with. For
+    a set with parts, the scores of each part."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ class EvaluationResult:
 
     @property
     def answered(self) -> float | None:
-        """The share of answerable queries that get any answer at the default threshold."""
+        """The share of answerable queries with any answer at the default threshold."""
         return share_answered(self.answerable, self.threshold)
 
     @property
@@ -64,12 +64,18 @@ class EvaluationResult:
 
     @property
     def left_empty(self) -> float | None:
-        """The share of unanswerable queries that rightly get none."""
+        """The share of unanswerable queries that correctly get no answer."""
         return share_left_empty(self.unanswerable, self.threshold)
 
 
+class _ToolRanking(NamedTuple):
+    ids: list[str]
+    confidence: float
+    share_searched: float | None = None
+
+
 class Evaluation:
-    """One set at a time, over services that start out empty."""
+    """Evaluates one set at a time, over services that are empty at the start."""
 
     def __init__(
         self,
@@ -80,7 +86,7 @@ class Evaluation:
         hierarchical: HierarchicalSearch,
         members: Callable[[], Awaitable[Mapping[str, Sequence[SkillMember]]]],
     ) -> None:
-        """`members` tells who is in which skill."""
+        """`members` returns the members of each skill."""
         self._sync = sync
         self._hierarchical = hierarchical
         self._members = members
@@ -89,104 +95,110 @@ class Evaluation:
         self._document_search = document_search
 
     async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> EvaluationResult:
-        """Brings the set in, in place of the last one's tools, and scores every query. Raises Invalid for a pipeline
-        that the kind of set lacks."""
+        """Loads the set, replacing the tools of the previous one, and scores every query. Raises Invalid for a pipeline
+        that is not available for the kind of set."""
         if isinstance(data, DocumentSet):
-            # Collections have empty documents too; nobody can find those.
-            await self._ingest.put(_tenant(data), [d for d in data.documents if d.text.strip()])
+            # Some collections contain empty documents, which no search can find.
+            await self._ingest.put(_get_tenant(data), [d for d in data.documents if d.text.strip()])
             return await self._run_documents(data, pipeline)
-        if pipeline in THROUGH_SKILLS:
-            return await self._run_through_skills(data, THROUGH_SKILLS[pipeline])
+        if pipeline in STRATEGIES:
+            return await self._run_strategy(data, STRATEGIES[pipeline])
         if pipeline == BASELINE:
-            return await self._run_tools(data, _bare(data.items), Blend.RRF)
-        return await self._run_tools(data, data.items, _blend(pipeline))
+            return await self._run_blend(data, _strip_items(data.items), Blend.RRF)
+        return await self._run_blend(data, data.items, _parse_blend(pipeline))
 
-    async def _run_tools(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> EvaluationResult:
+    async def _run_blend(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> EvaluationResult:
         await self._sync.run(list(items.values()))
-        own_id = {item.id: own for own, item in items.items()}
 
-        async def one(text: str) -> tuple[list[str], float]:
+        async def search(text: str) -> _ToolRanking:
             hits = (await self._tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
-            return [own_id[h.id] for h in hits], hits[0].confidence if hits else 0.0
+            return _ToolRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
 
-        done = await run_concurrently(one, [judged.text for judged in data.queries])
-        none = await run_concurrently(one, data.unanswerable)
-        scores = [score_by_group(judged, ranking) for judged, (ranking, _) in zip(data.queries, done, strict=True)]
-        return EvaluationResult(scores, [sure for _, sure in done], [sure for _, sure in none])
+        return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
-    async def _run_through_skills(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
-        """Ranks without a threshold for tools, which would only cut rankings short; skills keep theirs."""
+    async def _run_strategy(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
+        """Ranks without a threshold for tools, which would only cut off rankings; skills keep theirs."""
         await self._sync.run(list(data.items.values()))
-        own_id = {item.id: own for own, item in data.items.items()}
         members = {skill: {m.item_id for m in each} for skill, each in (await self._members()).items()}
 
-        async def one(text: str) -> tuple[list[str], float, float]:
+        async def search(text: str) -> _ToolRanking:
             found = await self._hierarchical.search(
                 HierarchicalQuery(
                     text[:MAX_QUERY_CHARACTERS], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
                 )
             )
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
-            within = len(own_id) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
+            count = len(data.items) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
             best = found.tools[0].score if found.tools else 0.0
-            return [own_id[t.id] for t in found.tools], best, within / len(own_id)
+            return _ToolRanking([t.id for t in found.tools], best, count / len(data.items))
 
-        done = await run_concurrently(one, [judged.text for judged in data.queries])
-        none = await run_concurrently(one, data.unanswerable)
-        return EvaluationResult(
-            [score_by_group(judged, ranking) for judged, (ranking, _, _) in zip(data.queries, done, strict=True)],
-            [best for _, best, _ in done],
-            [best for _, best, _ in none],
-            HierarchicalQuery("").tool_threshold,
-            [share for _, _, share in done],
-        )
+        return await _evaluate_tools(data, data.items, search, HierarchicalQuery("").tool_threshold)
 
     async def _run_documents(self, data: DocumentSet, pipeline: str) -> EvaluationResult:
         fusion = pipeline if pipeline in {"rrf", "zscore"} else None
-        kind = SearchType(pipeline) if pipeline in {"semantic", "keyword"} else SearchType.HYBRID
-        asker = Principal(_tenant(data))
+        search_type = SearchType(pipeline) if pipeline in {"semantic", "keyword"} else SearchType.HYBRID
+        principal = Principal(_get_tenant(data))
 
-        async def one(judged: JudgedQuery) -> Scores:
+        async def score(judged: JudgedQuery) -> Scores:
             text = judged.text[:MAX_QUERY_CHARACTERS]
-            ask = DocumentQuery(text, top_k=DEPTH, search_type=kind, fusion=fusion, include_snippets=False)
-            found = await self._document_search.search(asker, ask)
+            query = DocumentQuery(text, top_k=DEPTH, search_type=search_type, fusion=fusion, include_snippets=False)
+            found = await self._document_search.search(principal, query)
             return score_by_grade(judged, [h.doc_id for h in found.hits])
 
-        return EvaluationResult(await run_concurrently(one, data.queries))
+        return EvaluationResult(await run_concurrently(score, data.queries))
 
 
-def _tenant(data: DocumentSet) -> str:
-    """A tenant of its own for each set: sets may share a name."""
+async def _evaluate_tools(
+    data: ToolSet, items: Mapping[str, Item], search: Callable[[str], Awaitable[_ToolRanking]], threshold: float
+) -> EvaluationResult:
+    set_ids = {item.id: set_id for set_id, item in items.items()}
+    rankings = await run_concurrently(search, [judged.text for judged in data.queries])
+    unanswerable = await run_concurrently(search, data.unanswerable)
+    scores = [
+        score_by_group(judged, [set_ids[i] for i in ranking.ids])
+        for judged, ranking in zip(data.queries, rankings, strict=True)
+    ]
+    return EvaluationResult(
+        scores,
+        [ranking.confidence for ranking in rankings],
+        [ranking.confidence for ranking in unanswerable],
+        threshold,
+        [ranking.share_searched for ranking in rankings if ranking.share_searched is not None],
+    )
+
+
+def _get_tenant(data: DocumentSet) -> str:
+    """A separate tenant for each set, because two sets may have the same name."""
     return f"evaluation-{data.name}-{id(data)}"
 
 
-def _bare(items: Mapping[str, Item]) -> dict[str, Item]:
-    """The items with name and description only. Servers become dashes, as many as tell equal names apart."""
+def _strip_items(items: Mapping[str, Item]) -> dict[str, Item]:
+    """The items with name and description only. Servers become dashes, more for each repetition of a name."""
     seen: Counter[str] = Counter()
-    bare = {}
-    for own, item in items.items():
+    stripped = {}
+    for set_id, item in items.items():
         seen[item.name] += 1
-        bare[own] = Item("-" * seen[item.name], item.name, item.description)
-    return bare
+        stripped[set_id] = Item("-" * seen[item.name], item.name, item.description)
+    return stripped
 
 
-def _blend(pipeline: str) -> Blend:
+def _parse_blend(pipeline: str) -> Blend:
     try:
         return Blend(pipeline)
     except ValueError as error:
-        allowed = [*(b.value for b in Blend), *THROUGH_SKILLS, BASELINE]
+        allowed = [*(b.value for b in Blend), *STRATEGIES, BASELINE]
         raise Invalid(
-            f"pipeline {pipeline!r} is not for tools: give one of {', '.join(allowed)}",
+            f"pipeline {pipeline!r} is not available for tools: expected one of {', '.join(allowed)}",
             details={"field": "--pipeline", "allowed": allowed},
         ) from error
 
 
-async def run_concurrently(work: Callable[..., Awaitable[T]], of: Sequence[object]) -> list[T]:
-    """A few at a time, in order: what a server with several clients does."""
-    at_once = asyncio.Semaphore(AT_ONCE)
+async def run_concurrently(work: Callable[..., Awaitable[T]], arguments: Sequence[object]) -> list[T]:
+    """Calls `work` with each argument, a few at a time like a server with several clients. Keeps the order."""
+    slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
 
-    async def one(each: object) -> T:
-        async with at_once:
-            return await work(each)
+    async def run_one(argument: object) -> T:
+        async with slots:
+            return await work(argument)
 
-    return list(await asyncio.gather(*map(one, of)))
+    return list(await asyncio.gather(*map(run_one, arguments)))

@@ -1,4 +1,4 @@
-"""A curve over the threshold, what a confidence means, and a mean over sets: figures that people decide by."""
+"""The curve over thresholds, the reliability of confidences, and means over sets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_query_without_any_hit_is_not_answered_at_any_threshold() -> None:
 
 
 @pytest.mark.req("S-01")
-def test_a_bucket_tells_how_often_the_first_hit_was_right() -> None:
+def test_a_bucket_has_the_share_of_right_first_hits() -> None:
     buckets = reliability([0.05, 0.62, 0.68, 0.95, 1.0], [False, True, False, True, True])
     assert [(b.low, b.high, b.queries, b.precision) for b in buckets] == [
         (0.0, 0.1, 1, 0.0),
@@ -54,20 +54,20 @@ def test_a_bucket_tells_how_often_the_first_hit_was_right() -> None:
     ]
 
 
-def test_in_a_mean_over_sets_each_set_counts_alike_however_large() -> None:
+def test_in_a_mean_over_sets_each_set_has_the_same_weight() -> None:
     large, small = [same(1.0)] * 900, [same(0.0)] * 9
     found = intervals_over([large, small])["r@5"]
     assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
 
 
-def test_a_mean_over_one_set_is_that_sets() -> None:
+def test_a_mean_over_one_set_is_the_mean_of_that_set() -> None:
     run = [same((n * 37 % 100) / 100) for n in range(50)]
     assert intervals_over([run]) == intervals(run)
     other = [same((n * 31 % 100) / 100) for n in range(50)]
     assert difference_over([(run, other)]) == difference(run, other)
 
 
-def test_several_small_gains_add_up_to_a_sure_one() -> None:
+def test_small_gains_on_several_sets_are_significant_together() -> None:
     noisy = [same(0.3 if n % 2 else -0.2) for n in range(16)]
     none = [same(0.0)] * 16
     assert difference(noisy, none)["mrr"].low < 0 < difference_over([(noisy, none)] * 8)["mrr"].low

@@ -1,4 +1,4 @@
-"""Evaluation sets come from other people: what is read right, and what is said when it cannot be."""
+"""Evaluation sets: reading them, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_tools_and_queries_are_read(folder: Path) -> None:
     assert found.unanswerable == []
 
 
-def test_packed_tools_are_the_same_as_plain_ones(folder: Path) -> None:
+def test_gzipped_tools_are_read_like_plain_ones(folder: Path) -> None:
     plain = tool_set(folder, QUERY)
     (folder / "tools.jsonl").unlink()
     (folder / "tools.jsonl.gz").write_bytes(gzip.compress(jsonl(TOOL, OTHER).encode()))
@@ -80,25 +80,25 @@ def test_documents_and_grades_are_read(folder: Path) -> None:
 
 def test_every_relevant_tool_is_a_group_unless_groups_are_given(folder: Path) -> None:
     both = ["fs/read", "fs/write"]
-    apart, empty, together = tool_set(
+    separate, empty, grouped = tool_set(
         folder,
         {"query": "a", "relevant": both},
         {"query": "b", "relevant": both, "groups": []},
         {"query": "c", "relevant": both, "groups": [both]},
     ).queries
-    assert set(apart.groups) == set(empty.groups) == {frozenset({"fs/read"}), frozenset({"fs/write"})}
-    assert together.groups == (frozenset(both),)
-    assert apart.grades == together.grades
+    assert set(separate.groups) == set(empty.groups) == {frozenset({"fs/read"}), frozenset({"fs/write"})}
+    assert grouped.groups == (frozenset(both),)
+    assert separate.grades == grouped.grades
 
 
-def test_queries_that_nothing_answers_stand_apart_wherever_they_are_written(folder: Path) -> None:
+def test_unanswerable_queries_are_separate(folder: Path) -> None:
     (folder / "negatives.jsonl").write_text(jsonl({"query": "ukulele", "relevant": []}), encoding="utf-8")
     found = tool_set(folder, QUERY, {"query": "telescope", "relevant": []})
     assert [q.text for q in found.queries] == ["read it"]
     assert found.unanswerable == ["telescope", "ukulele"]
 
 
-def test_a_document_query_that_nothing_answers_is_not_left_to_be_divided_by(folder: Path) -> None:
+def test_an_unanswerable_document_query_is_left_out(folder: Path) -> None:
     found = document_set(folder, GRADED, {"query": "b", "relevant": {}}, {"query": "c", "relevant": {"d1": 0}})
     assert all(any(grade > 0 for grade in q.grades.values()) for q in found.queries)
     assert "about texts" in [q.text for q in found.queries]
@@ -114,7 +114,7 @@ def test_numbers_as_ids_mean_the_same_in_a_list_as_in_a_mapping(folder: Path) ->
     assert (listed.grades, listed.groups) == (mapped.grades, mapped.groups)
 
 
-def test_the_demo_set_is_whole() -> None:
+def test_the_demo_set_is_complete() -> None:
     found = read_set(demo_folder())
     assert isinstance(found, ToolSet)
     assert [i for q in found.queries for i in q.grades if i not in found.items] == []
@@ -122,17 +122,17 @@ def test_the_demo_set_is_whole() -> None:
 
 
 @pytest.mark.req("X-03")
-def test_what_is_not_a_folder_is_named(folder: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_named(folder: Path) -> None:
     (folder / "file").touch()
     for wrong in (folder / "nowhere", folder / "file"):
         with pytest.raises(Invalid) as refused:
             read_set(wrong)
-        assert refused.value.message == f"{wrong} is not a folder"
+        assert refused.value.message == f"not a folder: {wrong}"
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("queries", [None, ""])
-def test_a_folder_without_queries_says_so(folder: Path, queries: str | None) -> None:
+def test_a_folder_without_queries_is_refused(folder: Path, queries: str | None) -> None:
     (folder / "tools.jsonl").write_text(jsonl(TOOL), encoding="utf-8")
     if queries is not None:
         (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
@@ -142,7 +142,7 @@ def test_a_folder_without_queries_says_so(folder: Path, queries: str | None) -> 
 
 
 @pytest.mark.req("X-03")
-def test_a_folder_with_queries_only_says_what_may_be_there(folder: Path) -> None:
+def test_a_folder_with_only_queries_is_refused_with_the_allowed_files(folder: Path) -> None:
     (folder / "queries.jsonl").write_text(jsonl(QUERY), encoding="utf-8")
     with pytest.raises(Invalid) as refused:
         read_set(folder)
@@ -165,7 +165,7 @@ def test_a_line_that_is_not_json_is_named_by_file_and_number(folder: Path, name:
 
 
 @pytest.mark.req("X-03")
-def test_a_bad_line_in_a_packed_file_is_named_too(folder: Path) -> None:
+def test_a_bad_line_in_a_gzipped_file_is_named(folder: Path) -> None:
     (folder / "queries.jsonl").write_text(jsonl(QUERY), encoding="utf-8")
     (folder / "tools.jsonl.gz").write_bytes(gzip.compress(jsonl(TOOL).encode() + b"nonsense\n"))
     with pytest.raises(Invalid, match=r"tools\.jsonl.*line 2"):
@@ -197,7 +197,7 @@ def test_a_document_that_lacks_a_field_is_refused_naming_it(folder: Path, lackin
 
 
 @pytest.mark.req("X-03")
-def test_a_line_that_is_json_but_no_object_is_refused(folder: Path) -> None:
+def test_a_line_that_is_not_a_json_object_is_refused(folder: Path) -> None:
     with pytest.raises(Invalid, match="line 2"):
         tool_set(folder, QUERY, ["read it", ["fs/read"]])
 
@@ -210,7 +210,7 @@ def test_a_file_that_is_not_utf_8_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.req("X-03")
-def test_a_packed_file_that_is_not_packed_is_refused(folder: Path) -> None:
+def test_a_gz_file_that_is_not_gzipped_is_refused(folder: Path) -> None:
     (folder / "queries.jsonl").write_text(jsonl(QUERY), encoding="utf-8")
     (folder / "tools.jsonl.gz").write_text(jsonl(TOOL), encoding="utf-8")
     with pytest.raises(Invalid, match=r"tools\.jsonl"):
@@ -219,23 +219,23 @@ def test_a_packed_file_that_is_not_packed_is_refused(folder: Path) -> None:
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("tool", "query", "told"),
+    ("tool", "query", "message"),
     [
-        ({"id": "t", "server": "s", "name": 5}, {"query": "q", "relevant": ["t"]}, "name is not what it should be"),
+        ({"id": "t", "server": "s", "name": 5}, {"query": "q", "relevant": ["t"]}, "invalid value of name"),
         (
             {"id": "t", "server": "s", "name": "n", "input_schema": "x"},
             {"query": "q", "relevant": ["t"]},
             "input_schema",
         ),
-        ({"id": "t", "server": "s", "name": "n"}, {"query": 5, "relevant": ["t"]}, "query is not what it should be"),
-        ({"id": "t", "server": "s", "name": "n"}, {"query": "q", "relevant": 5}, "relevant is not what it should be"),
+        ({"id": "t", "server": "s", "name": "n"}, {"query": 5, "relevant": ["t"]}, "invalid value of query"),
+        ({"id": "t", "server": "s", "name": "n"}, {"query": "q", "relevant": 5}, "invalid value of relevant"),
         ({"id": "t", "server": "s", "name": "n"}, {"query": "q", "relevant": []}, "no query with an answer"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_named(
-    tmp_path: Path, tool: dict[str, object], query: dict[str, object], told: str
+def test_a_value_of_the_wrong_type_is_named(
+    tmp_path: Path, tool: dict[str, object], query: dict[str, object], message: str
 ) -> None:
     (tmp_path / "tools.jsonl").write_text(json.dumps(tool), encoding="utf-8")
     (tmp_path / "queries.jsonl").write_text(json.dumps(query), encoding="utf-8")
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises(Invalid, match=message):
         read_set(tmp_path)

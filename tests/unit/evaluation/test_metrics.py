@@ -1,4 +1,4 @@
-"""The numbers we report have to be those that the reference script and the library ranx compute."""
+"""The metrics equal those of the reference script and of the library ranx."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reference(shared_data: Path) -> Reference:
     return function
 
 
-def judged(groups: list[frozenset[int]]) -> JudgedQuery:
+def build_query(groups: list[frozenset[int]]) -> JudgedQuery:
     named = tuple(frozenset(str(TOOLS[n]["id"]) for n in g) for g in groups)
     return JudgedQuery("q", dict.fromkeys((i for g in named for i in g), 1.0), named)
 
@@ -60,67 +60,67 @@ def same(value: float) -> Scores:
 
 
 @settings(max_examples=100, deadline=None)
-@given(asked=st.lists(st.tuples(answers, rankings), min_size=1, max_size=4))
+@given(query=st.lists(st.tuples(answers, rankings), min_size=1, max_size=4))
 def test_metrics_by_group_are_those_of_the_reference(
-    reference: Reference, asked: list[tuple[list[frozenset[int]], list[int]]]
+    reference: Reference, query: list[tuple[list[frozenset[int]], list[int]]]
 ) -> None:
-    questions = [judged(groups) for groups, _ in asked]
+    questions = [build_query(groups) for groups, _ in query]
     rows = [{"relevant": list(q.grades), "groups": [list(g) for g in q.groups]} for q in questions]
-    theirs = reference(TOOLS, rows, [ranking for _, ranking in asked])
+    theirs = reference(TOOLS, rows, [ranking for _, ranking in query])
     ours = mean(
-        [score_by_group(q, [str(TOOLS[n]["id"]) for n in r]) for q, (_, r) in zip(questions, asked, strict=True)]
+        [score_by_group(q, [str(TOOLS[n]["id"]) for n in r]) for q, (_, r) in zip(questions, query, strict=True)]
     )
     assert {name: ours[own] for name, own in OURS_BY_REFERENCE.items()} == pytest.approx(theirs)
 
 
-def test_any_member_hits_a_group_once_and_every_group_has_to_be_hit() -> None:
-    asked = JudgedQuery("q", dict.fromkeys("abc", 1.0), (frozenset("ab"), frozenset("c")))
-    one_group_twice = score_by_group(asked, ["a", "b"])
+def test_any_member_counts_for_a_group_once_and_every_group_counts() -> None:
+    query = JudgedQuery("q", dict.fromkeys("abc", 1.0), (frozenset("ab"), frozenset("c")))
+    one_group_twice = score_by_group(query, ["a", "b"])
     assert (one_group_twice["r@10"], one_group_twice["c@10"], one_group_twice["hit@1"]) == (0.5, 0.0, 1.0)
-    assert score_by_group(asked, ["b", "c"]) == pytest.approx(same(1.0))
-    late = score_by_group(asked, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
+    assert score_by_group(query, ["b", "c"]) == pytest.approx(same(1.0))
+    late = score_by_group(query, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
     assert (late["r@5"], late["r@10"], late["mrr"]) == pytest.approx((0.0, 0.5, 1 / 6))
 
 
 @settings(max_examples=80, deadline=None)
 @given(grades=grades, ranking=st.lists(st.sampled_from("abcdefghijklmnopqrst"), unique=True, min_size=1, max_size=16))
 def test_graded_metrics_are_those_of_ranx(ranx: ModuleType, grades: dict[str, int], ranking: list[str]) -> None:
-    asked = JudgedQuery("q", {i: float(g) for i, g in grades.items()}, ())
+    query = JudgedQuery("q", {i: float(g) for i, g in grades.items()}, ())
     run = ranx.Run({"q": {i: float(100 - n) for n, i in enumerate(ranking)}})
     theirs = ranx.evaluate(ranx.Qrels({"q": grades}), run, list(OURS_BY_RANX))
-    ours = score_by_grade(asked, ranking)
+    ours = score_by_grade(query, ranking)
     assert {name: ours[own] for name, own in OURS_BY_RANX.items()} == pytest.approx(theirs)
     relevant = {i for i, g in grades.items() if g}
     assert ours["c@10"] == float(relevant <= set(ranking[:10]))
 
 
 def test_grades_are_linear_gains() -> None:
-    asked = JudgedQuery("q", {"a": 3.0, "b": 1.0}, ())
-    assert score_by_grade(asked, ["b", "a"])["ndcg@10"] == pytest.approx(
+    query = JudgedQuery("q", {"a": 3.0, "b": 1.0}, ())
+    assert score_by_grade(query, ["b", "a"])["ndcg@10"] == pytest.approx(
         (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
     )
 
 
-def test_ten_of_more_than_ten_relevant_documents_are_as_good_as_it_gets() -> None:
+def test_ten_of_more_than_ten_relevant_documents_are_a_full_score() -> None:
     scores = score_by_grade(JudgedQuery("q", dict.fromkeys("abcdefghijkl", 1.0), ()), list("abcdefghijkl"))
     assert (scores["ndcg@10"], scores["r@10"], scores["c@10"]) == pytest.approx((1.0, 10 / 12, 0.0))
 
 
-def test_a_ranking_of_nothing_scores_nothing() -> None:
-    asked = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
-    assert score_by_group(asked, []) == score_by_grade(asked, []) == same(0.0)
+def test_an_empty_ranking_scores_zero() -> None:
+    query = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
+    assert score_by_group(query, []) == score_by_grade(query, []) == same(0.0)
 
 
 def test_the_first_answer_counts_up_to_the_hundredth_place() -> None:
-    asked = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
+    query = JudgedQuery("q", {"a": 1.0}, (frozenset("a"),))
     for score in (score_by_group, score_by_grade):
-        assert score(asked, ["x"] * 99 + ["a"])["mrr"] == pytest.approx(0.01)
-        assert score(asked, ["x"] * 100 + ["a"])["mrr"] == 0
+        assert score(query, ["x"] * 99 + ["a"])["mrr"] == pytest.approx(0.01)
+        assert score(query, ["x"] * 100 + ["a"])["mrr"] == 0
 
 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
-def test_an_interval_holds_its_mean(values: list[float]) -> None:
+def test_an_interval_contains_its_mean(values: list[float]) -> None:
     for name, found in intervals([same(v) for v in values]).items():
         assert found.mean == pytest.approx(sum(values) / len(values)), name
         assert found.low - 1e-9 <= found.mean <= found.high + 1e-9
@@ -140,7 +140,7 @@ def test_a_run_does_not_differ_from_itself() -> None:
     assert {(d.mean, d.low, d.high) for d in difference(run, run).values()} == {(0.0, 0.0, 0.0)}
 
 
-def test_a_real_gain_lies_above_zero_and_a_coincidence_does_not() -> None:
+def test_the_interval_of_a_significant_gain_lies_above_zero() -> None:
     base = [same((n * 37 % 100) / 200) for n in range(60)]
     better = [{n: v + 0.05 for n, v in s.items()} for s in base]
     mixed = [{n: v + (0.2 if i % 2 else -0.2) for n, v in s.items()} for i, s in enumerate(base)]
