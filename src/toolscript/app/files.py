@@ -9,7 +9,7 @@ from toolscript.ports.files import BookReader
 MAX_IN_PROCESS_BYTES = 100_000
 
 
-def document_reader() -> BookReader:
+def open_document_reader() -> BookReader:
     """Reads files for `toolscript ingest`. Small text files are read in this process: a folder of notes has thousands,
     and a process for each takes 0.2 s."""
     return FileBooks(max_in_process_bytes=MAX_IN_PROCESS_BYTES)

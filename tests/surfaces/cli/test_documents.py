@@ -155,12 +155,12 @@ def test_pruning_removes_what_is_gone_and_nothing_else(toolscript: Toolscript, n
 
 
 def test_pruning_keeps_new_documents_whatever_path_their_metadata_has(toolscript: Toolscript, notes: Path) -> None:
-    says = {"path": str(notes / "gone.txt"), "source_path": str(notes / "gone.txt")}
-    rows = [{"id": name, "text": name, "metadata": says} for name in ("kept", "dropped")]
+    metadata = {"path": str(notes / "gone.txt"), "source_path": str(notes / "gone.txt")}
+    rows = [{"id": name, "text": name, "metadata": metadata} for name in ("kept", "dropped")]
     (notes / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run_json("ingest", "notes/rows.jsonl", "--prune")["removed"] == 0
     assert ids() == ["dropped", "kept"]
-    assert run_json("documents", "show", "kept")["metadata"]["path"] == says["path"]
+    assert run_json("documents", "show", "kept")["metadata"]["path"] == metadata["path"]
     (notes / "rows.jsonl").write_text(json.dumps(rows[0]))
     assert run_json("ingest", "notes/deep/../rows.jsonl", "--prune")["removed"] == 1
     assert ids() == ["kept"]

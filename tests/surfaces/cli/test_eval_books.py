@@ -1,4 +1,4 @@
-"""`toolscript eval` on whole books: what it counts as an answer, per book and held out, in figures and in a table."""
+"""`toolscript eval` on whole books: what counts as an answer, per book and for held-out queries; JSON and table."""
 
 from __future__ import annotations
 

@@ -19,7 +19,12 @@ from toolscript.adapters.tokens.jwt import JwtVerifier
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.gateway import announce_gateway, credentials, gateway_url, send_to_gateway
+from toolscript.surfaces.cli.client.gateway import (
+    announce_gateway,
+    build_credentials,
+    find_gateway_url,
+    send_to_gateway,
+)
 
 LOCAL_KEY = "a-local-key-of-the-tests-that-is-long-enough"
 
@@ -119,13 +124,13 @@ def test_status_503_is_unavailable_whatever_its_code(settings: Settings) -> None
 def test_a_gateway_removes_its_own_note_and_no_other(settings: Settings) -> None:
     with announce_gateway(settings.data, "http://127.0.0.1:9"):
         leave_note(settings, "http://127.0.0.1:8", os.getpid())
-    assert gateway_url(settings.data) == "http://127.0.0.1:8"
+    assert find_gateway_url(settings.data) == "http://127.0.0.1:8"
 
 
 @pytest.mark.parametrize("note", ["", "[]", "{}", '{"url": 5, "pid": 1}', '{"url": "http://x", "pid": "y"}'])
 def test_an_invalid_note_is_ignored(settings: Settings, note: str) -> None:
     (settings.data / "gateway.json").write_text(note, encoding="utf-8")
-    assert gateway_url(settings.data) is None
+    assert find_gateway_url(settings.data) is None
 
 
 @pytest.mark.req("G-01", "X-05")
@@ -165,7 +170,7 @@ async def test_without_an_api_key_none_is_sent(settings: Settings) -> None:
         send_to_gateway(replace(settings, api_key=None), "/servers")
         assert gateway.other_keys == [None, None]
         assert gateway.keys[1] is None
-        assert credentials(replace(settings, api_key=None)) == {}
+        assert build_credentials(replace(settings, api_key=None)) == {}
 
 
 @pytest.mark.req("D-05", "X-04")

@@ -1,4 +1,4 @@
-"""`toolscript sync`: what it finds, what it says, and with which code it ends; with a gateway and without one."""
+"""`toolscript sync`: its counts, messages and exit codes, with and without a gateway."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class _Toolscript(click.Group):
 
 
 def _explain(error: Exception) -> ToolscriptError:
-    """An unexpected error as one of ours: a full disk, or a bug."""
+    """Turns an unexpected error into a message: the disk is full, or there is a bug."""
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         where = f" to {error.filename}" if error.filename else ""
         return Unavailable(

@@ -50,7 +50,7 @@ async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: 
         return
     specs = configuration.servers
     indexed = IndexedServers(app.settings.data).read()
-    current = [s for s in specs if indexed.get(s.name) == digest_of(s)]
+    current = [s for s in specs if indexed.get(s.name) == compute_digest(s)]
     if refresh or (specs and not current):
         await index_servers(app, specs)
         return
@@ -91,7 +91,7 @@ class IndexedServers:
             draft.replace(self._file)
 
 
-def digest_of(spec: ServerSpec) -> str:
+def compute_digest(spec: ServerSpec) -> str:
     """Changes when the server might offer other tools. Does not depend on its environment or headers."""
     parts: list[Any] = [spec.transport, spec.command, spec.args, spec.cwd, spec.url, spec.include_tools]
     return hashlib.sha256(json.dumps([*parts, spec.exclude_tools]).encode()).hexdigest()[:16]
@@ -101,7 +101,7 @@ async def index_servers(app: App, specs: Sequence[ServerSpec], *, within: float 
     """Connects to all servers, makes the catalogue theirs, and records which are indexed."""
     await connect_servers(app, specs, within=within)
     ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
-    IndexedServers(app.settings.data).write({s.name: digest_of(s) for s in specs if s.name in ready})
+    IndexedServers(app.settings.data).write({s.name: compute_digest(s) for s in specs if s.name in ready})
 
 
 async def connect_servers(

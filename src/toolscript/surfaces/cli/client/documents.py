@@ -51,8 +51,8 @@ class TenantDocuments:
             report = await app.ingest_documents.put(self._caller.tenant, documents, progress)
             return {**build_batch_response(report), "refused": {}}
         counts = {"added": 0, "changed": 0, "unchanged": 0}
-        bodies = [(body, len(encode_json(body))) for body in map(_body_of, documents)]
-        refused = {body["id"]: _too_large(size) for body, size in bodies if size > MAX_DOCUMENT_BYTES}
+        bodies = [(body, len(encode_json(body))) for body in map(_build_body, documents)]
+        refused = {body["id"]: _explain_size(size) for body, size in bodies if size > MAX_DOCUMENT_BYTES}
         done = len(refused)
         for batch in _split_into_batches([each for each in bodies if each[1] <= MAX_DOCUMENT_BYTES]):
             response = await self._session.send("/documents", body={"documents": batch}, **self._http)
@@ -114,19 +114,19 @@ async def _finish_interrupted(app: App) -> None:
     """Indexes the documents that an interrupted command has stored only."""
     from rich.console import Console
 
-    with Console(stderr=True).status("Indexing documents left by an interrupted command"):
+    with Console(stderr=True).status("Checking the index"):
         try:
             await app.ingest_documents.repair()
         except ToolscriptError as error:
             log.warning("documents_unfinished", extra={"reason": error.message})
 
 
-def _body_of(document: Document) -> Response:
+def _build_body(document: Document) -> Response:
     metadata = dict(document.metadata)
     return {"id": document.id, "text": document.text, "title": document.title, "metadata": metadata}
 
 
-def _too_large(size: int) -> str:
+def _explain_size(size: int) -> str:
     return (
         f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB: "
         "stop the gateway while ingesting it, or split it"

@@ -43,7 +43,7 @@ def announce_gateway(data: Path, url: str, config: Path | None = None, *, key: s
     and removes them at the end of the block. Only the owner of the folder can read the file."""
     note, draft = data / FILE, data / f"{FILE}.new"
     data.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"url": url, "pid": os.getpid(), "config": _absolute(config), "key": key})
+    text = json.dumps({"url": url, "pid": os.getpid(), "config": _make_absolute(config), "key": key})
     draft.unlink(missing_ok=True)  # a draft that an earlier gateway left may be readable by others
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
@@ -56,7 +56,7 @@ def announce_gateway(data: Path, url: str, config: Path | None = None, *, key: s
                 note.unlink()
 
 
-def gateway_url(data: Path) -> str | None:
+def find_gateway_url(data: Path) -> str | None:
     """The URL that the gateway on that folder has announced."""
     url = _read_note(data).get("url")
     return url if isinstance(url, str) else None
@@ -67,7 +67,7 @@ def is_gateway_running(settings: Settings) -> bool:
     return send_to_gateway(settings, "/health") is not None
 
 
-def credentials(settings: Settings, tenant: str | None = None) -> dict[str, str]:
+def build_credentials(settings: Settings, tenant: str | None = None) -> dict[str, str]:
     """Request headers: the API key, if there is one, and for a tenant a token that is signed with the gateway's local
     key. Raises Unavailable when the gateway has left no such key."""
     if tenant is None:
@@ -100,7 +100,7 @@ def send_to_gateway(
     that the gateway responds with; Unavailable when it accepts the request and does not respond, because the request
     must not be sent twice.
     """
-    url = gateway_url(settings.data)
+    url = find_gateway_url(settings.data)
     if url is None:
         return None
     _check_configuration(settings)
@@ -113,7 +113,7 @@ def send_to_gateway(
             f"{MAX_BODY_BYTES // 2**20} MiB: send less at a time, or stop the gateway and run the command without it"
         )
     request = urllib.request.Request(full_url, data=data, method=method)  # noqa: S310
-    for name, value in credentials(settings, tenant).items():
+    for name, value in build_credentials(settings, tenant).items():
         request.add_header(name, value)
     if body is not None:
         request.add_header("Content-Type", "application/json")
@@ -139,7 +139,7 @@ def _read_note(data: Path) -> dict[str, Any]:
     return note if isinstance(note, dict) and isinstance(pid, int) and _is_alive(pid) else {}
 
 
-def _absolute(config: Path | None) -> str | None:
+def _make_absolute(config: Path | None) -> str | None:
     return str(config.expanduser().absolute()) if config else None
 
 
@@ -156,7 +156,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _check_configuration(settings: Settings) -> None:
-    ours = _absolute(settings.config)
+    ours = _make_absolute(settings.config)
     theirs = _read_note(settings.data).get("config", ours)
     if ours and ours != theirs:
         raise Unavailable(
@@ -173,7 +173,7 @@ def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, 
             is_json = bool(content) and response.headers.get_content_type() == "application/json"
             return json.loads(content) if is_json else content.decode()
     except urllib.error.HTTPError as refusal:
-        raise _error_of(refusal, is_signed=is_signed) from refusal
+        raise _read_error(refusal, is_signed=is_signed) from refusal
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(getattr(error, "reason", error), ConnectionRefusedError):
             return None
@@ -182,7 +182,7 @@ def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, 
         ) from error
 
 
-def _error_of(refusal: urllib.error.HTTPError, *, is_signed: bool) -> ToolscriptError:
+def _read_error(refusal: urllib.error.HTTPError, *, is_signed: bool) -> ToolscriptError:
     try:
         error = json.load(refusal)["error"]
         if error["code"] == Unauthorized.code and not is_signed:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import prepare_catalogue, read_configuration
-from toolscript.surfaces.cli.client.gateway import gateway_url, is_gateway_running, send_to_gateway
+from toolscript.surfaces.cli.client.gateway import find_gateway_url, is_gateway_running, send_to_gateway
 from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 Local = Callable[["App"], Awaitable[Any]]
 
 
-def settings_of(flags: Mapping[str, Any]) -> Settings:
+def read_settings(flags: Mapping[str, Any]) -> Settings:
     """The settings of a command with these flags. Starts logging at their level. Raises Invalid."""
     settings = load_settings(**flags)
     configure_logging(settings.log_level)
@@ -67,8 +67,8 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """A session with the running gateway, or with the application opened here.
 
-    With a catalogue, the application's is first brought to what is configured (and read anew from all servers with
-    `refresh`); documents and knowledge do not need it. Raises Invalid or Unavailable.
+    With a catalogue, the application's catalogue is first updated to the configuration, and with `refresh` read again
+    from all servers. Documents and knowledge do not need it. Raises Invalid or Unavailable.
     """
     if use_gateway and is_gateway_running(settings):
         yield Session(settings)
@@ -110,8 +110,8 @@ async def open_knowledge_writer(settings: Settings) -> AsyncIterator[KnowledgeWr
     """Opens the application to write knowledge. Raises Unavailable while a gateway has the embedded index open."""
     if not settings.index and is_gateway_running(settings):
         raise Unavailable(
-            f"the gateway at {gateway_url(settings.data)} uses {settings.data}, and knowledge cannot be written while "
-            "it runs: stop the gateway, run this command again, and restart the gateway",
+            f"the gateway at {find_gateway_url(settings.data)} uses {settings.data}, and knowledge cannot be written "
+            "while it runs: stop the gateway, run this command again, and restart the gateway",
             details={"folder": str(settings.data)},
         )
     from toolscript.app.app import open_app  # --help must not wait for engines to load

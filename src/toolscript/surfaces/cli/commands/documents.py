@@ -13,10 +13,10 @@ import click
 
 from toolscript.domain.errors import NotFound
 from toolscript.surfaces.cli.client.documents import TenantDocuments
-from toolscript.surfaces.cli.client.session import run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import count, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, printable
 from toolscript.surfaces.cli.terminal.values import parse_conditions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -117,7 +117,7 @@ def remove(doc_ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
 
 
 def _run(flags: Mapping[str, Any], use: Callable[[TenantDocuments], Awaitable[Answer]]) -> Answer:
-    return run_in_session(settings_of(flags), lambda session: use(TenantDocuments(session)), with_catalogue=False)
+    return run_in_session(read_settings(flags), lambda session: use(TenantDocuments(session)), with_catalogue=False)
 
 
 def _show_hits(answer: Answer, offset: int) -> None:
@@ -162,6 +162,6 @@ def _show_document(answer: Answer) -> None:
 
 
 def _show_removed(answer: Answer) -> None:
-    click.echo(f"{count(len(answer['removed']), 'document')} removed")
+    click.echo(f"{format_count(len(answer['removed']), 'document')} removed")
     for doc_id in answer["missing"]:
         print_note(f"no such document: {doc_id!r}")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import settings_of
+from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.tables import console as stdout_console
+from toolscript.surfaces.cli.terminal.tables import open_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,14 +88,14 @@ def evaluate(
         return
     _show(measured, pipeline, against)
     if curve:
-        _show_curve(_tool_outcomes(measured))
+        _show_curve(_select_tool_outcomes(measured))
 
 
 @contextmanager
 def _temporary_folder(flags: dict[str, Any]) -> Iterator[Settings]:
     """Settings with an empty data folder: a measurement must not depend on what was indexed before."""
     with tempfile.TemporaryDirectory(prefix="toolscript-eval-") as folder:
-        usual = settings_of(flags)
+        usual = read_settings(flags)
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
@@ -112,13 +112,13 @@ async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, agains
     async with open_app(settings) as app:
         for data in sets:
             with console.status(f"Measuring {data.name}"):
-                ours = await _outcome(app, data, pipeline)
-                theirs = await _outcome(app, data, against) if against else None
+                ours = await _evaluate_set(app, data, pipeline)
+                theirs = await _evaluate_set(app, data, against) if against else None
             done.append(Measurement(data, ours, theirs))
     return done
 
 
-async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
+async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
     from toolscript.evaluation.book_run import BookEvaluation
     from toolscript.evaluation.book_sets import BookSet
     from toolscript.evaluation.run import Evaluation
@@ -138,21 +138,22 @@ async def _outcome(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
 
 
 def _to_json(measured: list[Measurement], against: str | None, curve: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {"sets": {m.data.name: _row(m.ours) for m in measured}}
+    answer: dict[str, Any] = {"sets": {m.data.name: _build_row(m.ours) for m in measured}}
     if against:
         answer["against"] = {
             "pipeline": against,
-            "sets": {m.data.name: _row(m.theirs) for m in measured if m.theirs},
+            "sets": {m.data.name: _build_row(m.theirs) for m in measured if m.theirs},
             "difference": {
-                name: {n: [i.mean, i.low, i.high] for n, i in gained.items()} for name, gained in _gains(measured)
+                name: {n: [i.mean, i.low, i.high] for n, i in gained.items()}
+                for name, gained in _compute_gains(measured)
             },
         }
     if curve:
-        answer["curve"] = _curve_json(_tool_outcomes(measured))
+        answer["curve"] = _curve_to_json(_select_tool_outcomes(measured))
     return answer
 
 
-def _gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
+def _compute_gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
     """The gain in each set, and the mean gain of several sets, which all have the same weight."""
     from toolscript.evaluation.metrics import difference_over
 
@@ -163,12 +164,12 @@ def _gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Inte
         yield MEAN_ROW, difference_over([pair for _, pair in pairs])
 
 
-def _tool_outcomes(measured: list[Measurement]) -> dict[str, EvaluationResult]:
+def _select_tool_outcomes(measured: list[Measurement]) -> dict[str, EvaluationResult]:
     """The outcomes of sets of tools. Documents have no threshold: their scores have no fixed scale."""
     return {m.data.name: m.ours for m in measured if m.ours.answerable}
 
 
-def _row(outcome: EvaluationResult) -> dict[str, Any]:
+def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
     from toolscript.evaluation.metrics import mean
 
     row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
@@ -188,25 +189,25 @@ def _show(measured: list[Measurement], pipeline: str, against: str | None) -> No
 
     from toolscript.evaluation.metrics import NAMES, intervals, intervals_over
 
-    console = stdout_console()
+    console = open_console()
     table = Table(title=f"pipeline {pipeline}", header_style="bold")
     searched = any(m.ours.searched for m in measured)
     for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
         _add_column(table, column)
     for m in measured:
         values = intervals(m.ours.scores)
-        none = f"{_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
-        cells = [_with_range(values[n]) for n in NAMES]
-        shares = [_share(m.ours.answered), none, *([_share(m.ours.share_searched)] if searched else [])]
+        none = f"{_format_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
+        cells = [_format_interval(values[n]) for n in NAMES]
+        shares = [_format_share(m.ours.answered), none, *([_format_share(m.ours.share_searched)] if searched else [])]
         table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *shares)
         for name, scores in m.ours.parts.items():
             values = intervals(scores)
-            table.add_row(f"  {name}", str(len(scores)), *(_with_range(values[n]) for n in NAMES))
+            table.add_row(f"  {name}", str(len(scores)), *(_format_interval(values[n]) for n in NAMES))
     if len(measured) > 1:
         over = intervals_over([m.ours.scores for m in measured])
         known = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
-        mean_searched = [_share(sum(known) / len(known))] if known else []
-        table.add_row(MEAN_ROW, "", *(_with_range(over[n]) for n in NAMES), "", "", *mean_searched)
+        mean_searched = [_format_share(sum(known) / len(known))] if known else []
+        table.add_row(MEAN_ROW, "", *(_format_interval(over[n]) for n in NAMES), "", "", *mean_searched)
     console.print(table)
     if against:
         _show_difference(console, measured, pipeline, against)
@@ -220,7 +221,7 @@ def _show_difference(console: Console, measured: list[Measurement], pipeline: st
     table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
     for column in ("set", *NAMES):
         _add_column(table, column)
-    for name, gained in _gains(measured):
+    for name, gained in _compute_gains(measured):
         table.add_row(name, *(_format_gain(gained[n]) for n in NAMES))
     console.print(table)
 
@@ -238,15 +239,15 @@ def _format_gain(interval: Interval) -> str:
     return f"[{colour}]{interval.mean:+.3f}[/]\n[dim]{interval.low:+.3f} to {interval.high:+.3f}[/]"
 
 
-def _with_range(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     return f"{interval.mean:.3f}\n[dim]{interval.low:.2f}–{interval.high:.2f}[/]"
 
 
-def _share(value: float | None) -> str:
+def _format_share(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _curve_json(outcomes: Mapping[str, EvaluationResult]) -> dict[str, Any]:
+def _curve_to_json(outcomes: Mapping[str, EvaluationResult]) -> dict[str, Any]:
     from toolscript.evaluation.curve import curve
 
     return {
@@ -254,7 +255,7 @@ def _curve_json(outcomes: Mapping[str, EvaluationResult]) -> dict[str, Any]:
             name: [asdict(point) for point in curve(outcome.answerable, outcome.unanswerable)]
             for name, outcome in outcomes.items()
         },
-        "reliability": [asdict(bucket) for bucket in _reliability(outcomes)],
+        "reliability": [asdict(bucket) for bucket in _compute_reliability(outcomes)],
     }
 
 
@@ -263,22 +264,25 @@ def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
 
     from toolscript.evaluation.curve import curve
 
-    console = stdout_console()
+    console = open_console()
     table = Table(title="answered / correctly empty, by threshold", header_style="bold")
     for column in ("threshold", *outcomes):
         table.add_column(column, justify="right")
     for points in zip(*(curve(o.answerable, o.unanswerable) for o in outcomes.values()), strict=True):
-        table.add_row(f"{points[0].threshold:.2f}", *(f"{_share(p.answered)} / {_share(p.left_empty)}" for p in points))
+        table.add_row(
+            f"{points[0].threshold:.2f}",
+            *(f"{_format_share(p.answered)} / {_format_share(p.left_empty)}" for p in points),
+        )
     console.print(table)
     reliable = Table(title="reliability of confidences", header_style="bold")
     for column in ("confidence of the first hit", "queries", "correct"):
         reliable.add_column(column, justify="right")
-    for bucket in _reliability(outcomes):
+    for bucket in _compute_reliability(outcomes):
         reliable.add_row(f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}")
     console.print(reliable)
 
 
-def _reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
+def _compute_reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
     from toolscript.evaluation.curve import reliability
 
     confidences = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]

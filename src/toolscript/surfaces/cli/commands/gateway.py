@@ -20,13 +20,13 @@ from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.catalogue import (
     IndexedServers,
-    digest_of,
+    compute_digest,
     is_demo,
     load_demo,
     read_configuration,
 )
 from toolscript.surfaces.cli.client.gateway import announce_gateway
-from toolscript.surfaces.cli.client.session import settings_of
+from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
@@ -45,7 +45,7 @@ GC_THRESHOLDS = 10_000, 50, 100
 # computes, for instance a sync.
 SWITCH_INTERVAL_SECONDS = 0.0002
 SAMPLE = "put my changes into version control"
-# Slower servers go on connecting in the background.
+# Slower servers connect in the background.
 FIRST_CONNECT_SECONDS = 9.0
 # The pause before documents that could not be indexed are tried again; it doubles each time.
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 600.0
@@ -71,7 +71,7 @@ def start(**flags: Any) -> None:
     Desktop, Cursor or VS Code. Changes of the file are applied while running. Without any configuration, a built-in
     demo catalogue is served.
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     from rich.console import Console
 
     with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
@@ -111,8 +111,8 @@ class GatewayRun:
         self._started = time.monotonic()
         self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
         self._configuration = read_configuration(settings, self._folder)
-        self._stamps = _stamps(self._configuration)
-        self.server = _http_server(settings)
+        self._stamps = _read_stamps(self._configuration)
+        self.server = _create_http_server(settings)
 
     async def serve(self) -> None:
         """Serves until the server is stopped, or the task is cancelled."""
@@ -145,7 +145,7 @@ class GatewayRun:
         self.server.served.mark_ready()
         url = self.server.url
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        following = app.gateway.follow(self._stamps, lambda: _stamps(self._configuration), self._reload)
+        following = app.gateway.follow(self._stamps, lambda: _read_stamps(self._configuration), self._reload)
         await asyncio.gather(following, app.snapshots.warm_up(), _finish_documents(app))
 
     async def _serve_demo(self, app: App) -> None:
@@ -170,7 +170,7 @@ class GatewayRun:
         indexed = IndexedServers(self._settings.data).read()
         with board.show():
             await app.gateway.apply(specs)
-            if all(indexed.get(s.name) == digest_of(s) for s in specs):
+            if all(indexed.get(s.name) == compute_digest(s) for s in specs):
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
             await app.gateway.settle(FIRST_CONNECT_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
@@ -179,7 +179,7 @@ class GatewayRun:
         for status in app.gateway.statuses:
             if status.state is ServerState.CONNECTING:
                 text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
-                self._console.print(f"[yellow]waiting[/]  {text}; connecting goes on in the background")
+                self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
 
     def _reload(self) -> tuple[ServerSpec, ...]:
         self._configuration = read_configuration(self._settings, self._folder)
@@ -189,7 +189,7 @@ class GatewayRun:
 
     def _record(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:
-            current = {s.name: digest_of(s) for s in self._configuration.servers}
+            current = {s.name: compute_digest(s) for s in self._configuration.servers}
             file = IndexedServers(self._settings.data)
             indexed = {name: digest for name, digest in file.read().items() if current.get(name) == digest}
             file.write({**indexed, **({status.name: current[status.name]} if status.name in current else {})})
@@ -211,7 +211,7 @@ async def _finish_documents(app: App) -> None:
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def _http_server(settings: Settings) -> HttpServer:
+def _create_http_server(settings: Settings) -> HttpServer:
     try:
         from toolscript.surfaces.http.guard import is_loopback
         from toolscript.surfaces.http.server import HttpServer
@@ -226,7 +226,7 @@ def _http_server(settings: Settings) -> HttpServer:
     return HttpServer(settings)
 
 
-def _stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
+def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
     """Modification times and sizes of the configuration files; None for those that do not exist."""
     stamps: list[tuple[int, int] | None] = []
     for file in configuration.files:

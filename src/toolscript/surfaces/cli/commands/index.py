@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import settings_of
+from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.progress import bar
+from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def rebuild(as_json: bool, **flags: Any) -> None:
     """Delete the index and build it again from the store, with the current model.
 
     Needed after a change of model; also tries again to download a model that was not available before. Tools, skills,
-    documents and knowledge are indexed. The gateway must not be running on the data folder.
+    documents and knowledge are indexed. Stop a gateway that runs on the data folder first.
     """
-    print_answer(asyncio.run(_rebuild(settings_of(flags))), as_json, _show)
+    print_answer(asyncio.run(_rebuild(read_settings(flags))), as_json, _show)
 
 
 async def _rebuild(settings: Settings) -> dict[str, Any]:
@@ -43,11 +43,11 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
     from toolscript.services.catalogue.skill_points import SKILLS
 
     async with open_app(settings, fresh_index=True) as app:
-        with bar("Tools") as show_progress:
+        with show_bar("Tools") as show_progress:
             tools = await app.sync.index_catalogue(show_progress)
-        with bar("Documents") as show_progress:
+        with show_bar("Documents") as show_progress:
             documents = await app.ingest_documents.index_all(show_progress)
-        with bar("Knowledge") as show_progress:
+        with show_bar("Knowledge") as show_progress:
             knowledge = await _index_knowledge(app, show_progress)
         return {
             "model": app.model.embedder.model if app.model.embedder else None,

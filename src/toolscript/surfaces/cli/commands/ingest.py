@@ -12,11 +12,11 @@ import click
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.documents import Progress, TenantDocuments
-from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
 from toolscript.surfaces.cli.files.documents import ENDINGS, SOURCE, DocumentFileReader
 from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, SkippedFile, normalize
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.progress import bar
+from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import print_answer
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
@@ -57,7 +57,7 @@ def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_js
     toolscript ingest corpus.jsonl --tenant acme
     """
     finder = FileFinder(ENDINGS, given.pop("include"), given.pop("exclude"))
-    settings = settings_of(given)
+    settings = read_settings(given)
     more = parse_pairs(metadata, "--metadata")
     if SOURCE in more:
         raise Invalid(f"invalid --metadata {SOURCE}: it is the file that a document was read from; use another name")
@@ -74,10 +74,12 @@ def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_js
         finder.skipped += [SkippedFile(str(path), "no readable files") for path in paths if path.is_dir()]
 
     async def run(session: Session) -> dict[str, Any]:
-        from toolscript.app.files import document_reader
+        from toolscript.app.files import open_document_reader
 
-        work = _Ingestion(TenantDocuments(session), DocumentFileReader(document_reader().read, more), finder.skipped)
-        with bar("Ingesting") as show_progress:
+        work = _Ingestion(
+            TenantDocuments(session), DocumentFileReader(open_document_reader().read, more), finder.skipped
+        )
+        with show_bar("Ingesting") as show_progress:
             counts = await work.put(files, show_progress)
         removed = await work.prune([normalize(path) for path in paths]) if prune else 0
         failed = [{"path": each.place, "problem": each.problem} for each in finder.skipped]

@@ -12,7 +12,7 @@ import click
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import SourceStatus
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import open_knowledge_writer, settings_of
+from toolscript.surfaces.cli.client.session import open_knowledge_writer, read_settings
 from toolscript.surfaces.cli.commands.knowledge_ingest import ingest
 from toolscript.surfaces.cli.commands.knowledge_search import NO_SOURCES, search
 from toolscript.surfaces.cli.commands.knowledge_transfer import export, import_
@@ -41,7 +41,7 @@ def knowledge() -> None:
 @options.as_json
 def list_(as_json: bool, **flags: Any) -> None:
     """List the sources by title."""
-    print_answer(asyncio.run(_list_sources(settings_of(flags))), as_json, _show_list)
+    print_answer(asyncio.run(_list_sources(read_settings(flags))), as_json, _show_list)
 
 
 @knowledge.command()
@@ -59,7 +59,7 @@ def remove(references: tuple[str, ...], yes: bool, as_json: bool, **flags: Any) 
     toolscript knowledge remove "The Debian Adm"
     toolscript knowledge remove 5f0c2a9d3b7e41c8a6f0d2e1 --yes
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     if not yes and not (sys.stdin and sys.stdin.isatty()):
         raise Invalid(
             "nothing was removed: there is no terminal for the confirmation; use --yes", details={"field": "--yes"}
@@ -76,10 +76,12 @@ async def _list_sources(settings: Settings) -> Answer:
 
     async with open_library(settings) as library:
         counts = await library.count_contents()
-        return {"sources": [_source_row(each, *counts.get(each.id, (0, 0))) for each in await library.list_sources()]}
+        return {
+            "sources": [_build_source_row(each, *counts.get(each.id, (0, 0))) for each in await library.list_sources()]
+        }
 
 
-def _source_row(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
+def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
     counts = {"chunks": chunks, "extractions": extractions}
     return {**build_source_response(source), **counts, "ingested_at": source.ingested_at, "status": source.status}
 
@@ -111,9 +113,9 @@ def _show_list(answer: Answer) -> None:
     if not rows:
         click.echo(NO_SOURCES)
         return
-    columns = ("Title", "Authors", "Type", "Chunks", "Extractions", "IngestResult", "Id")
+    columns = ("Title", "Authors", "Type", "Chunks", "Extractions", "Ingested", "Id")
     right = ("Chunks", "Extractions")
-    print_lines(columns, rows, right=right, shortened=("Title", "Authors"), optional=("IngestResult", "Type"))
+    print_lines(columns, rows, right=right, shortened=("Title", "Authors"), optional=("Ingested", "Type"))
     for each in answer["sources"]:
         if each["status"] == SourceStatus.INDEXING:
             print_note(f"{each['title']} is incomplete: ingest it again, or run toolscript index rebuild")

@@ -13,12 +13,12 @@ import click
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import open_knowledge_writer, settings_of
+from toolscript.surfaces.cli.client.session import open_knowledge_writer, read_settings
 from toolscript.surfaces.cli.files.finder import FileFinder, SkippedFile, normalize
 from toolscript.surfaces.cli.files.reading_order import order_pages
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.progress import Bars, bars
-from toolscript.surfaces.cli.terminal.text import count, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.progress import Bars, show_bars
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, printable
 from toolscript.surfaces.json.knowledge import build_source_response
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def ingest(names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """
     own = ("title", "authors", "kind", "as_one", "no_extract", "include", "exclude")
     wanted = {name: given.pop(name) for name in own}
-    settings = settings_of(given)
+    settings = read_settings(given)
     finder = FileFinder(BOOK_ENDINGS, wanted["include"], wanted["exclude"])
     sources = _find_sources(finder, finder.check_paths(names), as_one=wanted["as_one"])
     if (wanted["title"] or wanted["authors"]) and len(sources) > 1:
@@ -73,7 +73,7 @@ def ingest(names: tuple[str, ...], as_json: bool, **given: Any) -> None:
     failed = [{"path": each.place, "problem": each.problem} for each in finder.skipped]
     if not done:
         raise Invalid(f"no readable files in {', '.join(names)}", details={"failed": failed})
-    print_answer({"sources": [_outcome_row(each) for each in done], "failed": failed}, as_json, _show)
+    print_answer({"sources": [_build_outcome_row(each) for each in done], "failed": failed}, as_json, _show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ async def _ingest(
         from toolscript.services.knowledge.ingest import SourceDetails
 
         about = SourceDetails(wanted["title"], tuple(wanted["authors"]), wanted["kind"], not wanted["no_extract"])
-        with bars("Sources", len(sources)) as progress:
+        with show_bars("Sources", len(sources)) as progress:
             for source in sources:
                 progress.begin(source.path.name)
                 try:
@@ -138,8 +138,8 @@ async def _ingest_source(
 
 def _report(made: IngestResult, *, is_quiet: bool) -> None:
     if not is_quiet:
-        counts = count(made.chunks, "chunk") + (
-            f", {count(made.extractions, 'extraction')}" if made.extractions else ""
+        counts = format_count(made.chunks, "chunk") + (
+            f", {format_count(made.extractions, 'extraction')}" if made.extractions else ""
         )
         title = click.style(printable(made.source.title), fg="cyan")
         click.echo(f"{made.outcome:<9}  {title}  {click.style(counts, dim=True)}")
@@ -147,7 +147,7 @@ def _report(made: IngestResult, *, is_quiet: bool) -> None:
         print_note(f"{made.source.title}: {warning}")
 
 
-def _outcome_row(made: IngestResult) -> dict[str, Any]:
+def _build_outcome_row(made: IngestResult) -> dict[str, Any]:
     return {
         **build_source_response(made.source),
         "outcome": made.outcome,

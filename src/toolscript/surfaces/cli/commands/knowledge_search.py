@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note, printable
 from toolscript.surfaces.json.citations import format_citation
@@ -54,7 +54,7 @@ def search(query: str, full: bool, as_json: bool, **given: Any) -> None:
     toolscript knowledge search "indexes" --topic postgresql --limit 3 --full
     """
     limit, types, topics = (given.pop(name) for name in ("limit", "types", "topics"))
-    settings = settings_of(given)
+    settings = read_settings(given)
 
     async def local(app: App) -> Answer:
         from toolscript.services.knowledge.search import KnowledgeQuery

@@ -16,11 +16,11 @@ from toolscript.domain.errors import Invalid
 from toolscript.services.knowledge.json_lines import KINDS, parse_object
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.gateway import encode_json
-from toolscript.surfaces.cli.client.session import open_knowledge_writer, settings_of
+from toolscript.surfaces.cli.client.session import open_knowledge_writer, read_settings
 from toolscript.surfaces.cli.commands.knowledge_ingest import INTERRUPTED
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.progress import bar
-from toolscript.surfaces.cli.terminal.text import count, print_answer, print_skipped, printable
+from toolscript.surfaces.cli.terminal.progress import show_bar
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_skipped, printable
 
 Answer = Mapping[str, Any]
 # A line is a source, a chunk or an extraction; chunks have a few kilobytes.
@@ -44,7 +44,7 @@ def export(references: tuple[str, ...], output: Path | None, as_json: bool, **fl
     toolscript knowledge export > library.jsonl
     toolscript knowledge export "The Debian Adm" -o handbook.jsonl
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     if output is None or str(output) == "-":
         asyncio.run(_export(settings, references, sys.stdout.buffer))
         return
@@ -69,7 +69,7 @@ def import_(file: Path, as_json: bool, **flags: Any) -> None:
     toolscript knowledge import library.jsonl
     toolscript knowledge import - < extractions.jsonl
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     try:
         answer = asyncio.run(_import(settings, file))
     except KeyboardInterrupt:
@@ -117,7 +117,7 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 async def _import(settings: Settings, file: Path) -> dict[str, Any]:
     async with open_knowledge_writer(settings) as writer:
-        with _open(file) as (stream, size), bar("Importing") as show_progress:
+        with _open(file) as (stream, size), show_bar("Importing") as show_progress:
             lines = JsonLineReader(stream, lambda read: show_progress(read, size))
             taken = await writer.imports.take(lines, show_progress)
     refused = lines.refused + [(lines.numbers[number - 1], problem) for number, problem in taken.refused]
@@ -173,7 +173,7 @@ class JsonLineReader:
 
 
 def _describe(counts: Mapping[str, int]) -> str:
-    *first, last = (count(counts[f"{kind}s"], kind) for kind in KINDS)
+    *first, last = (format_count(counts[f"{kind}s"], kind) for kind in KINDS)
     return f"{', '.join(first)} and {last}"
 
 
@@ -183,5 +183,5 @@ def _show_imported(answer: Answer) -> None:
     click.echo(
         f"{_describe(answer)} imported"
         + (f" (sources: {sources})" if sources else "")
-        + (f"; {count(skipped, 'line')} skipped" if skipped else "")
+        + (f"; {format_count(skipped, 'line')} skipped" if skipped else "")
     )

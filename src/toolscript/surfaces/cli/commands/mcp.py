@@ -16,8 +16,8 @@ import click
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.gateway import credentials, gateway_url
-from toolscript.surfaces.cli.client.session import settings_of
+from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url
+from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal
 from toolscript.surfaces.cli.terminal import options
 
@@ -40,7 +40,7 @@ def mcp(**flags: Any) -> None:
     Put `toolscript` with the argument `mcp` into the agent's configuration. A gateway that runs on the same data folder
     is used; without one this process becomes the gateway, on a free local port.
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     try:
         import mcp as _  # noqa: F401
     except ImportError as error:
@@ -116,7 +116,7 @@ class GatewayCalls:
 
     @property
     def _other_url(self) -> str | None:
-        url = gateway_url(self._settings.data)
+        url = find_gateway_url(self._settings.data)
         return None if self._run and url == self._run.server.url else url
 
     async def _become_gateway(self) -> None:
@@ -155,18 +155,18 @@ class GatewayCalls:
             raise Unavailable(f"the gateway at {url} responded: {response.get('error', response)}")
         return CallToolResult.model_validate(response["result"], by_name=False)
 
-    def _credentials(self) -> dict[str, str]:
+    def _build_credentials(self) -> dict[str, str]:
         try:
-            return credentials(self._settings, self._settings.tenant)
+            return build_credentials(self._settings, self._settings.tenant)
         except Unavailable:  # a gateway of an older version: it answers everything but searches in documents
-            return credentials(self._settings)
+            return build_credentials(self._settings)
 
     async def _post(self, url: str, message: dict[str, Any]) -> dict[str, Any] | None:
         """The gateway's response; None when none runs. Uses httpx instead of `send_to_gateway`, because the request has
         to be cancelled when the agent disconnects."""
         import httpx
 
-        headers = {"Accept": "application/json, text/event-stream", **self._credentials()}
+        headers = {"Accept": "application/json, text/event-stream", **self._build_credentials()}
         timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
             async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False) as client:

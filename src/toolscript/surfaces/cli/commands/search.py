@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import print_note
@@ -70,7 +70,7 @@ def search(query: str, strategy: str | None, output: str, refresh: bool, as_json
     toolscript search "read a file" --output types
     toolscript search "plan a meeting" --strategy hierarchical
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     with_types = output == "types" and not as_json
 
     async def request(session: Session) -> tuple[Answer, ClientCode | None]:
@@ -78,7 +78,7 @@ def search(query: str, strategy: str | None, output: str, refresh: bool, as_json
             answer = await _search_skills(session, _skills_request(query, strategy, settings, flags))
         else:
             answer = await _search_tools(session, query)
-        return answer, await _generate_client(session, ids) if with_types and (ids := _ids(answer)) else None
+        return answer, await _generate_client(session, ids) if with_types and (ids := _list_ids(answer)) else None
 
     answer, code = run_in_session(settings, request, use_gateway=flags["search_model"] is None, refresh=refresh)
     if as_json or output == "json":
@@ -143,7 +143,7 @@ async def _generate_client(session: Session, ids: list[str]) -> ClientCode:
 
 def show(answer: Answer) -> None:
     """Prints an answer as a table, or what to try when it is empty."""
-    columns, rows = _table(answer)
+    columns, rows = _build_table(answer)
     if rows:
         print_table(columns, rows, right=columns[1:2])
     else:
@@ -158,8 +158,8 @@ def show(answer: Answer) -> None:
 
 def render_markdown(answer: Answer, code: ClientCode) -> str:
     """The tools found, their types and how to use them, for a model to read."""
-    columns, hits = _table(answer)
-    rows = [f"| {' | '.join(map(_cell, hit))} |" for hit in hits]
+    columns, hits = _build_table(answer)
+    rows = [f"| {' | '.join(map(_escape_cell, hit))} |" for hit in hits]
     header = f"| {' | '.join(columns)} |"
     lines = ["## Search Results", "", header, "|------|-----------|--------|", *rows, ""]
     lines += ["```typescript", code.module.rstrip(), "```", "", "Usage example:", "```typescript"]
@@ -167,7 +167,7 @@ def render_markdown(answer: Answer, code: ClientCode) -> str:
     return "\n".join([*lines, "```"])
 
 
-def _table(answer: Answer) -> tuple[Row, list[Row]]:
+def _build_table(answer: Answer) -> tuple[Row, list[Row]]:
     hits: list[Row]
     if "tools" in answer:
         hits = [(t["id"], f"{t['score']:.2f}", ", ".join(t["skill_ids"])) for t in answer["tools"]]
@@ -176,9 +176,9 @@ def _table(answer: Answer) -> tuple[Row, list[Row]]:
     return ("Tool", "Confidence", "Reason"), hits
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _ids(answer: Answer) -> list[str]:
-    return [row[0] for row in _table(answer)[1]]
+def _list_ids(answer: Answer) -> list[str]:
+    return [row[0] for row in _build_table(answer)[1]]

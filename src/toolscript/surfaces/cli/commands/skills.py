@@ -11,7 +11,7 @@ import click
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
 from toolscript.surfaces.cli.commands.skills_export import export
 from toolscript.surfaces.cli.commands.skills_review import (
     TIMEOUT_SECONDS,
@@ -24,7 +24,7 @@ from toolscript.surfaces.cli.commands.skills_review import (
 )
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, count, print_answer, printable
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_answer, printable
 from toolscript.surfaces.json.hierarchical import build_skill_hit
 from toolscript.surfaces.json.skills import (
     build_skill_response,
@@ -80,7 +80,7 @@ def show(skill_id: str, as_json: bool, **flags: Any) -> None:
     \b
     toolscript skills show file_operations
     """
-    path = _skill_path(skill_id)
+    path = _build_skill_path(skill_id)
 
     async def local_skill(app: App) -> Answer:
         return build_skill_response(await app.skills.get(skill_id))
@@ -92,7 +92,7 @@ def show(skill_id: str, as_json: bool, **flags: Any) -> None:
         skill = await session.request(path, local_skill)
         return {**skill, "tools": (await session.request(f"{path}/tools", local_tools))["tools"]}
 
-    print_answer(run_in_session(settings_of(flags), find), as_json, _show_skill)
+    print_answer(run_in_session(read_settings(flags), find), as_json, _show_skill)
 
 
 @skills.command()
@@ -181,7 +181,7 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
         )
     for name in {"keywords", "examples"} & changes.keys():
         changes[name] = tuple(word for word in changes[name] if word)
-    path = _skill_path(skill_id)
+    path = _build_skill_path(skill_id)
 
     async def change(session: Session) -> Answer:
         if session.app is not None:
@@ -192,7 +192,7 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
         changed: Answer = await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
         return changed
 
-    answer = run_in_session(settings_of({"config": config, "data_dir": data_dir}), change)
+    answer = run_in_session(read_settings({"config": config, "data_dir": data_dir}), change)
     print_answer(answer, as_json, lambda changed: _print_skill("Changed", changed))
 
 
@@ -209,7 +209,9 @@ def remove(skill_id: str, yes: bool, as_json: bool, **flags: Any) -> None:
     if not yes:
         confirm_or_raise(f"Remove the skill {printable(skill_id)}, and classify its tools again?")
     removed = {"removed": skill_id}
-    request(flags, _skill_path(skill_id), lambda app: app.skills.remove(skill_id), lambda _: removed, method="DELETE")
+    request(
+        flags, _build_skill_path(skill_id), lambda app: app.skills.remove(skill_id), lambda _: removed, method="DELETE"
+    )
     print_answer(removed, as_json, lambda _: click.echo(f"Removed {printable(skill_id)}."))
 
 
@@ -226,7 +228,7 @@ def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) 
     toolscript skills assign garden__inspect_hive bee_keeping
     toolscript skills assign github__create_issue issue_tracking source_control
     """
-    path, http = _tool_path(tool_id), {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
+    path, http = _build_tool_path(tool_id), {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
     answer = request(flags, path, lambda app: app.skills.assign(tool_id, skill_ids), build_tool_skills_response, **http)
     print_answer(answer, as_json, _print_assignment)
 
@@ -235,12 +237,12 @@ def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) 
 @click.argument("tool_id", metavar="TOOL")
 @options.catalogue
 def release(tool_id: str, as_json: bool, **flags: Any) -> None:
-    """Undo an assignment: the classifier decides again, at once.
+    """Undo an assignment, and classify the tool again.
 
     \b
     toolscript skills release garden__inspect_hive
     """
-    path = _tool_path(tool_id)
+    path = _build_tool_path(tool_id)
     answer = request(flags, path, lambda app: app.skills.release(tool_id), build_tool_skills_response, method="DELETE")
     print_answer(answer, as_json, _print_assignment)
 
@@ -249,22 +251,22 @@ for command in (suggestions, approve, reject, merge, propose, export):
     skills.add_command(command)
 
 
-def _skill_path(skill_id: str) -> str:
+def _build_skill_path(skill_id: str) -> str:
     if skill_id in RESERVED_IDS:
         raise NotFound(f"no such skill: {skill_id!r}; see toolscript skills list", details={"skill_id": skill_id})
     return f"{SKILLS}/{quote(skill_id, safe='', errors='replace')}"
 
 
-def _tool_path(tool_id: str) -> str:
+def _build_tool_path(tool_id: str) -> str:
     return f"/api/v1/tools/{quote(tool_id, safe='', errors='replace')}/skills"
 
 
-def _name_of(skill: Answer) -> str:
+def _format_name(skill: Answer) -> str:
     return str(skill["name"]) + ("" if skill["is_active"] else "  (inactive)")
 
 
 def _show_skills(answer: Answer) -> None:
-    rows = [(s["id"], _name_of(s), str(s["tool_count"]), s["parent_domain"] or "") for s in answer["skills"]]
+    rows = [(s["id"], _format_name(s), str(s["tool_count"]), s["parent_domain"] or "") for s in answer["skills"]]
     if rows:
         print_table(("Skill", "Name", "Tools", "Domain"), rows, right=["Tools"])
     else:
@@ -273,7 +275,7 @@ def _show_skills(answer: Answer) -> None:
 
 def _show_skill(answer: Answer) -> None:
     about = [
-        ("Name", _name_of(answer)),
+        ("Name", _format_name(answer)),
         ("Description", answer["description"]),
         ("Domain", answer["parent_domain"] or ""),
         ("Keywords", ", ".join(answer["keywords"])),
@@ -283,11 +285,11 @@ def _show_skill(answer: Answer) -> None:
     print_table(("Skill", answer["id"]), [(name, text) for name, text in about if text])
     if answer["tools"]:
         click.echo()
-        rows = [(t["id"], f"{t['confidence']:.2f}", _origin_of(t), t["description"]) for t in answer["tools"]]
+        rows = [(t["id"], f"{t['confidence']:.2f}", _describe_origin(t), t["description"]) for t in answer["tools"]]
         print_table(("Tool", "Confidence", "Assigned by", "Description"), rows, right=["Confidence"])
 
 
-def _origin_of(assignment: Answer) -> str:
+def _describe_origin(assignment: Answer) -> str:
     origins = {"human": "a person", "llm_auto": "language model", "embedding_auto": "embedding model"}
     origin = origins.get(assignment["origin"]) or str(assignment["origin"])
     return origin if assignment["is_primary"] else f"{origin}, not first"
@@ -303,9 +305,9 @@ def _show_hits(answer: Sequence[Answer]) -> None:
 
 
 def _print_skill(done: str, skill: Answer) -> None:
-    click.echo(f"{done} {skill['id']}: {count(skill['tool_count'], 'tool')}.")
+    click.echo(f"{done} {skill['id']}: {format_count(skill['tool_count'], 'tool')}.")
 
 
 def _print_assignment(answer: Answer) -> None:
-    names = ", ".join(f"{a['skill_id']} ({_origin_of(a)})" for a in answer["skills"])
+    names = ", ".join(f"{a['skill_id']} ({_describe_origin(a)})" for a in answer["skills"])
     click.echo(printable(f"{answer['id']} is in {names or 'no skill: see toolscript skills suggestions'}"))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolscript.domain.catalog import SuggestionStatus
-from toolscript.surfaces.cli.client.session import request_once, settings_of
+from toolscript.surfaces.cli.client.session import read_settings, request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import count, print_answer, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, printable
 from toolscript.surfaces.json.skills import (
     build_proposals_response,
     build_skill_response,
@@ -49,7 +49,7 @@ def request(
     async def local(app: App) -> Any:
         return to_json(await call(app))
 
-    return request_once(settings_of(flags), path, local, timeout_seconds=TIMEOUT_SECONDS, **http)
+    return request_once(read_settings(flags), path, local, timeout_seconds=TIMEOUT_SECONDS, **http)
 
 
 @click.command()
@@ -96,7 +96,7 @@ def approve(number: int, as_json: bool, config: str | None, data_dir: str | None
     flags = {"config": config, "data_dir": data_dir}
     path = f"{SUGGESTIONS}/{number}/approve"
     answer = request(flags, path, lambda app: app.skills.approve(number, **wanted), build_skill_response, body=wanted)
-    summary = f"Added {answer['id']}: {count(answer['tool_count'], 'tool')}."
+    summary = f"Added {answer['id']}: {format_count(answer['tool_count'], 'tool')}."
     print_answer(answer, as_json, lambda _: click.echo(summary))
 
 
@@ -174,7 +174,14 @@ def _show_suggestions(answer: Answer, status: str) -> None:
 
 def _show_proposals(answer: Answer, queued: bool) -> None:
     rows = [
-        (p["id"], p["name"], str(p["tool_count"]), f"{p['cohesion']:.2f}", p["nearest_skill"] or "", _some(p["tools"]))
+        (
+            p["id"],
+            p["name"],
+            str(p["tool_count"]),
+            f"{p['cohesion']:.2f}",
+            p["nearest_skill"] or "",
+            _name_some(p["tools"]),
+        )
         for p in answer["proposals"]
     ]
     if not rows:
@@ -186,7 +193,7 @@ def _show_proposals(answer: Answer, queued: bool) -> None:
         click.echo("\nNew proposals were added to the suggestions: toolscript skills suggestions")
 
 
-def _some(tools: list[str]) -> str:
+def _name_some(tools: list[str]) -> str:
     rest = len(tools) - MAX_NAMED_TOOLS
     return ", ".join(tools[:MAX_NAMED_TOOLS]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.surfaces.cli.client.catalogue import index_servers, is_demo, load_demo, read_configuration
-from toolscript.surfaces.cli.client.session import Session, run_in_session, settings_of
+from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.progress import bar
+from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
 from toolscript.surfaces.json.hierarchical import build_sync_response
@@ -54,7 +54,7 @@ def sync(reclassify: bool, force: bool, as_json: bool, **flags: Any) -> None:
             )
         return answer
 
-    answer = run_in_session(settings_of(flags), request, with_catalogue=False)
+    answer = run_in_session(read_settings(flags), request, with_catalogue=False)
     print_answer(answer, as_json, _show)
     if answer["servers"] and all(s["error"] for s in answer["servers"]):
         sys.exit(3)
@@ -67,7 +67,7 @@ async def _sync(app: App, *, reclassify: bool, force: bool) -> Answer:
         classified = (await load_demo(app)).classified
     else:
         await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS)
-    with bar("Classifying tools") as show_progress:
+    with show_bar("Classifying tools") as show_progress:
         report = await app.resync.run(reclassify=reclassify, force=force, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))
 

@@ -13,7 +13,7 @@ import click
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.surfaces.cli.client.catalogue import connect_servers, is_demo, read_configuration
 from toolscript.surfaces.cli.client.gateway import is_gateway_running
-from toolscript.surfaces.cli.client.session import request_once, settings_of
+from toolscript.surfaces.cli.client.session import read_settings, request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
 from toolscript.surfaces.cli.terminal.text import escape_markup, print_answer, printable
@@ -29,7 +29,7 @@ def list_servers(as_json: bool, **flags: Any) -> None:
 
     A running gateway knows it; without one the servers are connected now, once. Exits with 3 when none is ready.
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     if not is_gateway_running(settings) and is_demo(read_configuration(settings)):
         raise NotFound(
             "no servers are configured: write ~/.toolscript.json or ./.toolscript.json, or name a file with --config"
@@ -73,7 +73,7 @@ def list_tools(filter_: str | None, refresh: bool, as_json: bool, **flags: Any) 
         if not answer["tools"]:
             click.echo("No tools" + (f" match {filter_}" if filter_ else ""), err=True)
 
-    answer = request_once(settings_of(flags), "/tools", local, refresh=refresh, filter=filter_)
+    answer = request_once(read_settings(flags), "/tools", local, refresh=refresh, filter=filter_)
     print_answer(answer, as_json, show)
 
 
@@ -109,7 +109,7 @@ def get_types(filter_: str | None, language: str, refresh: bool, as_json: bool, 
         return generate_typescript(items) if language == "typescript" else generate_python(items)
 
     path = "/runtime/tools.ts" if language == "typescript" else "/runtime/tools.py"
-    source = request_once(settings_of(flags), path, local, refresh=refresh, filter=filter_)
+    source = request_once(read_settings(flags), path, local, refresh=refresh, filter=filter_)
     click.echo(json.dumps({"language": language, "source": source}) if as_json else source, nl=as_json)
     if filter_ and "/tools/" not in source:
         click.echo(f"No tools match {filter_}", err=True)
@@ -133,7 +133,7 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], as_json: b
     toolscript call time__get_current_time '{"timezone": "Europe/Lisbon"}'
     toolscript call filesystem__read_file --arg path=notes.txt
     """
-    settings = settings_of(flags)
+    settings = read_settings(flags)
     given = _parse_arguments(arguments, pairs)
 
     async def local(app: App) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class DocumentFileReader:
             about = _describe(file)
             if ending in BOOK_ENDINGS:
                 book = await self.read_book(file)
-                title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _text_of(book)
+                title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
                 yield self._make({"id": found.name, "title": title, "text": text}, str(file), about)
             elif ending in JSON_ENDINGS:
                 for value, place in _read_lines(file) if ending == ".jsonl" else _read_json(found):
@@ -68,7 +68,7 @@ class DocumentFileReader:
         return document
 
 
-def _text_of(book: Book) -> str:
+def _join_text(book: Book) -> str:
     """The paragraphs of a book, with its headings between them."""
     paragraphs: list[str] = []
     before = ("", "")

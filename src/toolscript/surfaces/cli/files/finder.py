@@ -90,7 +90,7 @@ class FileFinder:
                 name = entry.relative_to(root)
                 if entry.name.startswith(".") or _matches(name, self.exclude):
                     continue
-                mode = self._mode_of(entry)
+                mode = self._read_mode(entry)
                 is_inside = Path(os.path.realpath(entry)).is_relative_to(real_root)
                 if mode is None or (stat.S_ISREG(mode) and not self._is_wanted(name)):
                     continue
@@ -105,7 +105,7 @@ class FileFinder:
     def _is_wanted(self, path: Path) -> bool:
         return _matches(path, self.include) if self.include else path.suffix.lower() in self.endings
 
-    def _mode_of(self, entry: Path) -> int | None:
+    def _read_mode(self, entry: Path) -> int | None:
         """The mode of the file or of what a link leads to; 0 for a broken link, None for one that is unreadable."""
         try:
             return entry.stat().st_mode

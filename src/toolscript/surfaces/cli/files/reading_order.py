@@ -28,8 +28,8 @@ def order_pages(files: Sequence[Path]) -> list[Path]:
     page: Path | None = first
     while page:
         ordered[page] = None
-        page = next((each for each in _links(page, "next") if each in existing and each not in ordered), None)
-    ordered |= dict.fromkeys(each for each in _links(first) if each in existing)
+        page = next((each for each in _find_links(page, "next") if each in existing and each not in ordered), None)
+    ordered |= dict.fromkeys(each for each in _find_links(first) if each in existing)
     return list(ordered | dict.fromkeys(rest))
 
 
@@ -43,7 +43,7 @@ def _first_page_key(file: Path) -> tuple[int, int, bool]:
     return len(file.parts), place, file.stem.lower() != name
 
 
-def _links(page: Path, rel: str | None = None) -> Iterator[Path]:
+def _find_links(page: Path, rel: str | None = None) -> Iterator[Path]:
     """The files that a page links to; with `rel`, only by links with that relation."""
     try:
         with page.open(encoding="utf-8", errors="replace") as file:
@@ -53,13 +53,13 @@ def _links(page: Path, rel: str | None = None) -> Iterator[Path]:
     for tag in _TAG.findall(text):
         attributes = {name.lower(): double or single for name, double, single in _ATTRIBUTE.findall(tag)}
         if rel is None or rel in attributes.get("rel", "").lower().split():
-            yield from _target(page, attributes.get("href", ""))
+            yield from _resolve_link(page, attributes.get("href", ""))
     if rel is None:
         for target in _MARKDOWN_LINK.findall(text):
-            yield from _target(page, target)
+            yield from _resolve_link(page, target)
 
 
-def _target(page: Path, link: str) -> Iterator[Path]:
+def _resolve_link(page: Path, link: str) -> Iterator[Path]:
     try:
         parts = urlsplit(link)
     except ValueError:

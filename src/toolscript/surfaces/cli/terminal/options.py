@@ -16,7 +16,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Command]:
     """An option that overrides a setting; its help comes from the setting."""
     each = next(f for f in fields(Settings) if f.name == setting)
-    text = f"{get_rule(each).help}  [env: {get_variable(setting)}; default: {each.default}]"
+    default = "" if each.default is None else f"; default: {each.default}"
+    text = f"{get_rule(each).help}  [env: {get_variable(setting)}{default}]"
     return click.option(flag, setting, default=None, help=text, **how)
 
 

@@ -15,7 +15,7 @@ MAX_NAME_CHARACTERS = 40
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def show_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Shows a bar during the block; yields a function that takes how many are done, and how many there are."""
     with _make_progress() as progress:
         task = progress.add_task(title, total=None)
@@ -23,7 +23,7 @@ def bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def bars(title: str, number: int) -> Iterator[Bars]:
+def show_bars(title: str, number: int) -> Iterator[Bars]:
     """Shows a bar for that many items, and one for the current item, during the block."""
     with _make_progress() as progress:
         yield Bars(progress, title, number)

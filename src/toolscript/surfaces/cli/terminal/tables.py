@@ -33,7 +33,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
         )
     for row in rows:
         table.add_row(*map(escape_markup, row))
-    console().print(table)
+    open_console().print(table)
 
 
 def print_lines(
@@ -52,7 +52,7 @@ def print_lines(
     texts = [list(map(printable, row)) for row in rows]
     needed = {name: max(map(cell_len, column)) for name, *column in zip(columns, columns, *texts, strict=True)}
     if _has_width():
-        widths = _fit_widths(needed, shortened, optional, console().width)
+        widths = _fit_widths(needed, shortened, optional, open_console().width)
     else:
         widths = {name: min(need, FILE_WIDTH) if name in shortened else need for name, need in needed.items()}
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -61,7 +61,7 @@ def print_lines(
         table.add_column(name, justify="right" if name in right else "left", style=style, width=width, no_wrap=True)
     for row in texts:
         table.add_row(*(escape_markup(text) for name, text in zip(columns, row, strict=True) if name in widths))
-    console(_total(widths)).print(table)
+    open_console(_sum_widths(widths)).print(table)
 
 
 def _fit_widths(
@@ -71,16 +71,16 @@ def _fit_widths(
     widths = dict(needed)
     minimum = {name: min(needed[name], MIN_WIDTH) for name in shortened}
     for name in optional:
-        if _total(widths | minimum) > available:
+        if _sum_widths(widths | minimum) > available:
             del widths[name]
-    left = available - _total(widths) + sum(needed[name] for name in shortened)
+    left = available - _sum_widths(widths) + sum(needed[name] for name in shortened)
     for others, name in reversed(list(enumerate(sorted(shortened, key=needed.__getitem__, reverse=True), start=1))):
         widths[name] = max(minimum[name], min(needed[name], left // others))
         left -= widths[name]
     return widths
 
 
-def _total(widths: Mapping[str, int]) -> int:
+def _sum_widths(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
@@ -88,7 +88,7 @@ def _has_width() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def console(width: int | None = None) -> Console:
+def open_console(width: int | None = None) -> Console:
     """Standard output. In a file or a pipe, lines are not wrapped."""
     from rich.console import Console
 

@@ -40,7 +40,7 @@ def print_answer(answer: Any, as_json: bool, show: Callable[[Any], None]) -> Non
         show(answer)
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
