@@ -44,7 +44,8 @@ def test_a_cancellation_stays_where_it_belongs(tmp_path: Path) -> None:
     options = ["-p", "tests.async_tests", "-p", "no:cacheprovider", "-p", "no:xdist", "--anyio-mode=auto", "-q", "-rA"]
     command = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(file)]
     output = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout
-    summary = {line.split(" - ")[0].replace(f"{file.name}::", "") for line in output.splitlines() if "::" in line}
+    lines = [line.split(" - ")[0] for line in output.splitlines() if "::" in line]
+    summary = {f"{line.split()[0]} {line.partition('::')[2]}" for line in lines}
     assert {"PASSED test_that_is_well", "FAILED test_that_is_cancelled"} <= summary, output
     assert "FAILED test_that_leaves_a_request_to_cancel" in summary
     assert "ERROR test_of_a_fixture_that_is_cancelled_at_its_start" in summary
