@@ -31,7 +31,7 @@ def document_terms(frequencies: Mapping[int, float], average_length: float) -> T
     length = sum(frequencies.values())
     norm = K1 * (1 - B + B * length / average_length)
     weighted = {t: f * (K1 + 1) / (f + norm) for t, f in frequencies.items()}
-    return _sorted_terms(weighted)
+    return _sort_terms(weighted)
 
 
 def query_terms(frequencies: Counter[int], counts: TermCounts) -> QueryTerms:
@@ -46,9 +46,9 @@ def query_terms(frequencies: Counter[int], counts: TermCounts) -> QueryTerms:
         full += weight
         if documents_with_term:
             weights[number] = weight
-    return QueryTerms(_sorted_terms(weights), full)
+    return QueryTerms(_sort_terms(weights), full)
 
 
-def _sorted_terms(weights: Mapping[int, float]) -> Terms:
+def _sort_terms(weights: Mapping[int, float]) -> Terms:
     ordered = sorted(weights.items())
     return Terms(tuple(t for t, _ in ordered), tuple(w for _, w in ordered))

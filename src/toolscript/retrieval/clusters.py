@@ -22,7 +22,7 @@ RESTARTS = 8
 ROUNDS = 25
 SAMPLE, ROWS_PER_CLUSTER = 2_000, 20
 # More categories than this nobody looks through.
-MOST = 40
+MAX_CLUSTERS = 40
 
 Matrix = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -73,7 +73,7 @@ def default_cluster_count(size: int) -> int:
     A rule, because no measure of fit decides: on the tools of real servers the silhouette goes up and down without a
     peak, and rises with the number of clusters in the long run.
     """
-    return max(1, min(MOST, round(2 * math.sqrt(size)), size // 2))
+    return max(1, min(MAX_CLUSTERS, round(2 * math.sqrt(size)), size // 2))
 
 
 def _unit(rows: Matrix) -> Matrix:

@@ -77,13 +77,13 @@ class Confidences:
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()
         self._inferred: dict[str, tuple[float, str]] = {}
-        self._values = {i: self._boosted(i, plain) for i, plain in self._plain.items()}
+        self._values = {i: self._boost(i, plain) for i, plain in self._plain.items()}
 
     def raise_named(self, names: NameMatches) -> None:
         """What is called as the request says, or nearly so, is no less sure than the names are alike."""
         self._exact = names.exact
         self._alike = {i: alike for i, alike in names.close.items() if alike > self._plain.get(i, 0.0)}
-        self._values |= {i: self._boosted(i, alike) for i, alike in self._alike.items()}
+        self._values |= {i: self._boost(i, alike) for i, alike in self._alike.items()}
         self._values |= {i: names.close[i] for i in names.exact}
 
     def raise_capable(self) -> None:
@@ -106,7 +106,7 @@ class Confidences:
                 alone = by.wholly and all(made_for.get(d, 0.0) < INFERRED_ALONE for d in by.domains)
                 wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if alone or nothing_found else 0.0)
                 wanted = min(wanted, UNNAMED, BEHIND * ahead)
-                if _rounded(wanted) > _rounded(values[i]):
+                if _round(wanted) > _round(values[i]):
                     self._inferred[i] = wanted - values[i], by.text
                     values[i] = wanted
 
@@ -114,7 +114,7 @@ class Confidences:
         """Most confident first; equal ones by what they score without their names, then by id. Rounded before they are
         compared: what is shown is what was held against the threshold."""
         plain = self._plain
-        rounded = [(_rounded(value), i) for i, value in self._values.items()]
+        rounded = [(_round(value), i) for i, value in self._values.items()]
         return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -plain.get(r[1], 0.0), r[1]))]
 
     def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
@@ -123,7 +123,7 @@ class Confidences:
             return Evidence(exact=True)
         alike = self._alike.get(item_id)
         base = self._plain.get(item_id, 0.0) if alike is None else alike
-        is_boosted = _rounded(self._boosted(item_id, base)) > _rounded(min(UNNAMED, base))
+        is_boosted = _round(self._boost(item_id, base)) > _round(min(UNNAMED, base))
         inferred, capability = self._inferred.get(item_id, (0.0, ""))
         return Evidence(
             semantic=self._semantic.get(item_id, 0.0) if alike is None else 0.0,
@@ -135,7 +135,7 @@ class Confidences:
             shared_words=shared_words,
         )
 
-    def _boosted(self, item_id: str, base: float) -> float:
+    def _boost(self, item_id: str, base: float) -> float:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
 
 
@@ -150,5 +150,5 @@ def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about:
     return max((value + SAME_DOMAIN * about.fits(i) for i, value in found.items()), default=0.0)
 
 
-def _rounded(score: float) -> float:
+def _round(score: float) -> float:
     return round(min(1.0, max(0.0, score)), 4)

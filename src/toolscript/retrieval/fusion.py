@@ -37,7 +37,7 @@ def zscore(rankings: Sequence[Sequence[Scored]]) -> Scores:
 
     A ranking whose scores are all equal says nothing and gives 0 to everyone in it.
     """
-    legs = [_standardised({c.id: c.score for c in ranking}) for ranking in rankings if ranking]
+    legs = [_standardise({c.id: c.score for c in ranking}) for ranking in rankings if ranking]
     lowest = [min(leg.values()) for leg in legs]
     everyone = {i for leg in legs for i in leg}
     return {i: math.fsum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
@@ -57,7 +57,7 @@ def sort_scores(scores: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _standardised(scores: Scores) -> Scores:
+def _standardise(scores: Scores) -> Scores:
     mean = math.fsum(scores.values()) / len(scores)
     deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores.values()) / len(scores))
     if deviation <= 1e-9 * max(1.0, abs(mean)):

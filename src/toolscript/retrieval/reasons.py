@@ -21,7 +21,7 @@ class Evidence:
 
 
 # A part that brings less than this share of the score is not worth naming, unless nobody would think of it.
-TELLING_SHARE = 0.25
+MIN_SHARE = 0.25
 
 
 def explain(evidence: Evidence) -> str:
@@ -29,12 +29,12 @@ def explain(evidence: Evidence) -> str:
     if evidence.exact:
         return "Exact name"
     parts = [
-        (evidence.semantic, f"Semantic similarity{_bracketed(evidence.domain)}"),
-        (evidence.keyword, f"Keyword match{_bracketed(', '.join(evidence.shared_words))}"),
+        (evidence.semantic, f"Semantic similarity{_add_brackets(evidence.domain)}"),
+        (evidence.keyword, f"Keyword match{_add_brackets(', '.join(evidence.shared_words))}"),
         (evidence.fuzzy, "Fuzzy match"),
     ]
-    inferred = (evidence.inferred, f"Capability inference{_bracketed(evidence.capability)}")
-    least = TELLING_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
+    inferred = (evidence.inferred, f"Capability inference{_add_brackets(evidence.capability)}")
+    least = MIN_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
     told = [p for p in parts if p[0] > 0 and p[0] >= least] + [inferred] * (evidence.inferred > 0)
     told.sort(key=lambda part: -part[0])
     causes = [text for _, text in told] or ["Weak match"]
@@ -43,5 +43,5 @@ def explain(evidence: Evidence) -> str:
     return " + ".join(causes)
 
 
-def _bracketed(told: str) -> str:
+def _add_brackets(told: str) -> str:
     return f" ({told})" if told else ""

@@ -19,8 +19,8 @@ from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 WORDS = 1.7
 NAME_WEIGHT = 2
 # Where the word list of a skill ends and prose begins matters little; where descriptions go on for pages it does.
-LONGEST_DESCRIPTION = 400
-MOST_REPEATS = 3
+MAX_DESCRIPTION_CHARACTERS = 400
+MAX_REPEATS = 3
 SATURATION = 1.2
 # A word that no skill has speaks against all of them as much as a middling one speaks for its skill.
 UNKNOWN_WORD = 2.0
@@ -56,11 +56,13 @@ class SkillMatcher:
 
     def _shared(self, item: Item) -> NDArray[np.float32]:
         """How much of what the item says each skill says too, rare words more than common ones."""
-        own = _counted(f"{item.server} {item.description[:LONGEST_DESCRIPTION]}") + _counted(item.name, NAME_WEIGHT)
+        own = _counted(f"{item.server} {item.description[:MAX_DESCRIPTION_CHARACTERS]}") + _counted(
+            item.name, NAME_WEIGHT
+        )
         found = np.zeros(len(self._vectors), np.float32)
         total = 0.0
         for word, count in own.items():
-            times = min(count, MOST_REPEATS)
+            times = min(count, MAX_REPEATS)
             total += times * self._rarity.get(word, UNKNOWN_WORD)
             for number, weight in self._weights.get(word, ()):
                 found[number] += times * weight

@@ -174,7 +174,7 @@ async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) ->
             assert (await http.post(f"{url}/search_knowledge?query=moon")).status_code == 429
         refused = await call(client, query="moon")
         assert refused.is_error
-        assert "each client may ask 2 times a minute: try again in" in text_of(refused)
+        assert "each client may send 2 requests a minute: try again in" in text_of(refused)
         assert not (await client.call_tool("search_tools", {"query": "read a file"})).is_error
 
 

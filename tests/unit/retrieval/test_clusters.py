@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from toolscript.domain.errors import Invalid
-from toolscript.retrieval.clusters import MOST, Cluster, default_cluster_count, find_clusters
+from toolscript.retrieval.clusters import MAX_CLUSTERS, Cluster, default_cluster_count, find_clusters
 
 pytestmark = pytest.mark.req("H-12")
 
@@ -137,7 +137,7 @@ def test_the_largest_cluster_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "count"), [(0, 1), (1, 1), (3, 1), (4, 2), (10, 5), (56, 15), (100, 20), (10**4, MOST)]
+    ("size", "count"), [(0, 1), (1, 1), (3, 1), (4, 2), (10, 5), (56, 15), (100, 20), (10**4, MAX_CLUSTERS)]
 )
 def test_the_usual_count_is_what_a_person_reads_and_leaves_two_for_each(size: int, count: int) -> None:
     assert default_cluster_count(size) == count

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.retrieval.reasons import TELLING_SHARE, Evidence, explain
+from toolscript.retrieval.reasons import MIN_SHARE, Evidence, explain
 
 SEMANTIC, KEYWORD, FUZZY = "Semantic similarity", "Keyword match", "Fuzzy match"
 
@@ -56,7 +56,7 @@ def test_without_any_contribution_a_match_is_called_weak() -> None:
 
 @pytest.mark.req("S-01")
 def test_a_part_is_named_from_a_quarter_of_the_score() -> None:
-    assert TELLING_SHARE == 0.25
+    assert MIN_SHARE == 0.25
     assert explain(Evidence(semantic=0.75, keyword=0.25)) == f"{SEMANTIC} + {KEYWORD}"
     assert explain(Evidence(semantic=0.76, keyword=0.24)) == SEMANTIC
 

@@ -22,7 +22,7 @@ CHARACTERS_PER_TOKEN = 12
 # Parts of a piece: the longest sentence that is kept whole, and the longest table header that is repeated.
 SENTENCE_SHARE, HEADER_SHARE = 3, 4
 # How far from even a piece may be in order to end well.
-SHORTEST, LONGEST = 0.7, 1.2
+MIN_PIECE_CHARACTERS, MAX_PIECE_CHARACTERS = 0.7, 1.2
 
 _RULE = frozenset("|-:+= \t\r\n")
 
@@ -168,7 +168,7 @@ def _end(units: Sequence[_Unit], sums: Sequence[int], first: int, fresh: int, si
             break
         end = place
         rank = (units[place - 1].ending, -abs(weight - even))
-        if SHORTEST * even <= weight <= LONGEST * even and (best is None or rank >= best_rank):
+        if MIN_PIECE_CHARACTERS * even <= weight <= MAX_PIECE_CHARACTERS * even and (best is None or rank >= best_rank):
             best, best_rank = place, rank
     return best or end
 

@@ -29,8 +29,8 @@ _PARAGRAPH_ENDS = frozenset("\f\u2029")
 _BREAK = re.compile(rf"[{_LINE_ENDS}]\s*|(?<=[{_SENTENCE_ENDS}{re.escape(_CLOSERS)}])\s+|[。！？]+")
 _SPACE = re.compile(r"\s+")
 _JOINER = "\u200d"
-_MOST_CLOSERS = 3
-_LONGEST_CLUSTER = 32
+_MAX_CLOSERS = 3
+_MAX_CLUSTER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _kind_of_break(text: str, found: re.Match[str]) -> int:
     if said[0] in _LINE_ENDS or not said[0].isspace():
         return SENTENCE
     before = found.start() - 1
-    while before > 0 and found.start() - before <= _MOST_CLOSERS and text[before] in _CLOSERS:
+    while before > 0 and found.start() - before <= _MAX_CLOSERS and text[before] in _CLOSERS:
         before -= 1
     return SENTENCE if lines or text[before] in _SENTENCE_ENDS else WORD
 
@@ -144,7 +144,7 @@ def _kind_of_break(text: str, found: re.Match[str]) -> int:
 def _whole_characters(text: str, start: int, cut: int) -> int:
     """The last place up to `cut` that tears no letter from its marks; `cut` itself where there is none near it."""
     place = cut
-    while place > start + 1 and cut - place < _LONGEST_CLUSTER and _continues(text, place):
+    while place > start + 1 and cut - place < _MAX_CLUSTER and _continues(text, place):
         place -= 1
     return cut if place <= start or _continues(text, place) else place
 

@@ -14,19 +14,19 @@ from rapidfuzz.distance import OSA
 from toolscript.retrieval.text.words import words
 
 # Below this ratio two names are different names, not the same one mistyped.
-LEAST_RATIO = 0.7
+MIN_RATIO = 0.7
 # In a name of this many letters one may be wrong, in one of twice as many two, and so on: more is no slip.
 LETTERS_A_SLIP = 8
 KEPT = 20
 # A sentence of more words than this is not a name that someone mistyped.
-MOST_WORDS = 8
+MAX_WORDS = 8
 # The same name written another way (readFile for read_file) comes after the name as it was given.
 REWRITTEN = 0.99
 
 _IDENTIFIER = re.compile(r"[^\s`'\"(),;!?]+")
 _JOINED = re.compile(r"[^\W_][_\-./:]+[^\W_]|[a-z0-9][A-Z]")
 _LETTERS = 32  # rows in which the letters of a name are counted; two letters may share one
-LONGEST = 120  # no name is longer, and more of one letter would not fit the count
+MAX_CHARACTERS = 120  # no name is longer, and more of one letter would not fit the count
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Names:
         for item_id, name in named:
             for given in {name, item_id}:
                 self._as_given.setdefault(given, []).append(item_id)
-            for key in {_key(name)[:LONGEST], _key(item_id)[:LONGEST]} - {""}:
+            for key in {_key(name)[:MAX_CHARACTERS], _key(item_id)[:MAX_CHARACTERS]} - {""}:
                 self._by_key.setdefault(key, []).append(item_id)
         self._keys = sorted(self._by_key, key=len)
         self._letters = _letters(self._keys)
@@ -60,10 +60,10 @@ class Names:
         another name, near as it may be: `get_user` is no `set_user`.
         """
         parts = [query.strip(), *_identifiers(query)]
-        asked = {_key(part)[:LONGEST] for part in parts} - {""}
+        asked = {_key(part)[:MAX_CHARACTERS] for part in parts} - {""}
         exact = frozenset(i for key in asked for i in self._by_key.get(key, ()))
-        if len(query.split()) > MOST_WORDS:
-            asked.discard(_key(query)[:LONGEST])
+        if len(query.split()) > MAX_WORDS:
+            asked.discard(_key(query)[:MAX_CHARACTERS])
         as_given = {i for part in parts for i in self._as_given.get(part, ())}
         close = {i: 1.0 if i in as_given else REWRITTEN for i in exact}
         for key, likeness in self._close(sorted(asked), mistyped):
@@ -77,7 +77,7 @@ class Names:
         for key in asked:
             near = self._may_be_near(key)
             if near:
-                ratios = process.cdist([key], near, scorer=fuzz.ratio, score_cutoff=LEAST_RATIO * 100)[0]
+                ratios = process.cdist([key], near, scorer=fuzz.ratio, score_cutoff=MIN_RATIO * 100)[0]
                 best = np.argsort(-ratios, kind="stable")[: 2 * KEPT]  # of one tool both name and id may be near
                 found += [
                     (near[n], _likeness(key, near[n], float(ratios[n]) / 100, mistyped)) for n in best if ratios[n]
@@ -87,11 +87,11 @@ class Names:
     def _may_be_near(self, key: str) -> list[str]:
         """Where a name is too long or too short, or has too many other letters, its ratio need not be looked at: a
         letter that only one of two texts has is one edit at least."""
-        longest = len(key) * (2 - LEAST_RATIO) / LEAST_RATIO
-        shortest = len(key) * LEAST_RATIO / (2 - LEAST_RATIO)
+        longest = len(key) * (2 - MIN_RATIO) / MIN_RATIO
+        shortest = len(key) * MIN_RATIO / (2 - MIN_RATIO)
         low, high = np.searchsorted(self._lengths, [shortest, longest + 1])
         apart = np.abs(self._letters[:, low:high] - _letters([key])).sum(axis=0, dtype=np.int16)
-        near = np.flatnonzero(apart <= (1 - LEAST_RATIO) * (self._lengths[low:high] + len(key)))
+        near = np.flatnonzero(apart <= (1 - MIN_RATIO) * (self._lengths[low:high] + len(key)))
         return [self._keys[low + n] for n in near]
 
 
@@ -100,7 +100,7 @@ def _likeness(asked: str, name: str, ratio: float, mistyped: bool) -> float:
     slips = max(1, len(name) // LETTERS_A_SLIP)
     if mistyped and OSA.distance(asked, name, score_cutoff=slips) <= slips:
         return REWRITTEN - (1 - ratio) / 4
-    return min(REWRITTEN, (ratio - LEAST_RATIO) / (1 - LEAST_RATIO))
+    return min(REWRITTEN, (ratio - MIN_RATIO) / (1 - MIN_RATIO))
 
 
 def _letters(keys: Sequence[str]) -> NDArray[np.int8]:

@@ -24,7 +24,7 @@ LONG = 40
 # Pieces of a word that is too long to stay whole.
 PIECE = 16
 # Units whose words are remembered while a text is read.
-MOST_KNOWN = 50_000
+MAX_CACHED = 50_000
 # A text with fewer bytes for each character is English or something like it.
 PLAIN = 1.2
 # How far a space is looked for, where a part of a text is to begin and end.
@@ -56,7 +56,7 @@ class _Found:
     marks: int
 
 
-def snippet(
+def build_snippet(
     text: str,
     stems: Collection[str],
     most_chars: int,
@@ -211,7 +211,7 @@ class _Reader:
         if known is None:
             spans = self._matching(unit)
             matched = frozenset(s for begin, end in spans for s in _stems_of(unit[begin:end])) & self._stems
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             known = self._known[unit] = matched, len(spans)
         return known

@@ -24,7 +24,7 @@ SWAPPED = (3, 5)
 ONE_MORE_OR_LESS = (5, 6)
 REPLACED = (6, NEVER)
 # The shortest part that tells what a longer word is made of: `forcast` is not made of `for` and `cast`.
-LEAST_PART = 4
+MIN_PART = 4
 # In a text of more words than this most are known, or it is in another language.
 FEW = 4
 
@@ -74,14 +74,14 @@ class Spelling:
         for form in (word, stem(word)):
             if any(form.startswith(p) and self._is_part(form[len(p) :]) for p in _PREFIXES):
                 return True
-            for at in range(LEAST_PART, len(form)):
+            for at in range(MIN_PART, len(form)):
                 if self._is_part(form[:at]) and (form[at:] in _SUFFIXES or self._is_part(form[at:])):
                     return True
         return False
 
     def _is_part(self, part: str) -> bool:
         """Long enough to mean something and known, if only with an `e` that it lost."""
-        return len(part) >= LEAST_PART and (self._is_listed(part) or self._is_listed(part + "e"))
+        return len(part) >= MIN_PART and (self._is_listed(part) or self._is_listed(part + "e"))
 
     def _is_listed(self, word: str) -> bool:
         return word in self._counts or word in _general().ranks

@@ -16,9 +16,9 @@ from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 # What an item says of itself counts most in its name; a long description would drown the others.
 IN_NAME, IN_SERVER, IN_DESCRIPTION = 1.0, 0.5, 0.5
 DESCRIBING_WORDS = 40
-SHORTEST, LONGEST = 3, 24
+MIN_WORD, MAX_WORD = 3, 24
 # A longer word in capitals is shouted, a shorter one is an abbreviation.
-LONGEST_ABBREVIATION = 5
+MAX_ABBREVIATION = 5
 # A second topic stands beside the first when it says this much of what the first says.
 WORTH_SAYING = 0.15
 # Two words are one topic ("pull request") when most items that say either say both in a row.
@@ -120,7 +120,7 @@ def _theme(scores: Mapping[Topic, float], shares: Mapping[Topic, float], spelt: 
 def _alike(one: Topic, other: Topic) -> bool:
     """Whether two topics share a word, or one begins the other's: "file" and "filesystem"."""
     return any(
-        a.startswith(b) or b.startswith(a) for a in one for b in other if min(len(a), len(b)) > SHORTEST
+        a.startswith(b) or b.startswith(a) for a in one for b in other if min(len(a), len(b)) > MIN_WORD
     ) or bool(set(one) & set(other))
 
 
@@ -153,7 +153,7 @@ class _Spelt:
         form = min(self._forms[stemmed].items(), key=lambda f: (-f[1], f[0]))[0]
         cased = self._cased.get(form)
         usual = min(cased.items(), key=lambda f: (-f[1], f[0]))[0] if cased else form
-        is_shouted = usual.isupper() and len(usual) > LONGEST_ABBREVIATION
+        is_shouted = usual.isupper() and len(usual) > MAX_ABBREVIATION
         return form if is_shouted or usual[1:] == usual[1:].lower() else usual
 
 
@@ -194,7 +194,7 @@ def _topics(stemmed: Sequence[str]) -> Iterator[Topic]:
 
 
 def _tells(stemmed: str) -> bool:
-    return SHORTEST <= len(stemmed) <= LONGEST and not stemmed[0].isdigit() and stemmed not in _STEMS
+    return MIN_WORD <= len(stemmed) <= MAX_WORD and not stemmed[0].isdigit() and stemmed not in _STEMS
 
 
 def _telling(inside: float, outside: float) -> float:

@@ -1,4 +1,4 @@
-"""What each tenant's plan allows, and how often: the plans of a file, and a bucket of requests per tenant."""
+"""What each tenant's plan allows: plans from a file, and the rate limit of each tenant."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from toolscript.domain.access import DEFAULT_PLAN, Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
 from toolscript.services.access.rates import Buckets
 
-MOST_PLANS = 1000
-LARGEST_TOP_K = 200
-MOST_REQUESTS = 1_000_000
+MAX_PLANS = 1000
+MAX_TOP_K = 200
+MAX_REQUESTS = 1_000_000
 KEYS = ("max_top_k", "fields", "requests_per_minute")
 
 
 class Plans:
-    """Knows each principal's plan and counts its tenant's requests."""
+    """Finds each principal's plan and counts its tenant's requests."""
 
     def __init__(self, plans: Mapping[str, Plan], clock: Callable[[], float] = time.monotonic) -> None:
         self._plans = dict(plans)
         self._buckets = Buckets(clock)
 
-    def of(self, principal: Principal) -> Plan:
-        """The principal's plan; a plan that nobody has defined is the default one."""
+    def get(self, principal: Principal) -> Plan:
+        """The principal's plan; the default plan when the principal's is not defined."""
         return self._plans.get(principal.plan) or self._plans.get(DEFAULT_PLAN) or Plan()
 
     def admit(self, principal: Principal) -> Plan:
-        """Counts one request of the principal's tenant. Raises RateLimited, saying how long to wait."""
-        plan = self.of(principal)
+        """Counts one request of the principal's tenant. Raises RateLimited with the seconds to wait."""
+        plan = self.get(principal)
         limit = plan.requests_per_minute
         if limit is None:
             return plan
@@ -46,75 +46,75 @@ class Plans:
 
 
 def load_plans(file: Path | None) -> dict[str, Plan]:
-    """The plans of a TOML or JSON file by name: tables `[plans.NAME]`. There is always one called default, which limits
-    nothing unless the file says otherwise. Raises Invalid, naming file, plan and field."""
+    """The plans of a TOML or JSON file by name: tables `[plans.NAME]`. The plan `default` always exists, without limits
+    unless the file sets some. Raises Invalid, naming file, plan and field."""
     plans = {DEFAULT_PLAN: Plan()}
     if file is None:
         return plans
-    told = _read(file)
-    unknown = sorted(told.keys() - {"plans"})
+    content = _read(file)
+    unknown = sorted(content.keys() - {"plans"})
     if unknown:
-        raise _wrong(file, unknown[0], "is not known: write [plans.NAME]")
-    rows = told.get("plans", {})
-    if not isinstance(rows, Mapping):
-        raise _wrong(file, "plans", "is a table of tables: write [plans.NAME]")
-    if len(rows) > MOST_PLANS:
-        raise _wrong(file, "plans", f"has {len(rows)} tables: {MOST_PLANS} at most")
-    return plans | {name: _plan(file, name, row) for name, row in rows.items()}
+        raise _describe_problem(file, unknown[0], "is not known: write [plans.NAME]")
+    tables = content.get("plans", {})
+    if not isinstance(tables, Mapping):
+        raise _describe_problem(file, "plans", "must be a table of tables: write [plans.NAME]")
+    if len(tables) > MAX_PLANS:
+        raise _describe_problem(file, "plans", f"has {len(tables)} tables: at most {MAX_PLANS} are allowed")
+    return plans | {name: _parse_plan(file, name, table) for name, table in tables.items()}
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.expanduser().read_text(encoding="utf-8")
         is_json = file.suffix.lower() == ".json"
-        told = json.loads(text, object_pairs_hook=_each_once) if is_json else tomllib.loads(text)
+        content = json.loads(text, object_pairs_hook=_refuse_duplicates) if is_json else tomllib.loads(text)
     except (OSError, ValueError, RecursionError, RuntimeError) as error:
-        raise Invalid(f"the plans of {file} cannot be read: {error}", details={"file": str(file)}) from error
-    if not isinstance(told, dict):
-        raise Invalid(f"{file} holds no tables: write [plans.NAME]", details={"file": str(file)})
-    return told
+        raise Invalid(f"cannot read the plans in {file}: {error}", details={"file": str(file)}) from error
+    if not isinstance(content, dict):
+        raise Invalid(f"{file} has no tables: write [plans.NAME]", details={"file": str(file)})
+    return content
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(key for n, (key, _) in enumerate(pairs) if key in {k for k, _ in pairs[:n]})
-        raise ValueError(f"{twice!r} is there twice")
+        duplicate = next(key for n, (key, _) in enumerate(pairs) if key in {k for k, _ in pairs[:n]})
+        raise ValueError(f"duplicate key {duplicate!r}")
     return found
 
 
-def _plan(file: Path, name: str, told: Any) -> Plan:
+def _parse_plan(file: Path, name: str, table: Any) -> Plan:
     where = f"plan {name}"
     if not name.strip():
-        raise _wrong(file, "plans", "has a plan without a name")
-    if not isinstance(told, Mapping):
-        raise _wrong(file, where, "is not a table")
-    for key in told:
+        raise _describe_problem(file, "plans", "has a plan without a name")
+    if not isinstance(table, Mapping):
+        raise _describe_problem(file, where, "is not a table")
+    for key in table:
         if key not in KEYS:
-            raise _wrong(file, f"{where}, {key}", f"is not known: give {', '.join(KEYS)}")
+            raise _describe_problem(file, f"{where}, {key}", f"is not known: give {', '.join(KEYS)}")
     return Plan(
         name,
-        _number(file, f"{where}, max_top_k", told.get("max_top_k"), LARGEST_TOP_K),
-        _fields(file, f"{where}, fields", told.get("fields")),
-        _number(file, f"{where}, requests_per_minute", told.get("requests_per_minute"), MOST_REQUESTS),
+        _parse_number(file, f"{where}, max_top_k", table.get("max_top_k"), MAX_TOP_K),
+        _parse_fields(file, f"{where}, fields", table.get("fields")),
+        _parse_number(file, f"{where}, requests_per_minute", table.get("requests_per_minute"), MAX_REQUESTS),
     )
 
 
-def _number(file: Path, key: str, value: Any, most: int) -> int | None:
+def _parse_number(file: Path, key: str, value: Any, maximum: int) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise _wrong(file, key, f"is a whole number from 1 to {most}; leave it out for no limit")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= maximum:
+        raise _describe_problem(file, key, f"must be a whole number from 1 to {maximum}; leave it out for no limit")
     return value
 
 
-def _fields(file: Path, key: str, value: Any) -> frozenset[str] | None:
+def _parse_fields(file: Path, key: str, value: Any) -> frozenset[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
-        raise _wrong(file, key, "is a list of names of metadata fields; leave it out for all of them")
+        raise _describe_problem(file, key, "must be a list of names of metadata fields; leave it out for all fields")
     return frozenset(value)
 
 
-def _wrong(file: Path, key: str, what: str) -> Invalid:
+def _describe_problem(file: Path, key: str, what: str) -> Invalid:
     return Invalid(f"{file}: {key} {what}", details={"file": str(file), "key": key})

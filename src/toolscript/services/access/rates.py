@@ -1,8 +1,7 @@
-"""How often somebody may ask: a bucket of requests for each, that fills again evenly.
+"""Rate limits as token buckets that refill evenly.
 
-Of whoever is limited one number is kept: the moment at which the bucket is full again. Every request moves it by an
-even share of the minute, and none is let in that would move it further than a minute away. A request that is refused
-costs one look at that number.
+Each bucket is one number: the time at which it is full again. A request moves it by its share of a minute, and is
+refused when that would be more than a minute away.
 """
 
 from __future__ import annotations
@@ -15,41 +14,41 @@ from itertools import islice
 from toolscript.domain.errors import RateLimited
 
 MINUTE = 60.0
-MOST_BUCKETS = 100_000
-# Far more than the error of adding up floats, far less than anybody can measure.
-_BLUR_SECONDS = 1e-6
-_FORGOTTEN_AT_A_TIME = 2
+MAX_BUCKETS = 100_000
+# Much more than the rounding error of floats, much less than a client can measure.
+_TOLERANCE_SECONDS = 1e-6
+_CLEANUP_BATCH = 2
 
 
 class Buckets:
-    """A bucket for each of many, by name."""
+    """Token buckets by name."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._full_again: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """How many buckets are stored."""
         return len(self._full_again)
 
     def take(self, name: str, per_minute: int) -> float:
-        """Takes one request out of the bucket of that name: 0. Takes none where none is left: the seconds until there
-        is one."""
+        """Takes one request from the bucket and returns 0; when it is empty, takes none and returns the seconds until
+        there is one."""
         now = self._clock()
-        self._forget(now)
+        self._drop_old(now)
         full_again = max(self._full_again.get(name, now), now) + MINUTE / per_minute
         wait = full_again - now - MINUTE
-        if wait > _BLUR_SECONDS:
+        if wait > _TOLERANCE_SECONDS:
             return math.ceil(wait * 1000) / 1000
         self._full_again.pop(name, None)
         self._full_again[name] = full_again
         return 0.0
 
-    def _forget(self, now: float) -> None:
-        """Drops those who have not asked for the longest time: a full bucket says as much as none. Two at a time, so
-        that no request pays for all the others."""
-        for name in list(islice(self._full_again, _FORGOTTEN_AT_A_TIME)):
-            if self._full_again[name] <= now or len(self._full_again) >= MOST_BUCKETS:
+    def _drop_old(self, now: float) -> None:
+        """Drops full buckets, which mean the same as none, and the least recently used when there are too many. Two at
+        a time, so that no request takes long."""
+        for name in list(islice(self._full_again, _CLEANUP_BATCH)):
+            if self._full_again[name] <= now or len(self._full_again) >= MAX_BUCKETS:
                 del self._full_again[name]
 
 
@@ -57,15 +56,15 @@ class Rates:
     """The same limit for every client."""
 
     def __init__(self, limit_per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """A limit of 0 is none."""
+        """A limit of 0 means no limit."""
         self._limit = limit_per_minute
         self._buckets = Buckets(clock)
 
     def admit(self, client: str) -> None:
-        """Counts one request of the client. Raises RateLimited, saying how long to wait."""
+        """Counts one request of the client. Raises RateLimited with the seconds to wait."""
         wait = self._buckets.take(client, self._limit) if self._limit else 0.0
         if wait:
             raise RateLimited(
-                f"each client may ask {self._limit} times a minute: try again in {wait:g} seconds",
+                f"each client may send {self._limit} requests a minute: try again in {wait:g} seconds",
                 details={"retry_after_seconds": wait, "requests_per_minute": self._limit},
             )

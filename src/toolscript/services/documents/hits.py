@@ -14,7 +14,7 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.text.item_text import build_passage_text
-from toolscript.retrieval.text.snippets import snippet
+from toolscript.retrieval.text.snippets import build_snippet
 from toolscript.retrieval.text.words import replace_unencodable, stems
 from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
@@ -24,7 +24,7 @@ from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, Docume
 MUCH_TEXT = 20_000
 # How many characters of a text are read for its snippet: the same whatever else is on the page, so that pages tell what
 # one large request would.
-MOST_READ = 20_000
+MAX_READ_CHARACTERS = 20_000
 PLACE = ("digest", "start", "end")
 
 
@@ -77,7 +77,7 @@ class DocumentReader:
         ]
 
 
-async def told(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadline: Deadline) -> list[DocumentHit]:
+async def build_hits(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadline: Deadline) -> list[DocumentHit]:
     """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
     wanted = stems(replace_unencodable(ask.text)) if ask.text else []
     much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
@@ -96,7 +96,9 @@ def _best_text(read: Read, wanted: Sequence[str]) -> str:
     text = read.document.text
     if read.passage is not None:
         return build_passage_text(read.document, read.passage)
-    around = snippet(text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, most_read=MOST_READ)
+    around = build_snippet(
+        text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, most_read=MAX_READ_CHARACTERS
+    )
     start = text.find(around)
     return build_passage_text(read.document, Passage(0, start, start + len(around)))
 
@@ -117,8 +119,13 @@ def _hits(
 
 def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
-    return snippet(
-        read.document.text, wanted, ask.snippet_max_chars, near=near, highlight=ask.highlight, most_read=MOST_READ
+    return build_snippet(
+        read.document.text,
+        wanted,
+        ask.snippet_max_chars,
+        near=near,
+        highlight=ask.highlight,
+        most_read=MAX_READ_CHARACTERS,
     )
 
 

@@ -71,7 +71,7 @@ class IngestDocuments:
         self._store = store
         self._index = index
         self._embedder = embedder
-        self._turns = KeyedLocks()
+        self._locks = KeyedLocks()
         self._reconciler = Reconciler(index, embedder, DOCUMENTS, key_field="doc_id", digest_field="text_digest")
 
     async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
@@ -87,10 +87,10 @@ class IngestDocuments:
         tally = _Tally(len(given), progress)
 
         async def put_batch(batch: Sequence[Document]) -> None:
-            async with self._turns.of((tenant, d.id) for d in batch):
+            async with self._locks.lock((tenant, d.id) for d in batch):
                 tally.add(await self._put_batch(tenant, batch))
 
-        await run_concurrently(iterate_async(_batches(given)), put_batch, most=BATCHES_AT_ONCE)
+        await run_concurrently(iterate_async(_batches(given)), put_batch, max_concurrent=BATCHES_AT_ONCE)
         return tally.report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
@@ -99,7 +99,7 @@ class IngestDocuments:
             check_identifiers(tenant=tenant, id=own_id)
         gone = 0
         for page in _pages(list(dict.fromkeys(ids))):
-            async with self._turns.of((tenant, i) for i in page):
+            async with self._locks.lock((tenant, i) for i in page):
                 gone += await self._store.delete_documents(tenant, page)
                 await self._catch_up(tenant, page)
         return gone
@@ -187,7 +187,7 @@ class IngestDocuments:
 
         async def work(page: tuple[str, list[str]]) -> None:
             tenant, ids = page
-            async with self._turns.of((tenant, i) for i in ids):
+            async with self._locks.lock((tenant, i) for i in ids):
                 try:
                     tally.tell(len(ids), written=await self._catch_up(tenant, ids))
                 except Exception:
@@ -196,7 +196,7 @@ class IngestDocuments:
                     for own_id in ids:
                         await self._try_to_catch_up(tenant, own_id, tally)
 
-        await run_concurrently(pages, work, most=BATCHES_AT_ONCE)
+        await run_concurrently(pages, work, max_concurrent=BATCHES_AT_ONCE)
 
     async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
         try:

@@ -18,7 +18,7 @@ from toolscript.domain.errors import Invalid
 
 LASTING_SECONDS = 900.0
 VERSION = 1
-LONGEST = 200
+MAX_CHARACTERS = 200
 
 _FIXED = struct.Struct(">BIQ16s")  # version, offset, the millisecond it expires, which question
 _SIGNATURE = hashlib.sha256().digest_size
@@ -80,7 +80,7 @@ def _text(raw: bytes) -> str:
 def _bytes(token: str) -> bytes:
     """What the text stands for; another spelling of the same bytes is no token of ours."""
     foreign = _refused("it is not one that this service has given to you")
-    if len(token) > LONGEST or not token.isascii():
+    if len(token) > MAX_CHARACTERS or not token.isascii():
         raise foreign
     try:
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))

@@ -27,7 +27,7 @@ from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever, Stage
 from toolscript.services.access.plans import Plans
-from toolscript.services.documents.hits import DocumentHit, DocumentReader, question_and_passages, told
+from toolscript.services.documents.hits import DocumentHit, DocumentReader, build_hits, question_and_passages
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, SearchType, allow, check
@@ -35,10 +35,10 @@ from toolscript.services.support.search_events import get_error_code, record_eve
 
 __all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
 
-MOST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 RERANKED = 50
 RERANK_SECONDS = 5.0
-LEAST_SHARE = 1e-9
+MIN_SHARE = 1e-9
 BATCH = 20
 # How long what a check has found is believed: nobody can make it ask the model again and again.
 WELL_SECONDS, UNWELL_SECONDS = 5.0, 1.0
@@ -134,7 +134,7 @@ class DocumentSearch:
 
     async def _check(self) -> None:
         try:
-            await self._ranker.check(Deadline(MOST_SECONDS))
+            await self._ranker.check(Deadline(MAX_SECONDS))
             self._unwell = None
         except ToolscriptError as error:
             self._unwell = error
@@ -150,7 +150,7 @@ class DocumentSearch:
                 "rerank: there is no reranker here: leave it out, or have TOOLSCRIPT_RERANKER name one",
                 details={"field": "rerank", "setting": "TOOLSCRIPT_RERANKER"},
             )
-        deadline = Deadline(MOST_SECONDS)
+        deadline = Deadline(MAX_SECONDS)
         start = self._start(principal.tenant, ask)
         under_way.offset = start
         end = start + ask.top_k
@@ -174,7 +174,7 @@ class DocumentSearch:
         with Stage(found.under_way.report, "read"):
             tenant = found.under_way.principal.tenant
             read = await self._reader.read(tenant, documents, found.deadline, passages=ask.include_snippets)
-            return await told(ask, found.plan, read, found.deadline)
+            return await build_hits(ask, found.plan, read, found.deadline)
 
     async def _batches(self, found: _Found) -> AsyncIterator[list[DocumentHit]]:
         with _Told(self._events, found.under_way):
@@ -299,4 +299,4 @@ class _Told:
 def _share(score: float | None) -> float:
     """A reranker's score, however large, between 0 and 1; the least for a document that is gone from the store."""
     share = 0.0 if score is None else (1 + score / (1 + abs(score))) / 2
-    return max(share, LEAST_SHARE)
+    return max(share, MIN_SHARE)

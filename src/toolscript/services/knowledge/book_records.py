@@ -19,11 +19,11 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.book_chunks import RECIPE, cut
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.extraction import is_read
-from toolscript.services.knowledge.points import most_tokens
+from toolscript.services.knowledge.points import max_chunk_tokens
 
 # The most that prose repeats of the piece before it, as a part of a chunk. Whole sentences do so, which is less.
 OVERLAP_SHARE = 5
-LONGEST_HEADING = 1_000
+MAX_HEADING_CHARACTERS = 1_000
 # The first pages that are called what the book is, and not Contents or Read me.
 TITLED_PAGES = ("index", "default")
 # The chunk of an extraction that is about a source as a whole.
@@ -32,7 +32,7 @@ OF_NO_CHUNK = ""
 _NUMBERED = re.compile(r"(?:(?:Chapter|Appendix)\s+)?(\d+|[A-Z](?=[.:]))((?:\.\d+)*)[.:]?\s")
 
 
-def bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
+def bind_pages(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
     """The pages of a folder as one book. What has no chapter on a page is in a chapter of the page's own title. A
     chapter that is numbered as a section of the one before it (6.2 after 6) is that section."""
     blocks = []
@@ -53,16 +53,16 @@ def bound(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
 def digest(source: Source, said: Mapping[str, Any], blocks: Sequence[Block], embedder: Embedder) -> str:
     """Of all that a source, its chunks and their vectors are made of."""
     made_of = hashlib.sha256()
-    recipe = [RECIPE, most_tokens(embedder), embedder.model]
+    recipe = [RECIPE, max_chunk_tokens(embedder), embedder.model]
     recipe += [source.title, source.authors, source.type, source.path, said]
     for part in (recipe, *((b.kind, b.position.chapter, b.position.section, b.position.page, b.text) for b in blocks)):
         made_of.update(json.dumps(part).encode() + b"\n")
     return made_of.hexdigest()[:32]
 
 
-def chunks_of(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:
+def cut_chunks(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:
     """The chunks of a book, in reading order."""
-    size = most_tokens(embedder)
+    size = max_chunk_tokens(embedder)
     measure = embedder.count_tokens
     chunks = []
     seen: Counter[tuple[str, ...]] = Counter()
@@ -75,7 +75,7 @@ def chunks_of(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> li
     return chunks
 
 
-def carried(
+def carry_over_extractions(
     extractions: Sequence[Extraction], before: Sequence[Chunk], now: Sequence[Chunk], asked: Collection[str]
 ) -> tuple[list[Extraction], int]:
     """The extractions of a book that was cut anew, and how many of them have lost their place.
@@ -102,7 +102,7 @@ def carried(
     return kept, lost
 
 
-def line(said: object, most: int) -> str:
+def clean_line(said: object, most: int) -> str:
     """A text as a line that every store can hold; nothing where it is no text."""
     return " ".join(_clean(said).split())[:most].rstrip() if isinstance(said, str) else ""
 
@@ -119,5 +119,5 @@ def _clean(text: str) -> str:
 
 def _cleaned(block: Block) -> Block:
     place = block.position
-    chapter, section = (_clean(each)[:LONGEST_HEADING] for each in (place.chapter, place.section))
+    chapter, section = (_clean(each)[:MAX_HEADING_CHARACTERS] for each in (place.chapter, place.section))
     return replace(block, text=_clean(block.text), position=replace(place, chapter=chapter, section=section))

@@ -21,17 +21,17 @@ from toolscript.ports.models import LanguageModel
 from toolscript.services.catalogue.embedding_classifier import one_line
 
 BATCH = 4
-MOST_PER_CHUNK = 3
-MOST_TOPICS = 5
-LONGEST_TOPIC = 40
-LONGEST_TITLE = 120
-LONGEST_TEXT = 600
-LONGEST_PASSAGE = 6_000
+MAX_EXTRACTIONS_PER_CHUNK = 3
+MAX_TOPICS = 5
+MAX_TOPIC_CHARACTERS = 40
+MAX_TITLE_CHARACTERS = 120
+MAX_TEXT_CHARACTERS = 600
+MAX_PASSAGE_CHARACTERS = 6_000
 TOKENS_PER_CHUNK = 512
 FAILURES_IN_A_ROW = 3
 # What has fewer letters, or is less of them, says nothing in prose.
-LEAST_LETTERS = 120
-LEAST_SHARE_OF_LETTERS = 0.7
+MIN_LETTERS = 120
+MIN_SHARE_OF_LETTERS = 0.7
 
 INSTRUCTIONS = """\
 You read passages of a book and note what is worth knowing in them, for people who look for it later. The types are:
@@ -105,7 +105,7 @@ def is_worth_asking(chunk: Chunk) -> bool:
     """Whether a chunk has prose enough for something to be read out of it."""
     letters = sum(c.isalpha() for c in chunk.content)
     signs = sum(not c.isspace() for c in chunk.content)
-    return letters >= LEAST_LETTERS and letters >= LEAST_SHARE_OF_LETTERS * signs
+    return letters >= MIN_LETTERS and letters >= MIN_SHARE_OF_LETTERS * signs
 
 
 def is_read(extraction: Extraction) -> bool:
@@ -222,13 +222,13 @@ def _prompt(title: str, batch: Sequence[Chunk]) -> Prompt:
     passages = {
         str(key): {
             "place": one_line(" — ".join(filter(None, (chunk.position.chapter, chunk.position.section))), 200),
-            "text": chunk.content[:LONGEST_PASSAGE],
+            "text": chunk.content[:MAX_PASSAGE_CHARACTERS],
         }
         for key, chunk in enumerate(batch, start=1)
     }
     question, answer = EXAMPLE
     return Prompt(
-        INSTRUCTIONS.format(most=MOST_PER_CHUNK, topics=MOST_TOPICS),
+        INSTRUCTIONS.format(most=MAX_EXTRACTIONS_PER_CHUNK, topics=MAX_TOPICS),
         json.dumps({"book": one_line(title, 200), "passages": passages}, ensure_ascii=False),
         _answer_schema(list(passages)),
         max_tokens=TOKENS_PER_CHUNK * len(batch),
@@ -243,9 +243,9 @@ def _answer_schema(keys: Sequence[str]) -> dict[str, Any]:
         title=text,
         summary=text,
         reason={"anyOf": [{"type": "null"}, text]},
-        topics={"type": "array", "items": text, "minItems": 1, "maxItems": MOST_TOPICS},
+        topics={"type": "array", "items": text, "minItems": 1, "maxItems": MAX_TOPICS},
     )
-    notes = {"type": "array", "items": note, "maxItems": MOST_PER_CHUNK}
+    notes = {"type": "array", "items": note, "maxItems": MAX_EXTRACTIONS_PER_CHUNK}
     return {**_closed(**{key: {"$ref": "#/$defs/notes"} for key in keys}), "$defs": {"notes": notes}}
 
 
@@ -257,18 +257,20 @@ def _checked(said: Any, chunk: Chunk) -> list[Extraction] | None:
     """What was said of a chunk, less what is not valid; None when nothing valid was said at all."""
     if not isinstance(said, list):
         return None
-    read = {each.id: each for note in said[:MOST_PER_CHUNK] if (each := _extraction(note, chunk)) is not None}
+    read = {
+        each.id: each for note in said[:MAX_EXTRACTIONS_PER_CHUNK] if (each := _extraction(note, chunk)) is not None
+    }
     return None if said and not read else list(read.values())
 
 
 def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
     if not isinstance(note, Mapping) or note.get("type") not in EXTRACTION_TYPES:
         return None
-    title, summary = _line(note.get("title"), LONGEST_TITLE), _line(note.get("summary"), LONGEST_TEXT)
+    title, summary = _line(note.get("title"), MAX_TITLE_CHARACTERS), _line(note.get("summary"), MAX_TEXT_CHARACTERS)
     topics = _topics(note.get("topics"))
     if not (title and summary and topics):
         return None
-    reason = _line(note.get("reason"), LONGEST_TEXT)
+    reason = _line(note.get("reason"), MAX_TEXT_CHARACTERS)
     content = {"title": title, "summary": summary} | ({"reason": reason} if reason else {})
     kind = str(note["type"])
     own = _own_id(chunk.id, kind, content)
@@ -286,5 +288,5 @@ def _line(said: Any, most: int) -> str:
 
 def _topics(said: Any) -> tuple[str, ...]:
     """The topics that are short enough to be some, each once."""
-    lines = [_line(each, LONGEST_TOPIC + 1).lower() for each in said] if isinstance(said, list) else []
-    return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= LONGEST_TOPIC))[:MOST_TOPICS]
+    lines = [_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in said] if isinstance(said, list) else []
+    return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= MAX_TOPIC_CHARACTERS))[:MAX_TOPICS]

@@ -22,20 +22,26 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import KnowledgeStore
 from toolscript.retrieval.text.words import replace_unencodable
-from toolscript.services.knowledge.book_records import bound, carried, chunks_of, digest, line
+from toolscript.services.knowledge.book_records import (
+    bind_pages,
+    carry_over_extractions,
+    clean_line,
+    cut_chunks,
+    digest,
+)
 from toolscript.services.knowledge.extraction import Extracted, Extractor, is_read, is_worth_asking
 from toolscript.services.knowledge.source_writer import SourceWriter
 from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
 
 # So many chunks are read by a language model before what it said is kept.
-KEPT_TOGETHER = 64
+SAVE_BATCH = 64
 # So many pages of a folder are read at the same time.
-READ_TOGETHER = 4
-LONGEST_TITLE = 500
-LONGEST_NAME = 200
-LONGEST_TYPE = 100
-MOST_AUTHORS = 50
-MOST_NAMED = 20
+MAX_CONCURRENT_READS = 4
+MAX_TITLE_CHARACTERS = 500
+MAX_NAME_CHARACTERS = 200
+MAX_TYPE_CHARACTERS = 100
+MAX_AUTHORS = 50
+MAX_LISTED = 20
 USUAL_TYPE = "book"
 # Our own notes in a source's metadata: of what it was made, what a person has said of it, which model reads it, and
 # which of its chunks that one has not read yet.
@@ -133,7 +139,7 @@ class IngestKnowledge:
         self._writer = SourceWriter(store, index, embedder)
         self._reader = reader
         self._extractor = extractor
-        self._turns = KeyedLocks()
+        self._locks = KeyedLocks()
 
     async def ingest(
         self, path: Path, about: SourceDetails = NO_DETAILS, progress: Progress | None = None
@@ -171,17 +177,17 @@ class IngestKnowledge:
             if progress:
                 progress(len(read), len(files))
 
-        await run_concurrently(iterate_async(files), read_one, most=READ_TOGETHER)
+        await run_concurrently(iterate_async(files), read_one, max_concurrent=MAX_CONCURRENT_READS)
         found = [(file, read[file]) for file in files]
         problems = [each for _, each in found if isinstance(each, str)]
         pages = [(file.stem, each) for file, each in found if isinstance(each, Book)]
         if not pages:
-            raise Invalid(f"none of its {len(files)} files can be read: {'; '.join(problems[:MOST_NAMED])}")
-        return await self._take(where, bound(where.name, pages), about, problems, progress)
+            raise Invalid(f"none of its {len(files)} files can be read: {'; '.join(problems[:MAX_LISTED])}")
+        return await self._take(where, bind_pages(where.name, pages), about, problems, progress)
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with all that was made of it; whether it was there."""
-        async with self._turns.of([source_id]):
+        async with self._locks.lock([source_id]):
             return await self._writer.delete(source_id)
 
     async def find(self, reference: str) -> Source:
@@ -196,7 +202,7 @@ class IngestKnowledge:
         self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None
     ) -> IngestResult:
         source_id = derive_id("source", path)
-        async with self._turns.of([source_id]):
+        async with self._locks.lock([source_id]):
             before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
             source = await asyncio.to_thread(_source, source_id, path, book, about, before, self._writer.embedder)
             chunks, extractions = await self._store.get_contents(source_id)
@@ -217,10 +223,10 @@ class IngestKnowledge:
         """Makes chunks of a book, and brings what was read out of it to its place among them. Raises Invalid for one
         without text."""
         before = volume.chunks
-        volume.chunks = await asyncio.to_thread(chunks_of, volume.source.id, book.blocks, self._writer.embedder)
+        volume.chunks = await asyncio.to_thread(cut_chunks, volume.source.id, book.blocks, self._writer.embedder)
         if not volume.chunks:
             raise Invalid("holds no text", details={"path": volume.source.path})
-        volume.extractions, lost = carried(volume.extractions, before, volume.chunks, volume.asked)
+        volume.extractions, lost = carry_over_extractions(volume.extractions, before, volume.chunks, volume.asked)
         if lost:
             volume.warnings.append(
                 f"imported extractions whose text is no longer there, kept for the source as a whole: {lost}"
@@ -234,8 +240,8 @@ class IngestKnowledge:
         await asyncio.to_thread(volume.look)
         waiting = volume.unasked
         left = Extracted()
-        for start in range(0, len(waiting), KEPT_TOGETHER):
-            some = waiting[start : start + KEPT_TOGETHER]
+        for start in range(0, len(waiting), SAVE_BATCH):
+            some = waiting[start : start + SAVE_BATCH]
 
             def tell(done: int, _: int, start: int = start) -> None:
                 if progress:
@@ -278,7 +284,7 @@ def find_source(sources: Iterable[Source], reference: str) -> Source:
         if found:
             raise NotFound(
                 f"{reference!r} may be any of {len(found)} sources: {_named(found)}. Give the id of one",
-                details={"reference": reference, "ids": [source.id for source in found[:MOST_NAMED]]},
+                details={"reference": reference, "ids": [source.id for source in found[:MAX_LISTED]]},
             )
     there = (
         f"those that there are: {_named(known)}"
@@ -289,8 +295,8 @@ def find_source(sources: Iterable[Source], reference: str) -> Source:
 
 
 def _named(sources: Sequence[Source]) -> str:
-    told = ", ".join(f"{source.title!r} ({source.id})" for source in sources[:MOST_NAMED])
-    return told if len(sources) <= MOST_NAMED else f"{told}, and {len(sources) - MOST_NAMED} more"
+    told = ", ".join(f"{source.title!r} ({source.id})" for source in sources[:MAX_LISTED])
+    return told if len(sources) <= MAX_LISTED else f"{told}, and {len(sources) - MAX_LISTED} more"
 
 
 def _absolute(path: Path) -> Path:
@@ -306,8 +312,8 @@ def _source(
         source_id,
         said.get("type", USUAL_TYPE),
         said.get("title")
-        or line(book.title, LONGEST_TITLE)
-        or line(path.stem, LONGEST_TITLE)
+        or clean_line(book.title, MAX_TITLE_CHARACTERS)
+        or clean_line(path.stem, MAX_TITLE_CHARACTERS)
         or replace_unencodable(path.name),
         tuple(said.get("authors") or _names(book.authors)),
         replace_unencodable(str(path)),
@@ -322,16 +328,16 @@ def _said(before: Any, about: SourceDetails) -> dict[str, Any]:
     nothing."""
     known = before if isinstance(before, Mapping) else {}
     said = {
-        "title": line(known.get("title") if about.title is None else about.title, LONGEST_TITLE),
+        "title": clean_line(known.get("title") if about.title is None else about.title, MAX_TITLE_CHARACTERS),
         "authors": _names(about.authors or known.get("authors")),
-        "type": line(known.get("type") if about.type is None else about.type, LONGEST_TYPE),
+        "type": clean_line(known.get("type") if about.type is None else about.type, MAX_TYPE_CHARACTERS),
     }
     return {name: each for name, each in said.items() if each}
 
 
 def _names(said: object) -> list[str]:
     several = said if isinstance(said, list | tuple) else ()
-    return [name for each in several if (name := line(each, LONGEST_NAME))][:MOST_AUTHORS]
+    return [name for each in several if (name := clean_line(each, MAX_NAME_CHARACTERS))][:MAX_AUTHORS]
 
 
 def _is_same(before: Source | None, source: Source) -> bool:

@@ -17,21 +17,21 @@ KINDS = ("source", "chunk", "extraction")
 Record = Mapping[str, Any]
 
 # More than any of our own making has, and together far from the 16 MB that a document of MongoDB may have.
-LONGEST_LINE = 2_000
-LONGEST_PATH = 4_096
-LONGEST_CHUNK = 8_000
-MOST_IN_A_LIST = 1_000
-LONGEST_NAME = 200
-LARGEST_CONTENT = 16_000
-LARGEST_METADATA = 4_000_000
-LONGEST_TYPE = 100
-LONGEST_KIND = 40
-LARGEST_NUMBER = 2**63 - 1
-DEEPEST = 32
+MAX_LINE_BYTES = 2_000
+MAX_PATH_CHARACTERS = 4_096
+MAX_CHUNK_CHARACTERS = 8_000
+MAX_LIST_LENGTH = 1_000
+MAX_NAME_CHARACTERS = 200
+MAX_CONTENT_BYTES = 16_000
+MAX_METADATA_BYTES = 4_000_000
+MAX_TYPE_CHARACTERS = 100
+MAX_KIND_CHARACTERS = 40
+MAX_NUMBER = 2**63 - 1
+MAX_DEPTH = 32
 
 _ID = re.compile("[0-9a-f]{24}")
 _UNSAYABLE = re.compile("[\\0\ud800-\udfff]")
-_KIND = re.compile(rf"[\w -]{{1,{LONGEST_KIND}}}")
+_KIND = re.compile(rf"[\w -]{{1,{MAX_KIND_CHARACTERS}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # What results are said to be that are something else: who asks for those must not find these.
 _NO_KINDS = ("chunk", "extraction")
@@ -76,23 +76,23 @@ def parse_object(line: bytes) -> dict[str, Any]:
 def source_of(told: Record) -> Source:
     """The source that a record tells of. Raises Invalid."""
     _check(told)
-    title = _text(told, "title", LONGEST_LINE)
-    path = _text(told, "path", LONGEST_PATH, default="")
+    title = _text(told, "title", MAX_LINE_BYTES)
+    path = _text(told, "path", MAX_PATH_CHARACTERS, default="")
     if told.get("status") == SourceStatus.INDEXING:
         raise Invalid("the source was not complete when it was exported: ingest it again, then export it")
     return Source(
         _own_id(told) or derive_id("source", path or title),
-        _text(told, "type", LONGEST_TYPE, default="book"),
+        _text(told, "type", MAX_TYPE_CHARACTERS, default="book"),
         title,
         _texts(told, "authors"),
         path,
-        _text(told, "ingested_at", LONGEST_TYPE, default=""),
+        _text(told, "ingested_at", MAX_TYPE_CHARACTERS, default=""),
         SourceStatus.READY,
-        _object(told, "metadata", LARGEST_METADATA, default={}),
+        _object(told, "metadata", MAX_METADATA_BYTES, default={}),
     )
 
 
-def promised(told: Record) -> tuple[int | None, int | None]:
+def find_reference(told: Record) -> tuple[int | None, int | None]:
     """How many chunks and extractions a source's record says that it has. Raises Invalid."""
     return _number(told, "chunks"), _number(told, "extractions")
 
@@ -102,11 +102,11 @@ def chunk_of(told: Record, source_id: str, measure: Callable[[str], int]) -> Chu
     own it gets one of what it says and where it stands, page and all: lines have no order that could tell twins apart.
     Raises Invalid."""
     _check(told)
-    content = _text(told, "content", LONGEST_CHUNK)
-    place = _object(told, "position", LARGEST_CONTENT, default={})
+    content = _text(told, "content", MAX_CHUNK_CHARACTERS)
+    place = _object(told, "position", MAX_CONTENT_BYTES, default={})
     position = Position(
-        _text(place, "chapter", LONGEST_LINE, default=""),
-        _text(place, "section", LONGEST_LINE, default=""),
+        _text(place, "chapter", MAX_LINE_BYTES, default=""),
+        _text(place, "section", MAX_LINE_BYTES, default=""),
         _number(place, "page"),
     )
     own = _own_id(told) or derive_id(source_id, content, position.chapter, position.section, position.page, 0)
@@ -118,16 +118,16 @@ def extraction_of(told: Record, source_id: str) -> Extraction:
     Raises Invalid."""
     _check(told)
     kind = _kind(told)
-    content = _object(told, "content", LARGEST_CONTENT)
+    content = _object(told, "content", MAX_CONTENT_BYTES)
     if not content:
         raise Invalid("content is empty: give an object with what is to be known")
     topics = tuple(dict.fromkeys(topic.strip().lower() for topic in _texts(told, "topics")))
     if any(map(_CONTROL.search, topics)):
         raise Invalid("topics holds a control character: give words")
-    chunk_id = _text(told, "chunk_id", LONGEST_TYPE, default="")
+    chunk_id = _text(told, "chunk_id", MAX_TYPE_CHARACTERS, default="")
     own = _own_id(told) or derive_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
     return Extraction(
-        own, source_id, chunk_id, kind, content, topics, _text(told, "extracted_at", LONGEST_TYPE, default="")
+        own, source_id, chunk_id, kind, content, topics, _text(told, "extracted_at", MAX_TYPE_CHARACTERS, default="")
     )
 
 
@@ -136,24 +136,24 @@ def _check(told: Record) -> None:
     _check_values(told, 0)
     version = told.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        said = json.dumps(version)[:LONGEST_TYPE]
+        said = json.dumps(version)[:MAX_TYPE_CHARACTERS]
         raise Invalid(f"schema_version is {said}: this version of toolscript reads {SCHEMA_VERSION}")
 
 
 def _check_values(value: Any, depth: int) -> None:
-    if depth > DEEPEST:
-        raise Invalid(f"is nested too deeply: {DEEPEST} values inside each other at most")
+    if depth > MAX_DEPTH:
+        raise Invalid(f"is nested too deeply: {MAX_DEPTH} values inside each other at most")
     match value:
         case str() if _UNSAYABLE.search(value):
             raise Invalid("holds a null character or half a surrogate pair, which is no text")
-        case int() if abs(value) > LARGEST_NUMBER:
+        case int() if abs(value) > MAX_NUMBER:
             raise Invalid("holds a whole number of more than 64 bits")
         case float() if not math.isfinite(value):
             raise Invalid(f"holds {value}, which is no number")
         case Mapping():
             for name, each in value.items():
                 if str(name).startswith("$"):
-                    raise Invalid(f"holds the name {name[:LONGEST_TYPE]!r}: names must not begin with $")
+                    raise Invalid(f"holds the name {name[:MAX_TYPE_CHARACTERS]!r}: names must not begin with $")
                 _check_values(name, depth + 1)
                 _check_values(each, depth + 1)
         case list():
@@ -185,11 +185,11 @@ def _text(told: Record, name: str, most: int, default: str | None = None) -> str
 
 def _kind(told: Record) -> str:
     """The type of an extraction, in lower case."""
-    kind = _text(told, "type", LONGEST_LINE).strip().lower()
+    kind = _text(told, "type", MAX_LINE_BYTES).strip().lower()
     if kind in _NO_KINDS:
         raise Invalid(f"type is {kind!r}, which says nothing of it: give a word such as decision or warning")
     if not _KIND.fullmatch(kind):
-        raise Invalid(f"type is no word of 1 to {LONGEST_KIND} letters, digits, spaces, - and _")
+        raise Invalid(f"type is no word of 1 to {MAX_KIND_CHARACTERS} letters, digits, spaces, - and _")
     return kind
 
 
@@ -197,10 +197,10 @@ def _texts(told: Record, name: str) -> tuple[str, ...]:
     value = told.get(name)
     if value is None:
         return ()
-    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MOST_IN_A_LIST:
-        raise Invalid(f"{name} is no list of at most {MOST_IN_A_LIST:,} texts")
-    if not all(isinstance(each, str) and each.strip() and len(each) <= LONGEST_NAME for each in value):
-        raise Invalid(f"{name} holds what is no text of 1 to {LONGEST_NAME} characters")
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MAX_LIST_LENGTH:
+        raise Invalid(f"{name} is no list of at most {MAX_LIST_LENGTH:,} texts")
+    if not all(isinstance(each, str) and each.strip() and len(each) <= MAX_NAME_CHARACTERS for each in value):
+        raise Invalid(f"{name} holds what is no text of 1 to {MAX_NAME_CHARACTERS} characters")
     return tuple(value)
 
 

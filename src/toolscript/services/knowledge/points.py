@@ -25,10 +25,10 @@ CHUNK = "chunk"
 # than one passage should say, however much a model could read.
 SPARE_TOKENS = 8
 HEADING_SHARE = 8
-MOST_TOKENS = 400
-LEAST_TOKENS = 16
-LONGEST_HEADING = 400
-LONGEST_EXTRACTION = 4_000
+MAX_TOKENS = 400
+MIN_TOKENS = 16
+MAX_HEADING_CHARACTERS = 400
+MAX_EXTRACTION_CHARACTERS = 4_000
 
 Measure = Callable[[str], int]
 
@@ -48,10 +48,10 @@ def of_source(source_id: str) -> Filter:
     return Filter(must=(Condition("source_id", Op.EQ, source_id),))
 
 
-def most_tokens(embedder: Embedder) -> int:
+def max_chunk_tokens(embedder: Embedder) -> int:
     """How long a chunk may be for the model to read it whole, under its heading."""
     heading = embedder.window // HEADING_SHARE
-    return max(min(embedder.window - heading - SPARE_TOKENS, MOST_TOKENS), LEAST_TOKENS)
+    return max(min(embedder.window - heading - SPARE_TOKENS, MAX_TOKENS), MIN_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class SourceDrafter:
                 e.type,
                 sorted(_lower(e.topics)),
                 positions.get(e.chunk_id, Position()),
-                format_content(e.content)[:LONGEST_EXTRACTION],
+                format_content(e.content)[:MAX_EXTRACTION_CHARACTERS],
             )
             for e in extractions
         ]
@@ -143,7 +143,7 @@ class SourceDrafter:
 
     def _shortened(self, text: str, most: int) -> str:
         """As many words of a heading as fit."""
-        words = text[:LONGEST_HEADING].split()
+        words = text[:MAX_HEADING_CHARACTERS].split()
         while len(words) > 1 and self._measure(" ".join(words)) > most:
             words.pop()
         return " ".join(words)

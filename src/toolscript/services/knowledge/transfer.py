@@ -32,13 +32,13 @@ from toolscript.services.knowledge.json_lines import (
     chunk_of,
     extraction_line,
     extraction_of,
-    promised,
+    find_reference,
     source_line,
     source_of,
 )
 from toolscript.services.knowledge.source_writer import Progress, SourceWriter
 
-LONGEST_REFERENCE = 200
+MAX_REFERENCE_CHARACTERS = 200
 
 Measure = Callable[[str], int]
 T = TypeVar("T", Chunk, Extraction)
@@ -73,18 +73,18 @@ class _Parcel:
 
     source: Source | None = None
     number: int = 0
-    promised: tuple[int | None, int | None] = (None, None)
+    find_reference: tuple[int | None, int | None] = (None, None)
     """How many chunks and extractions the source's own line says that it has."""
     chunks: list[tuple[int, Chunk]] = field(default_factory=list)
     extractions: list[tuple[int, Extraction]] = field(default_factory=list)
     refused: int = 0
 
-    def add_source(self, number: int, source: Source, promised: tuple[int | None, int | None]) -> None:
+    def add_source(self, number: int, source: Source, find_reference: tuple[int | None, int | None]) -> None:
         """Takes what a line says of the source itself. Raises Invalid when another says something else."""
-        if self.source and (self.source, self.promised) != (source, promised):
+        if self.source and (self.source, self.find_reference) != (source, find_reference):
             self.refused += 1
             raise Invalid(f"the source {source.id} is on another line already, with something else")
-        self.source, self.number, self.promised = source, number, promised
+        self.source, self.number, self.find_reference = source, number, find_reference
 
     def add(self, number: int, kind: str, told: Record, source_id: str, measure: Measure) -> None:
         """Takes what a line says of what the source has. Raises Invalid."""
@@ -104,7 +104,7 @@ class _Parcel:
         stays = f"nothing of the source {self.source.id} is taken, and what is there stays"
         if self.refused:
             return f"{stays}: {self.refused} of its lines cannot be used"
-        counts = [*zip(("chunks", "extractions"), self.promised, (chunks, extractions), strict=True)]
+        counts = [*zip(("chunks", "extractions"), self.find_reference, (chunks, extractions), strict=True)]
         missing = [f"{found} of its {said} {kind}" for kind, said, found in counts if said not in (None, found)]
         return f"{stays}: the file has {' and '.join(missing)}; export it again" if missing else None
 
@@ -254,7 +254,7 @@ def _add_source(parcels: dict[str, _Parcel], number: int, told: Record, spoilt: 
     """Takes a source's own line. Of one that cannot be used the names are noted: its other lines are not to be taken
     for additions to what is there."""
     try:
-        source, counts = source_of(told), promised(told)
+        source, counts = source_of(told), find_reference(told)
     except Invalid:
         spoilt.update(name for name in (told.get("id"), told.get("_id"), told.get("title")) if isinstance(name, str))
         raise
@@ -280,7 +280,9 @@ class _Finder:
             raise Invalid("the line of its source cannot be used")
         found = self._found.get(reference, set())
         if len(found) != 1:
-            raise Invalid(f"there is no source {reference[:LONGEST_REFERENCE]!r}, or more than one of that title")
+            raise Invalid(
+                f"there is no source {reference[:MAX_REFERENCE_CHARACTERS]!r}, or more than one of that title"
+            )
         return next(iter(found))
 
 

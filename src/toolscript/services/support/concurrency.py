@@ -1,4 +1,4 @@
-"""Turns at things that only one may change at a time, several things at once; and a few pieces of work at a time."""
+"""Locks over sets of keys, and a bounded number of tasks at a time."""
 
 from __future__ import annotations
 
@@ -11,49 +11,51 @@ T = TypeVar("T")
 
 
 class KeyedLocks:
-    """Whoever comes with things that others have in hand waits until all of them are free."""
+    """Locks several keys at once: a caller waits until all of its keys are free."""
 
     def __init__(self) -> None:
-        self._in_hand: set[Hashable] = set()
-        self._freed = asyncio.Event()
+        self._locked: set[Hashable] = set()
+        self._released = asyncio.Event()
 
     @asynccontextmanager
-    async def of(self, things: Iterable[Hashable]) -> AsyncIterator[None]:
-        """Has the things in hand for as long as the block lasts. Whoever holds some must not ask for others."""
-        wanted = set(things)
-        while not self._in_hand.isdisjoint(wanted):
-            await self._freed.wait()
-        self._in_hand |= wanted
+    async def lock(self, keys: Iterable[Hashable]) -> AsyncIterator[None]:
+        """Locks the keys for as long as the block lasts. Locking more keys inside the block may deadlock."""
+        wanted = set(keys)
+        while not self._locked.isdisjoint(wanted):
+            await self._released.wait()
+        self._locked |= wanted
         try:
             yield
         finally:
-            self._in_hand -= wanted
-            self._freed.set()
-            self._freed = asyncio.Event()
+            self._locked -= wanted
+            self._released.set()
+            self._released = asyncio.Event()
 
 
-async def run_concurrently(batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, most: int) -> None:
-    """Works on a few batches at a time. When one fails no other is begun; those under way end, and the failure is
-    told."""
-    under_way: set[asyncio.Task[None]] = set()
+async def run_concurrently(
+    batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, max_concurrent: int
+) -> None:
+    """Works on at most `max_concurrent` batches at a time. When one fails, no further batch is started, running ones
+    finish, and the error is raised."""
+    running: set[asyncio.Task[None]] = set()
     try:
         async for batch in batches:
-            under_way.add(asyncio.ensure_future(work(batch)))
-            if len(under_way) == most:
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            running.add(asyncio.ensure_future(work(batch)))
+            if len(running) == max_concurrent:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        for task in list(under_way):
+        for task in list(running):
             await task
     except asyncio.CancelledError:
-        for task in under_way:
+        for task in running:
             task.cancel()
         raise
     finally:
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
 
-async def iterate_async(things: Iterable[T]) -> AsyncIterator[T]:
-    """Things that are there already, as those that come."""
-    for thing in things:
-        yield thing
+async def iterate_async(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items as an asynchronous iterator."""
+    for item in items:
+        yield item

@@ -1,4 +1,4 @@
-"""How a search tells of itself when it is over: one event for analysis, whichever way it ended."""
+"""One event for analysis per search, successful or not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def record_event(events: EventSink, event: Mapping[str, Any]) -> None:
-    """Records the event. A sink that fails is nobody's problem."""
+    """Records the event. Errors of the sink are logged and ignored: events must never fail a search."""
     try:
         events.record(event)
     except Exception as fault:
@@ -22,7 +22,7 @@ def record_event(events: EventSink, event: Mapping[str, Any]) -> None:
 
 
 def get_error_code(error: BaseException | None) -> str | None:
-    """One word for how a search ended; None for well."""
+    """The error's code, or CANCELLED; None without an error."""
     if error is None:
         return None
     if isinstance(error, asyncio.CancelledError | GeneratorExit):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolscript.retrieval.text.snippets import LONG, may_cut, snippet
+from toolscript.retrieval.text.snippets import LONG, build_snippet, may_cut
 from toolscript.retrieval.text.words import stems
 
 pytestmark = pytest.mark.req("D-08")
@@ -50,7 +50,7 @@ places = st.one_of(st.none(), st.tuples(st.integers(0, 400), st.integers(0, 400)
 
 
 def told(text: str, query: str, most: int, *, near: tuple[int, int] | None = None, highlight: bool = False) -> str:
-    return snippet(text, stems(query), most, near=near, highlight=highlight)
+    return build_snippet(text, stems(query), most, near=near, highlight=highlight)
 
 
 @given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, highlight=st.booleans())
@@ -183,7 +183,7 @@ def test_megabytes_are_read_in_one_pass(text: str) -> None:
 def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_of_whole_words(
     text: str, query: str, most: int, near: tuple[int, int] | None, most_read: int
 ) -> None:
-    found = snippet(text, stems(query), most, near=near, highlight=False, most_read=most_read)
+    found = build_snippet(text, stems(query), most, near=near, highlight=False, most_read=most_read)
     assert len(found) <= min(most, max(most_read, 1))
     assert found in text
     if text.isascii() and max(map(len, text.split()), default=0) < 20:
@@ -194,9 +194,9 @@ def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
     text = "zebra " + "grass " * 500 + "zebra lion " + "sand " * 500
     place = text.index("zebra lion")
     asked = stems("zebra lion")
-    assert snippet(text, asked, 40, near=None, highlight=False, most_read=200).startswith("zebra grass")
-    assert "zebra lion" in snippet(text, asked, 40, near=(place, place + 10), highlight=False, most_read=200)
-    assert "zebra lion" in snippet(text, asked, 40, near=None, highlight=False, most_read=len(text))
+    assert build_snippet(text, asked, 40, near=None, highlight=False, most_read=200).startswith("zebra grass")
+    assert "zebra lion" in build_snippet(text, asked, 40, near=(place, place + 10), highlight=False, most_read=200)
+    assert "zebra lion" in build_snippet(text, asked, 40, near=None, highlight=False, most_read=len(text))
 
 
 def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:
@@ -210,12 +210,12 @@ def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:
 @pytest.mark.parametrize("quote", ["", "“"])
 def test_a_word_is_found_in_whatever_form_it_is_written(query: str, word: str, quote: str) -> None:
     text = f"{quote}{'lorem ipsum ' * 60}{word} {'dolor sit ' * 60}"
-    assert f" {word} " in snippet(text, stems(query), 60, near=None, highlight=False)
+    assert f" {word} " in build_snippet(text, stems(query), 60, near=None, highlight=False)
 
 
 @given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
 def test_plain_texts_show_what_others_show(said: list[str]) -> None:
     text = " ".join([*["lorem"] * 60, *said, *["ipsum"] * 60])
-    plain = snippet(text, stems("serve file"), 60, near=None, highlight=True)
-    other = snippet(text + " “", stems("serve file"), 60, near=None, highlight=True)
+    plain = build_snippet(text, stems("serve file"), 60, near=None, highlight=True)
+    other = build_snippet(text + " “", stems("serve file"), 60, near=None, highlight=True)
     assert plain == other

@@ -133,10 +133,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_plan_that_nobody_has_defined_is_the_default_one() -> None:
     plans = Plans({"default": Plan("default", 5), "free": FREE_PLAN})
-    assert plans.of(Principal("a", "free")) == FREE_PLAN
-    assert plans.of(Principal("a", "gold")) == Plan("default", 5)
-    assert plans.of(Principal("a")) == Plan("default", 5)
-    assert Plans({}).of(Principal("a", "gold")) == Plan()
+    assert plans.get(Principal("a", "free")) == FREE_PLAN
+    assert plans.get(Principal("a", "gold")) == Plan("default", 5)
+    assert plans.get(Principal("a")) == Plan("default", 5)
+    assert Plans({}).get(Principal("a", "gold")) == Plan()
 
 
 def test_whoever_is_not_limited_is_never_refused_nor_remembered() -> None:
@@ -243,7 +243,7 @@ def test_whoever_waits_as_long_as_told_gets_in_and_not_before(limit: int, pauses
 
 
 def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "MOST_BUCKETS", 50)
+    monkeypatch.setattr(rates, "MAX_BUCKETS", 50)
     clock = Clock()
     plans = limited(clock, 2)
     for n in range(500):

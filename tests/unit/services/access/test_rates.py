@@ -57,7 +57,7 @@ def test_who_is_refused_is_told_the_limit_and_how_long_to_wait() -> None:
     rates.admit("a")
     with pytest.raises(RateLimited) as error:
         rates.admit("a")
-    assert error.value.message == "each client may ask 1 times a minute: try again in 60 seconds"
+    assert error.value.message == "each client may send 1 requests a minute: try again in 60 seconds"
     assert error.value.details == {"retry_after_seconds": 60, "requests_per_minute": 1}
 
 
@@ -95,7 +95,7 @@ def test_in_any_stretch_of_time_no_client_gets_more_than_its_burst_and_its_share
 
 
 def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BUCKETS", 50)
+    monkeypatch.setattr(module, "MAX_BUCKETS", 50)
     rates = Rates(2, Clock())
     for n in range(500):
         assert wait_of(rates, f"c{n}") == 0

@@ -398,7 +398,7 @@ FAULTS = [Unavailable("no"), ConnectionError("no"), None]
 async def test_an_index_that_fails_is_named(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
 ) -> None:
-    monkeypatch.setattr(document_search, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(document_search, "MAX_SECONDS", 0.05)
     archive.index = Faulty(archive.index, **{call: fault})
     kind = {"count": SEMANTIC, "lexical": KEYWORD}.get(call, HYBRID)
     with pytest.raises(Unavailable) as refused:
@@ -416,7 +416,7 @@ async def test_an_index_that_fails_is_named(
 async def test_a_store_that_fails_is_named(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
 ) -> None:
-    monkeypatch.setattr(document_search, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(document_search, "MAX_SECONDS", 0.05)
     archive.store = Faulty(archive.store, **{call: fault})
     with pytest.raises(Unavailable) as refused:
         await (archive.service.check() if call == "ping" else archive.hits("wine"))
@@ -524,13 +524,13 @@ async def test_the_index_is_asked_for_no_payloads_while_ranking(archive: Archive
 async def test_a_snippet_takes_reading_so_much_text_and_no_more(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document_reading, "MOST_READ", 9000)
+    monkeypatch.setattr(document_reading, "MAX_READ_CHARACTERS", 9000)
     await archive.put(Document("long", "zebra " + "grass " * 2000 + "lion"), Document("short", "zebra lion"))
     long, short = sorted(await archive.hits("zebra lion", search_type=KEYWORD), key=lambda hit: hit.doc_id)
     assert long.snippet is not None
     assert long.snippet.startswith("zebra grass")
     assert short.snippet == "zebra lion"
-    monkeypatch.setattr(document_reading, "MOST_READ", 90_000)
+    monkeypatch.setattr(document_reading, "MAX_READ_CHARACTERS", 90_000)
     (whole,) = [h for h in await archive.hits("lion", search_type=KEYWORD) if h.doc_id == "long"]
     assert whole.snippet is not None
     assert whole.snippet.endswith("lion")
@@ -541,7 +541,7 @@ async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Ar
     document = Document("long", "grass " * 100 + "zebra")
     read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
     for deadline, start in ((Deadline(60), "grass"), (Deadline(0), document.text[:100])):
-        (hit,) = await document_reading.told(DocumentQuery("zebra"), Plan(), read, deadline)
+        (hit,) = await document_reading.build_hits(DocumentQuery("zebra"), Plan(), read, deadline)
         assert hit.snippet is not None
         assert hit.snippet.startswith(start)
         assert ("zebra" in hit.snippet) is not deadline.is_over

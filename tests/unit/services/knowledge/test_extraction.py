@@ -348,7 +348,7 @@ async def test_what_is_read_is_added_and_what_is_there_is_not_written_again(monk
             self.scrolled += 1
             return await super().scroll(name, **wishes)
 
-    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    monkeypatch.setattr(ingest_knowledge, "SAVE_BATCH", 2)
     store, index = Watched(), Points()
     extractor = Extractor(Dumb([NOTE]), batch=1)
     library = Library(store=store, index=index, extractor=extractor, books={HANDBOOK: book(*range(10))})
@@ -363,7 +363,7 @@ async def test_what_is_read_is_added_and_what_is_there_is_not_written_again(monk
 async def test_what_is_cut_off_while_it_is_read_is_read_again_and_stands_there_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    monkeypatch.setattr(ingest_knowledge, "SAVE_BATCH", 2)
     burnt = []
     for call in range(1, 99):
         fuse = Fuse(halfway=True)
@@ -397,7 +397,7 @@ async def test_nobody_reads_who_was_asked_not_to_and_who_comes_later_reads_all()
 
 
 async def test_what_a_model_that_went_away_has_not_read_is_read_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    monkeypatch.setattr(ingest_knowledge, "SAVE_BATCH", 2)
     library = Library()
     library.drawer.books[HANDBOOK] = book(*range(8))
     replies = iter([says({"1": [NOTE]})] * 3)
@@ -416,7 +416,7 @@ async def test_what_a_model_that_went_away_has_not_read_is_read_the_next_time(mo
 async def test_what_a_model_has_said_nothing_usable_of_is_asked_about_the_next_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    monkeypatch.setattr(ingest_knowledge, "SAVE_BATCH", 2)
     library = Library()
     code = chapter(9, "for (i = 0; i < n; i++) { a[i] += b[i] * 2; }\n" * 9)
     library.drawer.books[HANDBOOK] = Book("A", (), (*book(*range(6)).blocks, code))
@@ -434,7 +434,7 @@ async def test_what_a_model_has_said_nothing_usable_of_is_asked_about_the_next_t
 
 
 async def test_what_was_read_before_a_crash_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_knowledge, "KEPT_TOGETHER", 2)
+    monkeypatch.setattr(ingest_knowledge, "SAVE_BATCH", 2)
     library = Library()
     library.drawer.books[HANDBOOK] = book(*range(6))
     replies = iter([says({"1": [NOTE]})] * 4)

@@ -19,8 +19,8 @@ from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, derive_id, format_content
 from toolscript.domain.search import Collection
 from toolscript.ports.models import Embedder
-from toolscript.services.knowledge.ingest import READ_TOGETHER, IngestKnowledge, SourceDetails, find_source
-from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, most_tokens
+from toolscript.services.knowledge.ingest import MAX_CONCURRENT_READS, IngestKnowledge, SourceDetails, find_source
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, max_chunk_tokens
 
 pytestmark = pytest.mark.req("K-06")
 
@@ -362,7 +362,7 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
         async def read(self, path: Path) -> Book:
             under_way.append(path)
             most.append(len(under_way))
-            if len(most) == READ_TOGETHER:
+            if len(most) == MAX_CONCURRENT_READS:
                 all_are_there.set()
             await all_are_there.wait()
             under_way.remove(path)
@@ -374,7 +374,7 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
     ingesting = IngestKnowledge(library.store, library.index, library.embedder, Slow())
     async with asyncio.timeout(20):
         made = await ingesting.ingest_together(folder, files, progress=lambda *told: seen.append(told))
-    assert max(most) == READ_TOGETHER
+    assert max(most) == MAX_CONCURRENT_READS
     chunks, _ = await library.store.get_contents(made.source.id)
     assert [c.position.chapter for c in chunks] == [f"{n} Rivers" for n in range(9) if n != 4]
     assert made.warnings == ("4.html: is torn",)
@@ -501,7 +501,7 @@ async def test_a_real_file_goes_through_a_real_model_into_a_real_index(tmp_path:
         made = await ingesting.ingest(file)
         assert (made.outcome, made.source.title) == ("added", "Guide")
         chunks, _ = await library.store.get_contents(made.source.id)
-        assert all(c.token_count <= most_tokens(minilm) for c in chunks)
+        assert all(c.token_count <= max_chunk_tokens(minilm) for c in chunks)
         (best,) = await index.dense(CHUNKS, await minilm.embed_query("how to bake bread"), limit=1)
         assert "dough" in next(c.content for c in chunks if c.id == best.id)
         assert (await ingesting.ingest(file)).outcome == "unchanged"

@@ -79,7 +79,7 @@ class TenantDocuments:
 
         async def local(app: App) -> Response:
             document = await app.ingest_documents.get(self._caller.tenant, doc_id)
-            return build_document_response(document, app.plans.of(self._caller))
+            return build_document_response(document, app.plans.get(self._caller))
 
         return await self._request(f"/documents/{quote(doc_id, safe='', errors='replace')}", local)
 
@@ -88,7 +88,7 @@ class TenantDocuments:
 
         async def local(app: App) -> Response:
             documents = await app.ingest_documents.listing(self._caller.tenant, after=after, limit=limit + 1)
-            return build_document_list_response(documents, app.plans.of(self._caller), limit=limit)
+            return build_document_list_response(documents, app.plans.get(self._caller), limit=limit)
 
         return await self._request("/documents", local, after=after, limit=limit)
 
