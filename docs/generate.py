@@ -1,4 +1,4 @@
-"""Writes the reference pages that could otherwise drift from the code. A test compares them: run `make docs`."""
+"""Generates the reference pages from the code. A test checks that they are current: run `make docs`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def settings() -> str:
     lines = [
         "# Settings",
         "",
-        "Read from the environment. A command's flag beats the variable, which beats the default; an empty variable",
-        "counts as none.",
+        "Settings are read from the environment. Flags override variables, and variables override defaults; empty",
+        "variables are ignored.",
         "",
         "| variable | default | allowed | meaning |",
         "|---|---|---|---|",
@@ -44,7 +44,7 @@ def settings() -> str:
             if each.default in {None, "", ()}
             else f"`{str(each.default).lower() if each.default is False else each.default}`"
         )
-        also = f" `{rule.also}` is read where this is not set." if rule.also else ""
+        also = f" `{rule.also}` is read if this is not set." if rule.also else ""
         lines.append(f"| `{get_variable(each.name)}` | {default} | {bounds} | {rule.help.replace('|', '/')}{also} |")
     return "\n".join(lines) + "\n"
 
@@ -53,15 +53,15 @@ def command_line() -> str:
     """The help of every command."""
     parts = ["# Command line\n"]
 
-    def tell(command: click.Command, path: str) -> None:
-        looks = {**run.context_settings, "max_content_width": 100, "terminal_width": 100}
-        with click.Context(command, info_name=path, **looks) as context:
+    def add_help(command: click.Command, path: str) -> None:
+        layout = {**run.context_settings, "max_content_width": 100, "terminal_width": 100}
+        with click.Context(command, info_name=path, **layout) as context:
             parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):
             for name, sub in sorted(command.commands.items()):
-                tell(sub, f"{path} {name}")
+                add_help(sub, f"{path} {name}")
 
-    tell(run, "toolscript")
+    add_help(run, "toolscript")
     return "\n".join(parts)
 
 
@@ -71,7 +71,7 @@ def requirements() -> str:
     lines = [
         "# Requirements",
         "",
-        "Each one that is not planned is cited by at least one test: `grep -r 'req(\"S-02\"' tests`.",
+        "Every requirement that is not planned is cited by at least one test: `grep -r 'req(\"S-02\"' tests`.",
         "",
         "| id | requirement | |",
         "|---|---|---|",
@@ -178,19 +178,19 @@ def _describe_simple_type(schema: dict[str, Any]) -> str:
 
 
 def mcp() -> str:
-    """The tools that an agent gets, word for word."""
+    """The tools and instructions that agents read."""
     lines = [
         "# MCP",
         "",
-        "One server: `/mcp` of a running gateway (streamable HTTP), or `toolscript mcp` (stdio). What an agent reads:",
+        "One server: `/mcp` of a running gateway (streamable HTTP), or `toolscript mcp` (stdio). Agents read:",
         "",
         f"> {INSTRUCTIONS}",
     ]
     for tool in TOOLS:
         lines += ["", f"## {tool.name}", "", f"{tool.description}", "", "| argument | | meaning |", "|---|---|---|"]
-        for name, about in tool.input_schema["properties"].items():
+        for name, schema in tool.input_schema["properties"].items():
             needed = "required" if name in tool.input_schema["required"] else "optional"
-            lines.append(f"| `{name}` ({about['type']}) | {needed} | {about['description']} |")
+            lines.append(f"| `{name}` ({schema['type']}) | {needed} | {schema['description']} |")
     return "\n".join(lines) + "\n"
 
 

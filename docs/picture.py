@@ -54,7 +54,7 @@ def _run(command: list[str], data: Path) -> str:
         [program, *command[1:]], stdout=theirs, stderr=subprocess.DEVNULL, env=environment
     )
     os.close(theirs)
-    told = b""
+    output = b""
     while True:
         try:
             more = os.read(ours, 65536)
@@ -62,10 +62,10 @@ def _run(command: list[str], data: Path) -> str:
             break
         if not more:
             break
-        told += more
+        output += more
     running.wait()
     os.close(ours)
-    return told.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 if __name__ == "__main__":

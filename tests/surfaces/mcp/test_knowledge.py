@@ -38,7 +38,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @asynccontextmanager
 async def over_stdio(app: App) -> AsyncIterator[Client]:
-    """As `toolscript mcp` answers for whoever has started it."""
+    """A client like that of `toolscript mcp`."""
 
     async def caller() -> Principal:
         return Principal(app.settings.tenant)
@@ -59,23 +59,23 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-async def found(client: Client, **arguments: Any) -> dict[str, Any]:
+async def search(client: Client, **arguments: Any) -> dict[str, Any]:
     result = await call(client, **arguments)
     assert not result.is_error, text_of(result)
-    told: dict[str, Any] = json.loads(text_of(result))
-    assert result.structured_content == told
-    return told
+    response: dict[str, Any] = json.loads(text_of(result))
+    assert result.structured_content == response
+    return response
 
 
-async def over_plain_http(app: App, **asked: Any) -> dict[str, Any]:
+async def over_plain_http(app: App, **request: Any) -> dict[str, Any]:
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-        told: dict[str, Any] = (await http.post("/search_knowledge", json=asked)).json()
-    return told
+        response: dict[str, Any] = (await http.post("/search_knowledge", json=request)).json()
+    return response
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [
         {"query": "enter the harbour"},
         {"query": "spring", "limit": 2},
@@ -83,12 +83,12 @@ async def over_plain_http(app: App, **asked: Any) -> dict[str, Any]:
         {"query": "nothing of the kind", "type": "pattern"},
     ],
 )
-async def test_the_answer_is_the_one_of_http_as_text_and_as_an_object(app: App, asked: dict[str, Any]) -> None:
-    expected = await over_plain_http(app, **asked)
+async def test_the_result_is_the_response_of_http_as_text_and_as_an_object(app: App, body: dict[str, Any]) -> None:
+    expected = await over_plain_http(app, **body)
     async with over_stdio(app) as client:
-        assert await found(client, **asked) == expected
+        assert await search(client, **body) == expected
     async with serve(app) as url, Client(f"{url}/mcp") as client:
-        assert await found(client, **asked) == expected
+        assert await search(client, **body) == expected
 
 
 @pytest.mark.req("K-04")
@@ -108,12 +108,12 @@ async def test_the_answer_is_the_one_of_http_as_text_and_as_an_object(app: App, 
         ({"type": "[]"}, EVERYTHING),
     ],
 )
-async def test_arguments_that_models_write_as_texts_are_understood(
+async def test_lists_and_numbers_written_as_strings_are_accepted(
     app: App, arguments: dict[str, Any], expected: set[str] | None
 ) -> None:
     async with over_stdio(app) as client:
-        told = await found(client, query="spring at sea", **arguments)
-    ids = {result["id"] for result in told["results"]}
+        response = await search(client, query="spring at sea", **arguments)
+    ids = {result["id"] for result in response["results"]}
     assert len(ids) == 2 if expected is None else ids == expected
 
 
@@ -140,7 +140,7 @@ async def test_arguments_that_models_write_as_texts_are_understood(
         ({"query": "moon", "topics": ["roses", "\x1b[2J"]}, "topics"),
     ],
 )
-async def test_what_is_wrong_is_refused_by_name(app: App, arguments: dict[str, Any], word: str) -> None:
+async def test_wrong_arguments_are_refused_by_name(app: App, arguments: dict[str, Any], word: str) -> None:
     async with over_stdio(app) as client:
         result = await call(client, **arguments)
     assert result.is_error
@@ -149,8 +149,8 @@ async def test_what_is_wrong_is_refused_by_name(app: App, arguments: dict[str, A
 
 
 @pytest.mark.parametrize("query", ["\ud800 half a pair", "\x00 none", "日本 👩‍💻"])
-async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
-    asked = {
+async def test_any_text_may_be_a_query(app: App, query: str) -> None:
+    request = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
@@ -158,14 +158,14 @@ async def test_any_text_may_be_asked_for(app: App, query: str) -> None:
     }
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     async with serve(app) as url, httpx.AsyncClient(headers=headers, trust_env=False) as http:
-        answer = await http.post(f"{url}/mcp", content=json.dumps(asked).encode())
+        answer = await http.post(f"{url}/mcp", content=json.dumps(request).encode())
     assert answer.status_code < 500
-    told = answer.json()
-    assert "error" in told or len(told["result"]["structuredContent"]["results"]) == len(EVERYTHING)
+    response = answer.json()
+    assert "error" in response or len(response["result"]["structuredContent"]["results"]) == len(EVERYTHING)
 
 
 @pytest.mark.req("K-03")
-async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) -> None:
+async def test_the_rate_limit_counts_searches_over_mcp_and_http_together(app: App) -> None:
     limited = replace(app, knowledge_rates=Rates(2))
     async with serve(limited) as url, Client(f"{url}/mcp") as client:
         assert not (await call(client, query="moon")).is_error
@@ -179,7 +179,7 @@ async def test_over_http_a_client_may_ask_so_often_by_whichever_way(app: App) ->
 
 
 @pytest.mark.req("K-03", "K-05")
-async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_started_it_is(app: App) -> None:
+async def test_errors_name_the_address_of_the_store_over_stdio_and_not_over_http(app: App) -> None:
     reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", patience_seconds=0.5)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
     broken = replace(app, knowledge_search=search)
@@ -199,19 +199,19 @@ async def test_over_http_nobody_is_told_where_the_store_is_and_whoever_has_start
 
 
 @pytest.mark.req("K-03")
-async def test_over_stdio_nobody_counts(app: App) -> None:
+async def test_searches_over_stdio_are_not_limited(app: App) -> None:
     async with over_stdio(replace(app, knowledge_rates=Rates(1))) as client:
         for _ in range(3):
             assert not (await call(client, query="moon")).is_error
 
 
 @pytest.mark.req("K-03")
-async def test_what_another_process_of_the_owner_passes_on_is_not_counted(app: App) -> None:
+async def test_searches_of_the_owner_of_the_data_folder_are_not_limited(app: App) -> None:
     headers = {
         "Accept": "application/json, text/event-stream",
         "Authorization": f"Bearer {local_token(app.local_key, 'default')}",
     }
-    asked = {
+    request = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
@@ -219,11 +219,11 @@ async def test_what_another_process_of_the_owner_passes_on_is_not_counted(app: A
     }
     async with serve(replace(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
         for _ in range(3):
-            told = (await http.post(f"{url}/mcp", json=asked, headers=headers)).json()
-            assert not told["result"].get("isError")
+            response = (await http.post(f"{url}/mcp", json=request, headers=headers)).json()
+            assert not response["result"].get("isError")
 
 
-async def test_the_tool_says_what_it_is_for_and_that_it_only_reads(app: App) -> None:
+async def test_the_tool_is_described_and_read_only(app: App) -> None:
     async with over_stdio(app) as client:
         (tool,) = [each for each in (await client.list_tools()).tools if each.name == "search_knowledge"]
     assert tool.annotations is not None

@@ -1,4 +1,4 @@
-"""The one MCP server that an agent adds, spoken to by the official client over both of its transports."""
+"""The MCP server, called by the official client over both transports."""
 
 from __future__ import annotations
 
@@ -43,46 +43,46 @@ from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import load_settings
 from toolscript.surfaces.mcp.server import answer_call, build_server
 
-PATIENCE = 40.0
+TIMEOUT_SECONDS = 40.0
 MODEL = "all-MiniLM-L6-v2"
-MOST_TOKENS = 600
+MAX_TOKENS = 600
 NAMES = ["search_tools", "search_skills", "describe_tool", "call_tool", "search_documents", "search_knowledge"]
 
-# A server with blocks of every kind in its answers, some of which no protocol knows, and numbers that no JSON knows.
+# A server with results of every block type, with an unknown block type, and with NaN.
 BLOCKS = """
 import json, sys
 SHOWN = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png", "annotations": {"audience": ["user"]}}
 SOUND = {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}
 LINK = {"type": "resource_link", "uri": "memo://welcome", "name": "welcome"}
-HELD = {"type": "resource", "resource": {"uri": "memo://welcome", "text": "Welcome."}}
+RESOURCE = {"type": "resource", "resource": {"uri": "memo://welcome", "text": "Welcome."}}
 ANSWERS = {
-    "draw": {"content": [{"type": "text", "text": "Here it is:"}, SHOWN, SOUND, LINK, HELD]},
+    "draw": {"content": [{"type": "text", "text": "Here it is:"}, SHOWN, SOUND, LINK, RESOURCE]},
     "hologram": {"content": [{"type": "text", "text": "Look:"}, {"type": "hologram", "light": 7}]},
     "silent": {"content": []},
     "only_structured": {"structuredContent": {"answer": 42}},
     "not_a_number": {"content": [{"type": "text", "text": "n"}], "structuredContent": {"n": float("nan")}},
 }
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
+    request = json.loads(line)
+    if "id" not in request:
         continue
-    method, params = asked["method"], asked.get("params") or {}
+    method, params = request["method"], request.get("params") or {}
     if method == "initialize":
         about = {"name": "blocks", "version": "1"}
-        told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
     elif method == "tools/list":
-        told = {"tools": [{"name": n, "inputSchema": {"type": "object"}, "description": n} for n in ANSWERS]}
+        result = {"tools": [{"name": n, "inputSchema": {"type": "object"}, "description": n} for n in ANSWERS]}
     elif method == "tools/call":
-        told = ANSWERS[params["name"]]
+        result = ANSWERS[params["name"]]
     else:
-        told = {}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+        result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An official client of the surface under test."""
+    """A client of the official SDK."""
 
     client: Client
 
@@ -92,7 +92,7 @@ class Agent:
         return result
 
     async def text(self, tool: str, **arguments: Any) -> str:
-        """The text of an answer that must be one, and no error."""
+        """The text of a result that must not be an error."""
         result = await self.call(tool, **arguments)
         assert not result.is_error, text_of(result)
         return text_of(result)
@@ -102,18 +102,18 @@ class Agent:
         assert result.is_error, text_of(result)
         return text_of(result)
 
-    async def found(self, query: str, **more: Any) -> list[str]:
-        """The ids that a search finds, in order."""
-        told = await self.text("search_tools", query=query, **more)
-        return re.findall(r"^(\S.*?)  [01]\.\d\d  ", told, re.MULTILINE)
+    async def find(self, query: str, **more: Any) -> list[str]:
+        """Returns the ids that a search finds, in order."""
+        text = await self.text("search_tools", query=query, **more)
+        return re.findall(r"^(\S.*?)  [01]\.\d\d  ", text, re.MULTILINE)
 
 
 def text_of(result: CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-def configured(folder: Path) -> Path:
-    """A configuration: the demo catalogue as one real server, tools that misbehave, prompts, resources and pictures."""
+def write_configuration(folder: Path) -> Path:
+    """Writes a configuration: the demo catalogue as one server, failing tools, prompts, resources and images."""
     tools = Path(str(resources.files("toolscript").joinpath("data/demo/tools.jsonl")))
     good = scripted_spec(prompts=True, resources=True) | {"excludeTools": ["die", "e?v"]}
     blocks = {"command": sys.executable, "args": ["-I", "-S", "-c", BLOCKS]}
@@ -125,7 +125,7 @@ def configured(folder: Path) -> Path:
 
 
 def stdio(configuration: Path, data: Path, **variables: str) -> StdioServerParameters:
-    """How an agent would start it."""
+    """The command with which an agent starts the server."""
     arguments = ["-m", "toolscript", "mcp", "--config", str(configuration), "--data-dir", str(data)]
     environment = {"TOOLSCRIPT_SEARCH_MODEL": MODEL, "HOME": str(data.parent)} | variables
     return StdioServerParameters(command=sys.executable, args=arguments, env=environment)
@@ -134,29 +134,29 @@ def stdio(configuration: Path, data: Path, **variables: str) -> StdioServerParam
 @asynccontextmanager
 async def over_http(folder: Path) -> AsyncIterator[Agent]:
     settings = load_settings(variables={}, data_dir=folder / "data", search_model=MODEL, index="memory:", port=0)
-    configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
+    configuration = load_configuration(write_configuration(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(PATIENCE)
+        await app.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, Client(f"{url}/mcp") as client:
             yield Agent(client)
 
 
 @asynccontextmanager
 async def over_stdio(folder: Path) -> AsyncIterator[Agent]:
-    async with Client(stdio(configured(folder), folder / "data")) as client:
+    async with Client(stdio(write_configuration(folder), folder / "data")) as client:
         agent = Agent(client)
         await until(lambda: everything_is_there(agent))
         yield agent
 
 
 async def everything_is_there(agent: Agent) -> bool:
-    return all([await agent.found(name) for name in ("good__echo", "all__git_commit", "blocks__draw")])
+    return all([await agent.find(name) for name in ("good__echo", "all__git_commit", "blocks__draw")])
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():  # noqa: ASYNC110  (what is waited for happens in another process)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not await holds():  # noqa: ASYNC110  (the event happens in another process)
             await asyncio.sleep(0.05)
 
 
@@ -168,11 +168,11 @@ async def agent(
         yield opened
 
 
-# --- what the agent sees ---
+# --- tools and instructions ---
 
 
 @pytest.mark.req("G-08")
-async def test_an_agent_sees_exactly_six_tools_that_explain_themselves(agent: Agent) -> None:
+async def test_an_agent_sees_exactly_six_described_tools(agent: Agent) -> None:
     tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
     assert list(tools) == NAMES
     for tool in tools.values():
@@ -195,7 +195,7 @@ async def test_an_agent_sees_exactly_six_tools_that_explain_themselves(agent: Ag
 
 
 @pytest.mark.req("G-08")
-async def test_the_six_tools_cost_little_before_anything_is_asked(agent: Agent) -> None:
+async def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
     tools = (await agent.client.list_tools()).tools
     assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 1700
     assert all(name in (agent.client.instructions or "") for name in NAMES)
@@ -214,10 +214,10 @@ async def test_the_six_tools_cost_little_before_anything_is_asked(agent: Agent) 
         ("drraw", "blocks__draw", {}),
     ],
 )
-async def test_any_tool_is_found_described_and_called(
+async def test_any_tool_is_found_described_and_try_call(
     agent: Agent, wish: str, tool_id: str, arguments: dict[str, Any]
 ) -> None:
-    assert tool_id in (await agent.found(wish))[:3]
+    assert tool_id in (await agent.find(wish))[:3]
     described = json.loads(await agent.text("describe_tool", tool_id=tool_id))
     assert described["toolId"] == tool_id
     assert set(described["inputSchema"].get("required", ())) <= arguments.keys()
@@ -227,15 +227,15 @@ async def test_any_tool_is_found_described_and_called(
 
 
 @pytest.mark.req("G-08")
-async def test_every_tool_there_is_can_be_found_by_its_id_and_described(agent: Agent) -> None:
+async def test_every_tool_can_be_found_by_its_id_and_described(agent: Agent) -> None:
     for item in load_demo_items():
         tool_id = f"all__{item.name}"
-        assert (await agent.found(tool_id, limit=1)) == [tool_id]
+        assert (await agent.find(tool_id, limit=1)) == [tool_id]
         assert json.loads(await agent.text("describe_tool", tool_id=tool_id))["inputSchema"] == item.input_schema
 
 
 @pytest.mark.req("G-08")
-async def test_a_result_has_the_id_the_confidence_the_reason_the_signature_and_a_line_of_description(
+async def test_a_result_has_id_confidence_reason_signature_and_description(
     agent: Agent,
 ) -> None:
     lines = (await agent.text("search_tools", query="good__echo", limit=1)).splitlines()
@@ -247,7 +247,7 @@ async def test_a_result_has_the_id_the_confidence_the_reason_the_signature_and_a
 
 
 @pytest.mark.req("G-08")
-async def test_a_call_answers_content_and_structure_as_the_tool_gave_them(agent: Agent) -> None:
+async def test_a_call_returns_content_and_structured_content_unchanged(agent: Agent) -> None:
     result = await agent.call("call_tool", tool_id="good__echo", arguments={"text": "Grüße 🦄", "times": 2})
     assert result.structured_content == {"text": "Grüße 🦄", "times": 2}
     assert json.loads(text_of(result)) == {"text": "Grüße 🦄", "times": 2}
@@ -260,7 +260,7 @@ async def test_a_call_answers_content_and_structure_as_the_tool_gave_them(agent:
 
 
 @pytest.mark.req("G-08", "H-08")
-async def test_skills_are_told_in_two_short_lines_each_and_then_what_to_do_with_them(agent: Agent) -> None:
+async def test_a_skill_is_two_short_lines_and_the_next_call_is_suggested(agent: Agent) -> None:
     *lines, last = (await agent.text("search_skills", query="version control", limit=2)).splitlines()
     assert re.fullmatch(r"source_control  [01]\.\d\d  \d+ tools  Source Control & Code Hosting", lines[0])
     assert lines[1].startswith("  Git repositories and code hosting: commits")
@@ -270,9 +270,9 @@ async def test_skills_are_told_in_two_short_lines_each_and_then_what_to_do_with_
 
 
 @pytest.mark.req("G-08", "H-08")
-async def test_what_search_skills_finds_search_tools_looks_inside(agent: Agent) -> None:
-    told = await agent.text("search_skills", query="put my changes into version control", limit=1)
-    skill_id = told.partition("  ")[0]
+async def test_search_tools_searches_inside_the_skills_of_search_skills(agent: Agent) -> None:
+    text = await agent.text("search_skills", query="put my changes into version control", limit=1)
+    skill_id = text.partition("  ")[0]
     inside = await agent.text("search_tools", query="show me the differences", skill_ids=[skill_id], limit=20)
     assert "all__git_diff" in inside
     hits = [line for line in inside.splitlines() if not line.startswith(" ")]
@@ -281,23 +281,23 @@ async def test_what_search_skills_finds_search_tools_looks_inside(agent: Agent) 
 
 
 async def _hit_lines(agent: Agent, query: str) -> list[str]:
-    told = await agent.text("search_tools", query=query, strategy="direct", limit=20)
-    return [line for line in told.splitlines() if not line.startswith(" ")]
+    text = await agent.text("search_tools", query=query, strategy="direct", limit=20)
+    return [line for line in text.splitlines() if not line.startswith(" ")]
 
 
 @pytest.mark.req("G-08", "H-08")
-async def test_skills_that_hold_nothing_of_the_kind_or_fit_nothing_are_answers_that_say_so(agent: Agent) -> None:
-    told = await agent.text("search_skills", query="zzyzx qwrtp")
-    assert told == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids searches everywhere."
-    told = await agent.text("search_tools", query="zzyzx qwrtp", skill_ids=["source_control", "databases"])
-    assert told.startswith("Nothing in source_control, databases fits 'zzyzx qwrtp'.")
+async def test_a_search_of_skills_without_results_says_so(agent: Agent) -> None:
+    text = await agent.text("search_skills", query="zzyzx qwrtp")
+    assert text == "No skill fits 'zzyzx qwrtp'. search_tools without skill_ids searches everywhere."
+    text = await agent.text("search_tools", query="zzyzx qwrtp", skill_ids=["source_control", "databases"])
+    assert text.startswith("Nothing in source_control, databases fits 'zzyzx qwrtp'.")
 
 
 @pytest.mark.req("G-08", "H-01")
 @pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
-async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, strategy: str) -> None:
-    told = await agent.text("search_tools", query="put my changes into version control", strategy=strategy, limit=2)
-    first, *lines = told.splitlines()
+async def test_every_strategy_reports_where_it_searched(agent: Agent, strategy: str) -> None:
+    text = await agent.text("search_tools", query="put my changes into version control", strategy=strategy, limit=2)
+    first, *lines = text.splitlines()
     if strategy == "direct":
         lines = [first, *lines]
     else:
@@ -310,28 +310,28 @@ async def test_every_strategy_finds_and_says_where_it_has_looked(agent: Agent, s
 
 
 @pytest.mark.req("G-08", "H-01", "H-04")
-async def test_where_no_skill_fits_everything_was_searched_and_that_is_said(agent: Agent) -> None:
-    told = await agent.text("search_tools", query="zzyzx qwrtp", strategy="hierarchical")
-    assert told.splitlines()[0] == "No skill fits: searched everywhere."
-    assert told.splitlines()[1].startswith("No tools found for 'zzyzx qwrtp'")
+async def test_without_a_fitting_skill_everything_is_searched_and_a_note_says_so(agent: Agent) -> None:
+    text = await agent.text("search_tools", query="zzyzx qwrtp", strategy="hierarchical")
+    assert text.splitlines()[0] == "No skill fits: searched everywhere."
+    assert text.splitlines()[1].startswith("No tools found for 'zzyzx qwrtp'")
 
 
 @pytest.mark.req("G-08", "H-01")
 @pytest.mark.parametrize("strategy", ["standard", "hierarchical", "direct", "hybrid"])
-async def test_one_type_alone_is_found_by_every_strategy(agent: Agent, strategy: str) -> None:
-    found = await agent.found("summarise a text", type="prompt", strategy=strategy, limit=20)
+async def test_every_strategy_can_be_limited_to_one_type(agent: Agent, strategy: str) -> None:
+    found = await agent.find("summarise a text", type="prompt", strategy=strategy, limit=20)
     assert found[:1] == ["good__prompt:summarise"]
     assert all("__prompt:" in each for each in found)
-    found = await agent.found("read a file", type="resource", strategy=strategy, limit=20)
+    found = await agent.find("read a file", type="resource", strategy=strategy, limit=20)
     assert all("__resource:" in each for each in found)
-    found = await agent.found("read a file", type="tool", strategy=strategy)
+    found = await agent.find("read a file", type="tool", strategy=strategy)
     assert "all__read_file" in found
     assert not any("__prompt:" in each or "__resource:" in each for each in found)
 
 
 @pytest.mark.req("G-08", "H-02", "X-03")
 @pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
+    ("tool", "arguments", "message"),
     [
         ("search_tools", {"strategy": "best"}, "strategy: must be one of standard, hierarchical, direct"),
         ("search_tools", {"strategy": ["direct"]}, "strategy: must be one of standard, hierarchical, direct"),
@@ -357,76 +357,76 @@ async def test_one_type_alone_is_found_by_every_strategy(agent: Agent, strategy:
         ("search_skills", {"limit": 0}, "limit: must be a whole number from 1 to 20"),
     ],
 )
-async def test_a_wrong_search_of_skills_says_what_is_wrong(
-    agent: Agent, tool: str, arguments: dict[str, Any], told: str
+async def test_wrong_arguments_of_a_search_are_named(
+    agent: Agent, tool: str, arguments: dict[str, Any], message: str
 ) -> None:
-    assert told in await agent.refusal(tool, **({"query": "a query"} | arguments))
+    assert message in await agent.refusal(tool, **({"query": "a query"} | arguments))
 
 
 @pytest.mark.req("G-08")
-async def test_arguments_that_are_null_or_an_empty_list_are_as_good_as_none(agent: Agent) -> None:
+async def test_null_and_empty_arguments_are_ignored(agent: Agent) -> None:
     plain = await agent.text("search_tools", query="read a file")
     assert await agent.text("search_tools", query="read a file", skill_ids=[], type=None, strategy=None) == plain
 
 
 @pytest.mark.req("G-08", "H-04")
-async def test_what_had_to_be_done_without_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_a_degraded_search_says_so_in_one_line(tmp_path: Path) -> None:
     async with app_among(load_demo_items(), tmp_path) as app, Client(server_of(app)) as client:
         agent = Agent(client)
         await app.index.drop(SKILLS)
-        told = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
-        assert told.splitlines()[0] == "Skills cannot be searched right now: searched everywhere."
-        assert len(told.splitlines()) == 16  # and five hits, three lines each
+        text = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
+        assert text.splitlines()[0] == "Skills cannot be searched right now: searched everywhere."
+        assert len(text.splitlines()) == 16  # and five hits, three lines each
         await app.index.drop(TOOLS)
-        told = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
-        assert told == "Tools cannot be searched right now: try again in a moment."
+        text = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
+        assert text == "Tools cannot be searched right now: try again in a moment."
         assert "skills cannot be searched right now" in await agent.refusal("search_skills", query="git")
 
 
 @pytest.mark.req("G-08", "H-04", "S-08")
-async def test_without_a_model_words_find_and_skills_say_why_they_do_not(tmp_path: Path) -> None:
-    (tmp_path / "models" / MODEL).mkdir(parents=True)  # takes the packaged one's place, and is none
+async def test_without_a_model_tools_are_found_by_words_and_skills_are_not_searched(tmp_path: Path) -> None:
+    (tmp_path / "models" / MODEL).mkdir(parents=True)  # replaces the packaged model with an invalid one
     (tmp_path / "models" / MODEL / "config.json").write_text("{}")
     nowhere = {"search_model": None, "hub_url": "http://127.0.0.1:9"}
     async with app_among(load_demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
         assert app.model.embedder is None
         agent = Agent(client)
-        told = await agent.text("search_tools", query="commit changes")
-        assert told.splitlines()[0] == "The query could not be embedded: found by words and names alone."
-        assert "git__git_commit" in told
+        text = await agent.text("search_tools", query="commit changes")
+        assert text.splitlines()[0] == "The query could not be embedded: found by words and names alone."
+        assert "git__git_commit" in text
         none = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
         assert await agent.text("search_skills", query="git") == none
         assert await agent.text("search_tools", query="git", skill_ids=["databases"]) == none
-        told = await agent.text("search_tools", query="git", strategy="hierarchical")
-        assert told == "The query could not be embedded, so nothing was searched: use strategy standard."
+        text = await agent.text("search_tools", query="git", strategy="hierarchical")
+        assert text == "The query could not be embedded, so nothing was searched: use strategy standard."
 
 
-# --- what goes wrong ---
+# --- errors ---
 
 
 @pytest.mark.req("G-08", "X-03")
 @pytest.mark.parametrize(
     ("arguments", "field"), [({}, "text"), ({"text": 7}, "text"), ({"text": "x", "times": "two"}, "times")]
 )
-async def test_wrong_arguments_are_told_with_the_field_and_the_signature(
+async def test_wrong_arguments_of_a_tool_are_refused_with_field_and_signature(
     agent: Agent, arguments: dict[str, Any], field: str
 ) -> None:
-    told = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
-    assert told.startswith(f"{field}: ")
-    assert "echo(text: string, times?: number)" in told
+    text = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
+    assert text.startswith(f"{field}: ")
+    assert "echo(text: string, times?: number)" in text
 
 
 @pytest.mark.req("G-08", "X-03")
 @pytest.mark.parametrize("arguments", ["text", 7, ["x"], True])
-async def test_arguments_that_are_no_object_are_refused_with_the_signature(agent: Agent, arguments: Any) -> None:
-    told = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
-    assert "must be a JSON object" in told
-    assert "echo(text: string, times?: number)" in told
+async def test_arguments_that_are_not_an_object_are_refused_with_the_signature(agent: Agent, arguments: Any) -> None:
+    text = await agent.refusal("call_tool", tool_id="good__echo", arguments=arguments)
+    assert "must be a JSON object" in text
+    assert "echo(text: string, times?: number)" in text
 
 
 @pytest.mark.req("G-08", "X-03")
 @pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
+    ("tool", "arguments", "message"),
     [
         ("search_tools", {}, "query: must be a string"),
         ("search_tools", {"query": " "}, "query: must not be blank"),
@@ -442,58 +442,62 @@ async def test_arguments_that_are_no_object_are_refused_with_the_signature(agent
         ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
     ],
 )
-async def test_a_wrong_call_says_what_is_wrong(agent: Agent, tool: str, arguments: dict[str, Any], told: str) -> None:
-    assert told in await agent.refusal(tool, **arguments)
+async def test_a_wrong_call_is_refused_with_the_reason(
+    agent: Agent, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    assert message in await agent.refusal(tool, **arguments)
 
 
 @pytest.mark.req("G-08")
 @pytest.mark.parametrize("tool", ["describe_tool", "call_tool"])
 async def test_an_unknown_tool_is_refused_with_the_nearest_names(agent: Agent, tool: str) -> None:
-    told = await agent.refusal(tool, tool_id="good__ecoh")
-    assert "there is no tool 'good__ecoh': did you mean good__echo" in told
+    text = await agent.refusal(tool, tool_id="good__ecoh")
+    assert "there is no tool 'good__ecoh': did you mean good__echo" in text
 
 
 @pytest.mark.req("G-08")
-async def test_nothing_found_is_an_answer_that_says_so(agent: Agent) -> None:
-    told = await agent.text("search_tools", query="zzyzx qwrtp")
-    assert told.startswith("No tools found for 'zzyzx qwrtp'")
+async def test_a_search_without_results_says_so(agent: Agent) -> None:
+    text = await agent.text("search_tools", query="zzyzx qwrtp")
+    assert text.startswith("No tools found for 'zzyzx qwrtp'")
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_what_a_tool_says_went_wrong_comes_back_as_it_is(agent: Agent) -> None:
+async def test_errors_of_a_tool_are_returned_unchanged(agent: Agent) -> None:
     assert "out of ink" in await agent.refusal("call_tool", tool_id="good__fail", arguments={"message": "out of ink"})
     assert "no paper" in await agent.refusal("call_tool", tool_id="good__error", arguments={"message": "no paper"})
 
 
 @pytest.mark.req("G-08", "G-01")
 @pytest.mark.parametrize("name", ["die", "env"])
-async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_called(agent: Agent, name: str) -> None:
+async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_try_call(
+    agent: Agent, name: str
+) -> None:
     hidden = f"good__{name}"
     for query in (hidden, name, "Ends the process", "environment variable"):
         for strategy in ("standard", "hierarchical", "direct", "hybrid"):
-            assert hidden not in await agent.found(query, limit=20, strategy=strategy)
+            assert hidden not in await agent.find(query, limit=20, strategy=strategy)
     for tool in ("describe_tool", "call_tool"):
-        told = await agent.refusal(tool, tool_id=hidden)
-        assert "there is no tool" in told
-        assert hidden not in told.partition("did you mean")[2]
+        text = await agent.refusal(tool, tool_id=hidden)
+        assert "there is no tool" in text
+        assert hidden not in text.partition("did you mean")[2]
 
 
-# --- everything but tools ---
+# --- prompts, resources and other results ---
 
 
 @pytest.mark.req("G-08", "G-03")
-async def test_a_prompt_is_found_and_answers_its_messages(agent: Agent) -> None:
-    assert "good__prompt:summarise" in await agent.found("summarise a text")
-    told = await agent.call("call_tool", tool_id="good__prompt:summarise", arguments={"text": "long"})
-    assert told.structured_content is not None
-    assert told.structured_content["messages"][0]["role"] == "user"
-    assert "long" in text_of(told)
+async def test_a_prompt_is_found_and_returns_its_messages(agent: Agent) -> None:
+    assert "good__prompt:summarise" in await agent.find("summarise a text")
+    result = await agent.call("call_tool", tool_id="good__prompt:summarise", arguments={"text": "long"})
+    assert result.structured_content is not None
+    assert result.structured_content["messages"][0]["role"] == "user"
+    assert "long" in text_of(result)
     assert "text: " in await agent.refusal("call_tool", tool_id="good__prompt:summarise", arguments={})
 
 
 @pytest.mark.req("G-08", "G-03")
 async def test_resources_and_their_templates_are_found_and_read(agent: Agent) -> None:
-    assert "good__resource:rules" in await agent.found("rules of the house")
+    assert "good__resource:rules" in await agent.find("rules of the house")
     read = await agent.text("call_tool", tool_id="good__resource:welcome")
     assert "What memo://welcome holds" in read
     filled = await agent.text("call_tool", tool_id="good__resource:memos", arguments={"year": "2026", "month": "5"})
@@ -501,7 +505,7 @@ async def test_resources_and_their_templates_are_found_and_read(agent: Agent) ->
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_pictures_sounds_and_resources_in_an_answer_pass_through(agent: Agent) -> None:
+async def test_images_audio_and_resources_in_a_result_pass_through(agent: Agent) -> None:
     blocks = (await agent.call("call_tool", tool_id="blocks__draw")).content
     shown = [block.model_dump(by_alias=True, exclude_none=True) for block in blocks]
     assert [block["type"] for block in shown] == ["text", "image", "audio", "resource_link", "resource"]
@@ -515,41 +519,41 @@ async def test_pictures_sounds_and_resources_in_an_answer_pass_through(agent: Ag
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_a_block_that_no_protocol_knows_is_told_as_text_and_an_empty_answer_is_one(agent: Agent) -> None:
+async def test_unknown_blocks_become_text_and_empty_results_are_valid(agent: Agent) -> None:
     strange = await agent.text("call_tool", tool_id="blocks__hologram")
     assert "hologram" in strange
     assert "Look:" in strange
     assert not (await agent.call("call_tool", tool_id="blocks__silent")).is_error
-    told = await agent.call("call_tool", tool_id="blocks__only_structured")
-    assert (told.structured_content, text_of(told)) == ({"answer": 42}, '{"answer": 42}')
+    result = await agent.call("call_tool", tool_id="blocks__only_structured")
+    assert (result.structured_content, text_of(result)) == ({"answer": 42}, '{"answer": 42}')
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_a_number_that_no_json_knows_does_no_harm(agent: Agent) -> None:
+async def test_nan_in_a_result_does_not_break_the_connection(agent: Agent) -> None:
     answered = await agent.call("call_tool", tool_id="blocks__not_a_number")
     assert text_of(answered)
     assert not (await agent.call("call_tool", tool_id="blocks__draw")).is_error
 
 
 @pytest.mark.req("G-08")
-async def test_many_calls_at_once_get_each_its_own_answer(agent: Agent) -> None:
+async def test_concurrent_calls_get_their_own_results(agent: Agent) -> None:
     texts = [f"text {n}" for n in range(20)]
     calls = (agent.call("call_tool", tool_id="good__echo", arguments={"text": t}) for t in texts)
     assert [(r.structured_content or {})["text"] for r in await asyncio.gather(*calls)] == texts
 
 
-# --- HTTP alone ---
+# --- only HTTP ---
 
 
 @pytest.fixture(scope="module")
 async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """A gateway on a port, without a model worth the name."""
+    """The URL of a gateway with a hashing embedder."""
     folder = tmp_path_factory.mktemp("url")
     settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
-    configuration = load_configuration(configured(folder), home=folder, folder=folder, environment={})
+    configuration = load_configuration(write_configuration(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
         await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(PATIENCE)
+        await app.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as address:
             yield address
 
@@ -563,17 +567,17 @@ async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode
 
 
 @pytest.mark.req("G-08")
-async def test_a_client_notices_nothing_of_a_session_it_never_had(url: str) -> None:
+async def test_an_unknown_session_id_is_accepted(url: str) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Session-Id": "of-a-gateway-that-was-restarted"}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with httpx.AsyncClient(headers=headers) as http:
-        answer = await http.post(f"{url}/mcp", json=asked)
+        answer = await http.post(f"{url}/mcp", json=request)
     assert [tool["name"] for tool in answer.json()["result"]["tools"]] == NAMES
 
 
 @pytest.mark.req("G-08", "X-03")
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"{}", b'{"jsonrpc": "2.0", "id": 1, "method": "nonsense"}'])
-async def test_what_is_no_message_of_the_protocol_is_a_clear_refusal(url: str, body: bytes) -> None:
+async def test_invalid_messages_are_refused(url: str, body: bytes) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     async with httpx.AsyncClient(headers=headers) as http:
         answer = await http.post(f"{url}/mcp", content=body)
@@ -582,18 +586,18 @@ async def test_what_is_no_message_of_the_protocol_is_a_clear_refusal(url: str, b
 
 
 @pytest.mark.req("G-05")
-async def test_a_number_that_no_json_knows_is_no_fault_of_the_gateway(url: str) -> None:
+async def test_nan_in_a_result_is_not_an_internal_error(url: str) -> None:
     async with httpx.AsyncClient() as http:
         answer = await http.post(f"{url}/tools/blocks__not_a_number")
         assert answer.status_code in {200, 502}, answer.text
         json.loads(answer.content, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
 
 
-# --- what it costs ---
+# --- token costs ---
 
 
 def tokens(text: str) -> int:
-    """How many tokens a text is, rather too many than too few: by a real tokenizer or by length, whichever is more."""
+    """An upper estimate of the tokens of a text: by a tokenizer or by length, whichever is more."""
     return max(len(_tokenizer().encode(text).ids), -(-len(text) // 3))
 
 
@@ -632,7 +636,7 @@ def demo_queries() -> list[str]:
     return [json.loads(line)["query"] for line in lines]
 
 
-async def dearest(agent: Agent, queries: Sequence[str]) -> tuple[int, str, str]:
+async def find_costliest(agent: Agent, queries: Sequence[str]) -> tuple[int, str, str]:
     answers = [(q, await agent.text("search_tools", query=q)) for q in queries]
     costs = [(tokens(text), query, text) for query, text in answers]
     assert max(len(text.splitlines()) for _, _, text in costs) == 15  # five hits, three lines each
@@ -642,8 +646,8 @@ async def dearest(agent: Agent, queries: Sequence[str]) -> tuple[int, str, str]:
 @pytest.mark.req("G-08")
 async def test_five_hits_of_the_demo_catalogue_cost_less_than_600_tokens(tmp_path: Path) -> None:
     async with agent_among(load_demo_items(), tmp_path) as agent:
-        cost, query, text = await dearest(agent, demo_queries())
-    assert cost < MOST_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
+        cost, query, text = await find_costliest(agent, demo_queries())
+    assert cost < MAX_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
 
 
 @pytest.mark.req("G-08")
@@ -658,22 +662,22 @@ async def test_five_hits_among_the_tools_of_80_real_servers_cost_less_than_600_t
     ]
     assert len(items) > 1000
     async with agent_among(items, tmp_path) as agent:
-        cost, query, text = await dearest(agent, [*demo_queries(), *(item.name for item in items[::25])])
-    assert cost < MOST_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
+        cost, query, text = await find_costliest(agent, [*demo_queries(), *(item.name for item in items[::25])])
+    assert cost < MAX_TOKENS, f"{cost} tokens for {query!r}:\n{text}"
 
 
-# --- stdio alone ---
+# --- only stdio ---
 
 
 def holder(data: Path) -> int:
-    """The process that is the gateway of a data folder."""
+    """The process id of the gateway of a data folder."""
     pid: int = json.loads((data / "gateway.json").read_text())["pid"]
     return pid
 
 
 @pytest.fixture
 def two(tmp_path: Path) -> StdioServerParameters:
-    """What several agents have in their configurations."""
+    """The same configuration for several agents."""
     file = tmp_path / "servers.json"
     file.write_text(json.dumps({"mcpServers": {"good": scripted_spec()}}))
     return stdio(file, tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
@@ -682,49 +686,49 @@ def two(tmp_path: Path) -> StdioServerParameters:
 @pytest.mark.req("G-08", "G-02")
 async def test_the_first_search_of_a_new_agent_already_finds_the_tools(two: StdioServerParameters) -> None:
     async with Client(two) as client:
-        assert (await Agent(client).found("good__echo"))[:1] == ["good__echo"]
+        assert (await Agent(client).find("good__echo"))[:1] == ["good__echo"]
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_the_first_call_of_an_agent_that_knows_the_tool_already_works(two: StdioServerParameters) -> None:
+async def test_the_first_call_of_a_new_agent_works(two: StdioServerParameters) -> None:
     async with Client(two) as client:
-        await until(partial(_pid_is_told, Agent(client)))
+        await until(partial(_pid_is_available, Agent(client)))
     async with Client(two) as client:
         assert await pid_behind(Agent(client)) > 0
 
 
 @pytest.mark.req("G-08", "X-05")
-async def test_of_two_agents_on_one_folder_both_work_and_the_second_goes_on_without_the_first(
+async def test_two_agents_share_a_folder_and_the_second_continues_without_the_first(
     two: StdioServerParameters, tmp_path: Path
 ) -> None:
     async with Client(two) as second_client:
         second = Agent(second_client)
         async with Client(two) as first_client:
             first = Agent(first_client)
-            await until(lambda: _pid_is_told(first))
-            await until(lambda: _pid_is_told(second))
+            await until(lambda: _pid_is_available(first))
+            await until(lambda: _pid_is_available(second))
             upstream = [await pid_behind(first), await pid_behind(second)]
             assert upstream[0] == upstream[1]
             gateway = holder(tmp_path / "data")
-        await until(lambda: _pid_is_told(second))
+        await until(lambda: _pid_is_available(second))
         assert await pid_behind(second) > 0
         if gateway != holder(tmp_path / "data"):
             assert await pid_behind(second) != upstream[0]
 
 
 @pytest.mark.req("G-08", "X-05")
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGKILL])
-async def test_when_the_process_that_is_the_gateway_ends_another_takes_its_place_at_the_next_call(
-    two: StdioServerParameters, tmp_path: Path, told: signal.Signals
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+async def test_another_process_becomes_the_gateway_when_the_first_ends(
+    two: StdioServerParameters, tmp_path: Path, sent: signal.Signals
 ) -> None:
     async with Client(two) as one, Client(two) as other:
         agents = [Agent(one), Agent(other)]
         for agent in agents:
-            await until(partial(_pid_is_told, agent))
+            await until(partial(_pid_is_available, agent))
         before, upstream = holder(tmp_path / "data"), await pid_behind(agents[0])
-        os.kill(before, told)
+        os.kill(before, sent)
         await until(lambda: _are_gone([before]))
-        answers = [await _called(agent) for agent in agents]
+        answers = [await _try_call(agent) for agent in agents]
         survivors = [answer for answer in answers if answer is not None]
         assert len(survivors) == 1
         assert not survivors[0].is_error, text_of(survivors[0])
@@ -733,49 +737,49 @@ async def test_when_the_process_that_is_the_gateway_ends_another_takes_its_place
         await until(lambda: _are_gone([upstream]))
 
 
-async def _called(agent: Agent) -> CallToolResult | None:
-    """What a call answers; None when the agent's own process is gone."""
+async def _try_call(agent: Agent) -> CallToolResult | None:
+    """Calls a tool; None if the agent's own process has ended."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await agent.call("call_tool", tool_id="good__pid")
     except TimeoutError:
         raise
-    except Exception:  # noqa: BLE001  (the client says it in many ways)
+    except Exception:  # noqa: BLE001  (the client raises many kinds of errors)
         return None
 
 
 async def pid_behind(agent: Agent) -> int:
-    """The process of the server behind the gateway."""
+    """The process id of the server behind the gateway."""
     pid: int = json.loads(await agent.text("call_tool", tool_id="good__pid"))["pid"]
     return pid
 
 
-async def _pid_is_told(agent: Agent) -> bool:
+async def _pid_is_available(agent: Agent) -> bool:
     return not (await agent.call("call_tool", tool_id="good__pid")).is_error
 
 
 @pytest.mark.req("G-08")
-async def test_when_the_agent_ends_nothing_of_it_is_left(two: StdioServerParameters, tmp_path: Path) -> None:
+async def test_no_process_is_left_when_the_agent_ends(two: StdioServerParameters, tmp_path: Path) -> None:
     async with Client(two) as client:
         agent = Agent(client)
-        await until(lambda: _pid_is_told(agent))
+        await until(lambda: _pid_is_available(agent))
         processes = [holder(tmp_path / "data"), await pid_behind(agent)]
     await until(lambda: _are_gone(processes))
     assert not (tmp_path / "data" / "gateway.json").exists()
 
 
 async def _are_gone(processes: Sequence[int]) -> bool:
-    """A process that nobody has collected yet is gone all the same."""
+    """Zombie processes count as gone."""
     return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
 @pytest.mark.req("G-08", "G-01")
-async def test_a_bad_configuration_is_told_to_the_agent_with_file_key_and_line(tmp_path: Path) -> None:
+async def test_the_agent_gets_configuration_errors_with_file_key_and_line(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text('{"mcpServers": {\n  "good": {"comand": "x"}\n}}')
     async with Client(stdio(file, tmp_path / "data")) as client:
-        told = await Agent(client).refusal("search_tools", query="anything")
-    assert 'servers.json: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in told
+        text = await Agent(client).refusal("search_tools", query="anything")
+    assert 'servers.json: mcpServers.good.comand: unknown key, did you mean "command"? (line 2)' in text
 
 
 # --- documents ---
@@ -788,13 +792,13 @@ LEASE = Document("lease", "The notice period is three months.", "Lease", {"year"
 
 
 def bearer(tenant: str, **claims: Any) -> dict[str, str]:
-    told = {"tenant_id": tenant, "exp": time.time() + 600} | claims
-    return {"Authorization": f"Bearer {jwt.encode(told, SECRET, algorithm='HS256')}"}
+    claims_of_token = {"tenant_id": tenant, "exp": time.time() + 600} | claims
+    return {"Authorization": f"Bearer {jwt.encode(claims_of_token, SECRET, algorithm='HS256')}"}
 
 
 @asynccontextmanager
 async def reader(app: App) -> AsyncIterator[Agent]:
-    """An agent in the same process, which reads the documents of the settings' tenant."""
+    """An agent in the same process, for the tenant of the settings."""
     async with Client(server_of(app)) as client:
         yield Agent(client)
 
@@ -809,22 +813,22 @@ async def documents(tmp_path: Path) -> AsyncIterator[App]:
 
 
 @pytest.mark.req("D-01", "G-08")
-async def test_a_document_is_told_in_two_short_lines(documents: App) -> None:
+async def test_a_document_is_two_short_lines(documents: App) -> None:
     async with reader(documents) as agent:
-        told = await agent.text("search_documents", query="rotated keys", search_type="keyword")
-    first, second = told.splitlines()
+        text = await agent.text("search_documents", query="rotated keys", search_type="keyword")
+    first, second = text.splitlines()
     assert re.fullmatch(r"keys\.md  \d+\.\d\d\d  Rotating keys", first)
     assert second == "  Keys are rotated every ninety days. By hand."
 
 
 @pytest.mark.req("D-01")
-async def test_every_type_of_search_finds_and_nothing_found_is_an_answer(documents: App) -> None:
+async def test_every_search_type_finds_documents(documents: App) -> None:
     async with reader(documents) as agent:
         for search_type in ("semantic", "keyword", "hybrid", None):
-            told = await agent.text("search_documents", query="notice period", search_type=search_type, limit=1)
-            assert told.startswith("lease  ")
-        told = await agent.text("search_documents", query="zzyzx", search_type="keyword")
-    assert told.startswith("No documents found for 'zzyzx'.")
+            text = await agent.text("search_documents", query="notice period", search_type=search_type, limit=1)
+            assert text.startswith("lease  ")
+        text = await agent.text("search_documents", query="zzyzx", search_type="keyword")
+    assert text.startswith("No documents found for 'zzyzx'.")
 
 
 @pytest.mark.req("D-03")
@@ -846,13 +850,13 @@ async def test_filters_name_fields_with_values_lists_or_operators(
     documents: App, filters: Any, found: list[str]
 ) -> None:
     async with reader(documents) as agent:
-        told = await agent.text("search_documents", query="keys", search_type="semantic", filters=filters)
-    assert sorted(re.findall(r"^(\S+)  -?\d\.\d\d\d", told, re.MULTILINE)) == found
+        text = await agent.text("search_documents", query="keys", search_type="semantic", filters=filters)
+    assert sorted(re.findall(r"^(\S+)  -?\d\.\d\d\d", text, re.MULTILINE)) == found
 
 
 @pytest.mark.req("D-11")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({}, "query: must be a string"),
         ({"query": " "}, "query: must not be blank"),
@@ -872,17 +876,17 @@ async def test_filters_name_fields_with_values_lists_or_operators(
         ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: at most 100 conditions"),
     ],
 )
-async def test_a_wrong_search_of_documents_says_what_is_wrong(
-    documents: App, arguments: dict[str, Any], told: str
+async def test_wrong_arguments_of_a_document_search_are_named(
+    documents: App, arguments: dict[str, Any], message: str
 ) -> None:
     async with reader(documents) as agent:
-        assert told in await agent.refusal("search_documents", **arguments)
+        assert message in await agent.refusal("search_documents", **arguments)
 
 
 @pytest.mark.req("D-04", "D-05")
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_none(documents: App, mode: str) -> None:
-    async def found(url: str, headers: dict[str, str]) -> CallToolResult:
+    async def search(url: str, headers: dict[str, str]) -> CallToolResult:
         async with httpx2.AsyncClient(headers=headers) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
@@ -892,11 +896,11 @@ async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_n
                 return await Agent(client).call("search_documents", query="rotated keys", search_type="keyword")
 
     async with serve(documents) as url:
-        mine, theirs = await found(url, bearer("default")), await found(url, bearer("acme"))
+        mine, theirs = await search(url, bearer("default")), await search(url, bearer("acme"))
         assert text_of(mine).startswith("keys.md  ")
         assert text_of(theirs).startswith("plans  ")
         for headers in ({}, bearer("default", exp=1), {"Authorization": "Bearer nonsense"}):
-            refused = await found(url, headers)
+            refused = await search(url, headers)
             assert refused.is_error
             assert "token" in text_of(refused)
             assert "Traceback" not in text_of(refused)
@@ -912,15 +916,15 @@ async def test_over_stdio_documents_are_those_of_the_settings_also_through_anoth
     start = partial(stdio, tmp_path / "servers.json", tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
     async with Client(start()) as first, Client(start(TOOLSCRIPT_TENANT="acme")) as second:
         for client, doc_id in ((first, "keys.md"), (second, "lease")):
-            told = await Agent(client).text("search_documents", query="the")
-            assert re.findall(r"^(\S+)  ", told, re.MULTILINE) == [doc_id]
+            text = await Agent(client).text("search_documents", query="the")
+            assert re.findall(r"^(\S+)  ", text, re.MULTILINE) == [doc_id]
 
 
 @pytest.mark.req("G-08", "D-01")
-async def test_twenty_documents_are_the_most_and_cost_less_than_2500_tokens(tmp_path: Path) -> None:
+async def test_twenty_documents_cost_less_than_2500_tokens(tmp_path: Path) -> None:
     long = [Document(f"d{n:02}", "keys and locks " * 500, "A title " * 50) for n in range(30)]
     async with app_among([], tmp_path) as app, reader(app) as agent:
         await app.ingest_documents.put("default", long)
-        told = await agent.text("search_documents", query="keys", limit=20)
-    assert len(told.splitlines()) == 40
-    assert tokens(told) < 2500
+        text = await agent.text("search_documents", query="keys", limit=20)
+    assert len(text.splitlines()) == 40
+    assert tokens(text) < 2500
