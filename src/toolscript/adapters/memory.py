@@ -21,9 +21,10 @@ from toolscript.domain.search import (
     require_same_model,
     sort_candidates,
 )
+from toolscript.ports.indexes import VectorIndex
 
 
-class MemoryIndex:
+class MemoryIndex(VectorIndex):
     """A vector index that compares every point."""
 
     def __init__(self) -> None:
@@ -67,20 +68,6 @@ class MemoryIndex:
         cosines = np.stack([p.vector for p in matching if p.vector is not None]) @ vector
         scored = [Candidate(p.id, float(s), _select(p, fields)) for p, s in zip(matching, cosines, strict=True)]
         return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
-
-    async def nearest(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Sequence[str] | None = None,
-    ) -> tuple[list[Candidate], int]:
-        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
-        return found[:limit], len(found)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None

@@ -35,13 +35,14 @@ from toolscript.domain.search import (
     Vector,
     require_same_model,
 )
+from toolscript.ports.indexes import VectorIndex
 
 UPSERT_BATCH = 256
 SCROLL_PAGE = 1000
 VECTORS_PAGE = 500
 
 
-class QdrantServerIndex:
+class QdrantServerIndex(VectorIndex):
     """A vector index on a server, which several processes can share."""
 
     def __init__(self, client: AsyncQdrantClient) -> None:
@@ -123,21 +124,6 @@ class QdrantServerIndex:
         fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         return await self._search(name, vector.tolist(), DENSE, where, limit, floor, fields)
-
-    async def nearest(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Sequence[str] | None = None,
-    ) -> tuple[list[Candidate], int]:
-        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=())
-        payloads = await self.payloads(name, [c.id for c in found[:limit]], fields)
-        return [Candidate(c.id, c.score, payloads[c.id]) for c in found[:limit] if c.id in payloads], len(found)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
