@@ -21,6 +21,7 @@ from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
+from toolscript.ports.indexes import VectorIndex
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class _CachedTable:
     written: int = 0
 
 
-class PgVectorIndex:
+class PgVectorIndex(VectorIndex):
     """A vector index in the schema `toolscript_index` of a database; several processes may share it."""
 
     def __init__(self, url: str, *, graph_from: int = GRAPH_FROM, exact_up_to: int = EXACT_UP_TO) -> None:
@@ -99,21 +100,6 @@ class PgVectorIndex:
     ) -> list[Candidate]:
         found = await self._run(name, self._nearest, vector, where, limit, fields)
         return [c for c in found if floor is None or c.score >= floor]
-
-    async def nearest(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Sequence[str] | None = None,
-    ) -> tuple[list[Candidate], int]:
-        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=())
-        payloads = await self.payloads(name, [c.id for c in found[:limit]], fields)
-        return [Candidate(c.id, c.score, payloads[c.id]) for c in found[:limit] if c.id in payloads], len(found)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None

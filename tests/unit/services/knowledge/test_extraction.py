@@ -193,7 +193,7 @@ async def test_words_that_are_no_json_cost_that_chunk_and_no_other() -> None:
     made, _ = await extracted(reply, chunk(1), chunk(2), chunk(3), batch=1)
     assert [e.chunk_id for e in made.extractions] == [chunk(1).id, chunk(3).id]
     assert made.unasked == {}
-    assert "cannot be used" in made.unclear[chunk(2).id]
+    assert "unusable answer" in made.unclear[chunk(2).id]
 
 
 async def test_a_model_that_is_gone_is_not_asked_for_ever() -> None:
@@ -202,7 +202,7 @@ async def test_a_model_that_is_gone_is_not_asked_for_ever() -> None:
     assert len(asked) < 10
     (warning,) = made.warnings(of=30)
     assert "30 of 30 chunks, the next ingest will try again" in warning
-    assert "cannot be had" in warning
+    assert "failed 1 times" in warning
 
 
 async def test_settings_that_do_not_fit_the_model_are_told_at_once() -> None:
