@@ -25,7 +25,7 @@ from mcp import Client, StdioServerParameters
 from benchmarks.embedding import find_packaged_model
 from benchmarks.texts import make_catalogue, make_queries
 from benchmarks.timing import Row, Table, compare_table, format_duration, format_number, side_by_side
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.settings import PREFIX
@@ -53,8 +53,8 @@ async def run(quick: bool) -> list[Table]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         count = write_tools(place / "tools.jsonl.gz", 300 if quick else None)
-        echo = scripted_spec()
-        servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500), "echo": echo}
+        echo = make_scripted_spec()
+        servers = {"big": make_scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500), "echo": echo}
         (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         starts = [_start_and_stop(place, count) for _ in range(3 if quick else 4)]
         with start_gateway(place, count) as gateway:

@@ -19,7 +19,7 @@ from benchmarks.embedding import find_packaged_model
 from benchmarks.gateway import RunningGateway, fetch_json, start_gateway, wait_until, write_tools
 from benchmarks.texts import make_queries
 from benchmarks.timing import Table, format_duration, format_number
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
@@ -46,7 +46,7 @@ async def run(quick: bool) -> list[Table]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         count = write_tools(place / "tools.jsonl.gz", size, fill=True)
-        servers = {"big": scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500)}
+        servers = {"big": make_scripted_spec(catalog=str(place / "tools.jsonl.gz"), page_size=500)}
         (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         columns = ("What", "embedded", "PostgreSQL + pgvector")
         with start_gateway(place, count) as gateway:

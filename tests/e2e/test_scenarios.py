@@ -31,7 +31,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fixtures.http_services import HttpDouble, Hub, hub_layout
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.sync import SyncReport
@@ -102,7 +102,7 @@ def configure(folder: Path, *servers: str, file: str = "servers.json") -> Path:
             {"name": i.name, "description": i.description, "inputSchema": i.input_schema} for i in items_of(server)
         ]
         lists.write_text(json.dumps({"tools": tools}))
-        entries[server] = scripted_spec(watch=str(lists))
+        entries[server] = make_scripted_spec(watch=str(lists))
     (folder / file).write_text(json.dumps({"mcpServers": entries}))
     return folder / file
 

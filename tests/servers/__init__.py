@@ -23,13 +23,13 @@ HERE = Path(__file__).parent
 KEY = "test-key"
 
 
-def scripted_spec(*, env: Mapping[str, str] | None = None, **behaviour: Unpack[Behaviour]) -> dict[str, Any]:
+def make_scripted_spec(*, env: Mapping[str, str] | None = None, **behaviour: Unpack[Behaviour]) -> dict[str, Any]:
     """The entry of a scripted server. It starts without site packages: some 50 ms."""
     script = [str(HERE / "scripted.py"), json.dumps(behaviour)]
     return {"command": sys.executable, "args": ["-I", "-S", *script], "env": dict(env or {})}
 
 
-def scripted_server(
+def make_scripted_server(
     server: str = "scripted",
     *,
     include: tuple[str, ...] | None = None,
@@ -38,7 +38,7 @@ def scripted_server(
     **behaviour: Unpack[Behaviour],
 ) -> ServerSpec:
     """The same as the configuration would read it."""
-    entry = scripted_spec(env=env, **behaviour)
+    entry = make_scripted_spec(env=env, **behaviour)
     return ServerSpec(
         server,
         Transport.STDIO,

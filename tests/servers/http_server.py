@@ -37,10 +37,10 @@ def make_server() -> MCPServer[None]:
     async def grow(name: str, context: Context) -> str:
         """Adds a tool of that name, and says that the list of tools changed."""
 
-        async def added() -> str:
+        async def report() -> str:
             return f"{name} was added"
 
-        server.add_tool(added, name=name, description=f"A tool that was added later: {name}")
+        server.add_tool(report, name=name, description=f"A tool that was added later: {name}")
         await context.notify_tools_changed()  # to clients of protocol 2026-07-28
         await context.session.send_tool_list_changed()  # to those before
         return f"{name} is there"

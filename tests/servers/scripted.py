@@ -27,7 +27,7 @@ UPSTREAM_ERROR = -32050
 CRASHED = 3
 DIED = 7
 POLL_SECONDS = 0.02
-LONGEST_LIFE_SECONDS = 600
+MAX_LIFE_SECONDS = 600
 
 LISTS = {
     "tools/list": "tools",
@@ -146,8 +146,8 @@ def catalog_tools(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_lists(content: bytes) -> dict[str, list[Any]]:
-    told = json.loads(content)
-    return {key: told.get(key, []) for key in LISTS.values()}
+    lists = json.loads(content)
+    return {key: lists.get(key, []) for key in LISTS.values()}
 
 
 class Server:
@@ -187,7 +187,7 @@ class Server:
         if behaviour.get("deaf"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if behaviour.get("child"):
-            self._child = os.posix_spawnp("sleep", ["sleep", str(LONGEST_LIFE_SECONDS)], os.environ)
+            self._child = os.posix_spawnp("sleep", ["sleep", str(MAX_LIFE_SECONDS)], os.environ)
         if "watch" in behaviour:
             threading.Thread(target=self._watch, args=(Path(behaviour["watch"]),), daemon=True).start()
         time.sleep(behaviour.get("slow_start", 0))
@@ -195,7 +195,7 @@ class Server:
             if not behaviour.get("hang"):
                 self._take(json.loads(line))
         if behaviour.get("deaf"):
-            time.sleep(LONGEST_LIFE_SECONDS)
+            time.sleep(MAX_LIFE_SECONDS)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}
@@ -272,11 +272,11 @@ class Server:
             timer.start()
             return None
         simple: dict[str, Callable[[], dict[str, Any]]] = {
-            "echo": lambda: _structured(arguments),
+            "echo": lambda: _make_structured(arguments),
             "fail": lambda: _text(arguments.get("message", "It went wrong.")) | {"isError": True},
-            "pid": lambda: _structured({"pid": os.getpid(), "child": self._child}),
-            "env": lambda: _structured({"value": os.environ.get(arguments["name"])}),
-            "seen": lambda: _structured(self._seen),
+            "pid": lambda: _make_structured({"pid": os.getpid(), "child": self._child}),
+            "env": lambda: _make_structured({"value": os.environ.get(arguments["name"])}),
+            "seen": lambda: _make_structured(self._seen),
         }
         if name in simple:
             return simple[name]()
@@ -315,7 +315,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-def _structured(value: Mapping[str, Any]) -> dict[str, Any]:
+def _make_structured(value: Mapping[str, Any]) -> dict[str, Any]:
     return _text(json.dumps(value)) | {"structuredContent": dict(value)}
 
 

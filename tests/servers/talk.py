@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any, Self
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 class Conversation:
@@ -93,7 +93,7 @@ class Conversation:
 
     def receive(self) -> dict[str, Any]:
         """The next message. EOFError when the server is gone."""
-        message = self._messages.get(timeout=PATIENCE_SECONDS)
+        message = self._messages.get(timeout=TIMEOUT_SECONDS)
         if message is None:
             self._messages.put(None)
             raise EOFError

@@ -20,7 +20,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers import KEY, WebServer, scripted_spec, serving_http
+from tests.servers import KEY, WebServer, make_scripted_spec, serving_http
 from tests.servers.real import QUICK, harmless_calls, real_servers
 from tests.servers.scripted import BUILT_IN, CRASHED, DIED, METHOD_NOT_FOUND, SLOPPY, UPSTREAM_ERROR
 from tests.servers.talk import Conversation
@@ -33,7 +33,7 @@ def _names(items: list[Any]) -> list[str]:
 
 
 def test_a_scripted_server_shakes_hands_in_the_version_of_the_client() -> None:
-    with Conversation(scripted_spec(name="ours", prompts=True)) as talk:
+    with Conversation(make_scripted_spec(name="ours", prompts=True)) as talk:
         answer = talk.initialize("2024-11-05")
         assert answer["protocolVersion"] == "2024-11-05"
         assert answer["serverInfo"]["name"] == "ours"
@@ -42,7 +42,7 @@ def test_a_scripted_server_shakes_hands_in_the_version_of_the_client() -> None:
 
 
 def test_tools_answer_as_they_are_named() -> None:
-    with Conversation(scripted_spec(env={"SECRET": "s3"})) as talk:
+    with Conversation(make_scripted_spec(env={"SECRET": "s3"})) as talk:
         echoed = talk.call("echo", text="hi", times=2)
         assert echoed["structuredContent"] == {"text": "hi", "times": 2} == json.loads(echoed["content"][0]["text"])
         assert talk.call("fail", message="no") == {"content": [{"type": "text", "text": "no"}], "isError": True}
@@ -54,7 +54,7 @@ def test_tools_answer_as_they_are_named() -> None:
 
 
 def test_a_slow_call_holds_up_no_other_and_can_be_cancelled() -> None:
-    with Conversation(scripted_spec()) as talk:
+    with Conversation(make_scripted_spec()) as talk:
         first, cancelled = (talk.ask("tools/call", name="slow", arguments={"seconds": s}) for s in (0.1, 0.05))
         talk.send(method="notifications/cancelled", params={"requestId": cancelled})
         quick = talk.ask("ping")
@@ -62,7 +62,7 @@ def test_a_slow_call_holds_up_no_other_and_can_be_cancelled() -> None:
 
 
 def test_a_server_can_die_in_the_middle_of_a_call() -> None:
-    with Conversation(scripted_spec()) as talk:
+    with Conversation(make_scripted_spec()) as talk:
         with pytest.raises(EOFError):
             talk.call("die")
         assert talk.process.wait() == DIED
@@ -70,12 +70,12 @@ def test_a_server_can_die_in_the_middle_of_a_call() -> None:
 
 @pytest.mark.parametrize("method", ["server/discover", "prompts/list", "resources/list", "resources/read"])
 def test_what_a_server_lacks_is_a_method_not_found(method: str) -> None:
-    with Conversation(scripted_spec()) as talk:
+    with Conversation(make_scripted_spec()) as talk:
         assert talk.request(method)["error"]["code"] == METHOD_NOT_FOUND
 
 
 def test_prompts_and_resources_are_listed_and_read() -> None:
-    with Conversation(scripted_spec(tools=[], prompts=True, resources=True)) as talk:
+    with Conversation(make_scripted_spec(tools=[], prompts=True, resources=True)) as talk:
         assert talk.list_all("tools/list", "tools") == []
         assert talk.list_all("prompts/list", "prompts")[0]["arguments"][0]["required"]
         assert len(talk.list_all("resources/list", "resources")) == 2
@@ -92,19 +92,19 @@ def test_a_catalog_is_served_in_pages_under_names_of_its_own(tmp_path: Path) -> 
     ]
     file = tmp_path / "tools.jsonl.gz"
     file.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    with Conversation(scripted_spec(catalog=str(file), page_size=2)) as talk:
+    with Conversation(make_scripted_spec(catalog=str(file), page_size=2)) as talk:
         assert len(talk.result("tools/list")["tools"]) == 2
         names = _names(talk.list_all("tools/list", "tools"))
         assert names == ["x_a_find", "b_find", "b_find_2", "read", "die"]
         called = talk.call("die", why="it is not ours")
         assert json.loads(called["content"][0]["text"]) == {"tool": "die", "arguments": {"why": "it is not ours"}}
-    with Conversation(scripted_spec(catalog=str(file), limit=1)) as talk:
+    with Conversation(make_scripted_spec(catalog=str(file), limit=1)) as talk:
         assert _names(talk.list_all("tools/list", "tools")) == ["x_a_find"]
 
 
 def test_thousands_of_tools_are_served(shared_data: Path) -> None:
     file = shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
-    with Conversation(scripted_spec(catalog=str(file), page_size=1000)) as talk:
+    with Conversation(make_scripted_spec(catalog=str(file), page_size=1000)) as talk:
         names = _names(talk.list_all("tools/list", "tools"))
     assert len(names) == len(set(names)) == 5792
 
@@ -112,18 +112,18 @@ def test_thousands_of_tools_are_served(shared_data: Path) -> None:
 def test_a_kept_listing_is_served_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "listing.json"
     file.write_text(json.dumps({"package": "p", "tools": SLOPPY}), encoding="utf-8")
-    with Conversation(scripted_spec(listing=str(file))) as talk:
+    with Conversation(make_scripted_spec(listing=str(file))) as talk:
         assert talk.list_all("tools/list", "tools") == SLOPPY
 
 
 def test_a_sloppy_server_lists_good_tools_and_bad_ones() -> None:
-    with Conversation(scripted_spec(sloppy=True, page_size=3)) as talk:
+    with Conversation(make_scripted_spec(sloppy=True, page_size=3)) as talk:
         assert talk.list_all("tools/list", "tools") == [*BUILT_IN.values(), *SLOPPY]
     assert max(len(str(tool)) for tool in SLOPPY) > 200_000
 
 
 def test_a_hanging_server_reads_and_never_answers() -> None:
-    with Conversation(scripted_spec(hang=True)) as talk:
+    with Conversation(make_scripted_spec(hang=True)) as talk:
         talk.ask("initialize")
         talk.end_input()
         with pytest.raises(EOFError):
@@ -133,24 +133,24 @@ def test_a_hanging_server_reads_and_never_answers() -> None:
 
 def test_a_crashing_server_says_why(tmp_path: Path) -> None:
     needed = tmp_path / "needed"
-    for spec in (scripted_spec(crash=True), scripted_spec(crash_unless=str(needed))):
+    for spec in (make_scripted_spec(crash=True), make_scripted_spec(crash_unless=str(needed))):
         with Conversation(spec) as talk:
             assert talk.process.wait() == CRASHED
             assert talk.errors.startswith("It ")
     needed.touch()
-    with Conversation(scripted_spec(crash_unless=str(needed))) as talk:
+    with Conversation(make_scripted_spec(crash_unless=str(needed))) as talk:
         talk.initialize()
 
 
 def test_a_server_can_crash_after_its_listing() -> None:
-    with Conversation(scripted_spec(crash_after_listing=True, page_size=5)) as talk:
+    with Conversation(make_scripted_spec(crash_after_listing=True, page_size=5)) as talk:
         talk.initialize()
         assert len(talk.list_all("tools/list", "tools")) == len(BUILT_IN)
         assert talk.process.wait() == CRASHED
 
 
 def test_a_noisy_server_hides_its_answers_in_garbage() -> None:
-    with Conversation(scripted_spec(noisy=True)) as talk:
+    with Conversation(make_scripted_spec(noisy=True)) as talk:
         talk.initialize()
         assert talk.call("echo", text="hi")["structuredContent"] == {"text": "hi"}
         talk.end_input()
@@ -160,13 +160,13 @@ def test_a_noisy_server_hides_its_answers_in_garbage() -> None:
 
 def test_a_server_can_start_slowly() -> None:
     begun = time.monotonic()
-    with Conversation(scripted_spec(slow_start=0.2)) as talk:
+    with Conversation(make_scripted_spec(slow_start=0.2)) as talk:
         talk.initialize()
     assert time.monotonic() - begun >= 0.2
 
 
 def test_a_deaf_server_ends_only_when_it_is_killed() -> None:
-    with Conversation(scripted_spec(deaf=True)) as talk:
+    with Conversation(make_scripted_spec(deaf=True)) as talk:
         talk.initialize()
         talk.process.terminate()
         talk.result("ping")
@@ -178,7 +178,7 @@ def test_a_deaf_server_ends_only_when_it_is_killed() -> None:
 
 
 def test_a_child_outlives_the_server_that_started_it() -> None:
-    with Conversation(scripted_spec(child=True)) as talk:
+    with Conversation(make_scripted_spec(child=True)) as talk:
         child = talk.call("pid")["structuredContent"]["child"]
         talk.process.kill()
         talk.process.wait()
@@ -190,12 +190,12 @@ def test_a_child_outlives_the_server_that_started_it() -> None:
 def test_a_changed_file_changes_the_lists_and_tells(tmp_path: Path) -> None:
     file = tmp_path / "lists.json"
     file.write_text(json.dumps({"tools": [BUILT_IN["echo"]]}), encoding="utf-8")
-    with Conversation(scripted_spec(watch=str(file))) as talk:
+    with Conversation(make_scripted_spec(watch=str(file))) as talk:
         assert talk.initialize()["capabilities"]["tools"] == {"listChanged": True}
         assert _names(talk.list_all("tools/list", "tools")) == ["echo"]
         file.write_text(json.dumps({"tools": [BUILT_IN["pid"]], "prompts": [{"name": "p"}]}), encoding="utf-8")
-        told = [talk.receive()["method"], talk.receive()["method"]]
-        assert told == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
+        methods = [talk.receive()["method"], talk.receive()["method"]]
+        assert methods == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
         assert _names(talk.list_all("tools/list", "tools")) == ["pid"]
         assert talk.call("pid")["structuredContent"]["pid"] == talk.process.pid
 

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
 
 Toolscript = Callable[..., Result]
@@ -76,7 +76,7 @@ def refusal(result: Result) -> Any:
 
 @pytest.mark.req("G-09", "G-02")
 def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(prompts=True, resources=True), "bad": scripted_spec(crash=True)})
+    configure({"good": make_scripted_spec(prompts=True, resources=True), "bad": make_scripted_spec(crash=True)})
     header, *rows = toolscript("list-servers").stdout.splitlines()
     assert header.split() == ["Server", "State", "Tools", "Prompts", "Resources", "Reason"]
     printed = {row.split()[0]: row for row in rows}
@@ -87,7 +87,7 @@ def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Tools
 
 @pytest.mark.req("G-09", "G-02")
 def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo"]), "none": {"command": "no-such-command"}})
+    configure({"good": make_scripted_spec(tools=["echo"]), "none": {"command": "no-such-command"}})
     printed = data_of(toolscript("list-servers", "--json"))
     assert printed["configurationError"] is None
     good, none = printed["servers"]
@@ -98,7 +98,7 @@ def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("G-09")
 def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
+    configure({"good": count_starts(make_scripted_spec(), tmp_path / "starts")})
     for times in (1, 2):
         assert [s["state"] for s in data_of(toolscript("list-servers", "--json"))["servers"]] == ["ready"]
         assert starts(tmp_path / "starts") == times
@@ -106,7 +106,7 @@ def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path
 
 @pytest.mark.req("G-09")
 def test_it_exits_with_3_when_no_server_is_ready(toolscript: Toolscript) -> None:
-    configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
+    configure({"bad": make_scripted_spec(crash=True), "none": {"command": "no-such-command"}})
     assert "failed" in toolscript("list-servers", code=3).stdout
     assert {s["state"] for s in data_of(toolscript("list-servers", "--json", code=3))["servers"]} == {"failed"}
 
@@ -125,7 +125,7 @@ def test_without_a_configuration_it_exits_with_4_and_says_what_to_do(toolscript:
 
 @pytest.mark.req("G-09")
 def test_tools_are_listed_with_their_signatures(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo", "pid"], prompts=True)})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"], prompts=True)})
     assert toolscript("list-tools").stdout.splitlines() == [
         "good__echo  echo(text: string, times?: number) -> object",
         "good__pid  pid()",
@@ -145,7 +145,7 @@ def test_tools_are_listed_with_their_signatures(toolscript: Toolscript) -> None:
     ],
 )
 def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript, wanted: str, found: list[str]) -> None:
-    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
     printed = data_of(toolscript("list-tools", wanted, "--json"))
     assert [tool["toolId"] for tool in printed["tools"]] == found
     assert printed["totalTools"] == len(found)
@@ -153,7 +153,7 @@ def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript, wante
 
 @pytest.mark.req("G-09")
 def test_a_filter_without_matches_is_reported_on_standard_error(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo"])})
+    configure({"good": make_scripted_spec(tools=["echo"])})
     result = toolscript("list-tools", "nobody")
     assert result.stdout == ""
     assert "No tools match nobody" in result.stderr
@@ -169,7 +169,7 @@ def test_without_a_configuration_the_demo_catalogue_is_listed(toolscript: Toolsc
 
 @pytest.mark.req("G-09", "G-06")
 def test_a_typescript_client_is_printed(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
     everything = toolscript("get-types").stdout
     assert everything.startswith("// Auto-generated TypeScript client for MCP tools\n// DO NOT EDIT")
     assert all(f'callTool("{tool}"' in everything for tool in ("good__echo", "good__pid", "other__pid"))
@@ -181,7 +181,7 @@ def test_a_typescript_client_is_printed(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("G-09", "G-07")
 def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo", "pid"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"])})
     source = toolscript("get-types", "good__echo", "--language", "python").stdout
     compile(source, "tools.py", "exec")
     assert "class GoodEchoParams(TypedDict)" in source
@@ -190,7 +190,7 @@ def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("G-09")
 def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(tools=["echo"])})
+    configure({"good": make_scripted_spec(tools=["echo"])})
     for language in ("typescript", "python"):
         plain = toolscript("get-types", "--language", language).stdout
         assert data_of(toolscript("get-types", "--language", language, "--json")) == {
@@ -217,13 +217,13 @@ def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
 def test_a_tool_is_called_with_arguments_given_in_any_of_three_ways(
     toolscript: Toolscript, arguments: list[str], given: str | None, answer: dict[str, Any]
 ) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answer
 
 
 @pytest.mark.req("G-09", "G-05")
 def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(resources=True)})
+    configure({"good": make_scripted_spec(resources=True)})
     assert toolscript("call", "good__slow", "--arg", "seconds=0").stdout == "It took 0 s.\n"
     assert json.loads(toolscript("call", "good__echo", "--arg", "text=Grüße").stdout) == {"text": "Grüße"}
     assert "What memo://welcome holds" in toolscript("call", "good__resource:welcome").stdout
@@ -247,7 +247,7 @@ def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscr
 def test_invalid_arguments_are_refused_with_a_reason(
     toolscript: Toolscript, arguments: list[str], given: str | None, printed: str
 ) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     result = toolscript("call", "good__echo", *arguments, code=2, given=given)
     assert printed in result.stderr
     assert result.stdout == ""
@@ -255,7 +255,7 @@ def test_invalid_arguments_are_refused_with_a_reason(
 
 @pytest.mark.req("G-09", "X-03")
 def test_an_invalid_command_starts_no_server(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
+    configure({"good": count_starts(make_scripted_spec(), tmp_path / "starts")})
     toolscript("call", "good__echo", "{", code=2)
     toolscript("call", "good__echo", "--call-timeout", "0", code=2)
     assert starts(tmp_path / "starts") == 0
@@ -263,7 +263,7 @@ def test_an_invalid_command_starts_no_server(toolscript: Toolscript, tmp_path: P
 
 @pytest.mark.req("G-09", "G-05")
 def test_an_unknown_tool_exits_with_4_and_the_nearest_names(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     assert "did you mean good__echo" in toolscript("call", "good__ecoh", code=4).stderr
     error = refusal(toolscript("call", "good__ecoh", "--json", code=4))
     assert (error["code"], error["details"]["nearest"][0]) == ("NOT_FOUND", "good__echo")
@@ -271,7 +271,7 @@ def test_an_unknown_tool_exits_with_4_and_the_nearest_names(toolscript: Toolscri
 
 @pytest.mark.req("G-09", "G-05")
 def test_a_tool_that_fails_or_times_out_exits_with_5(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     assert (
         "good__fail failed: out of ink"
         in toolscript("call", "good__fail", "--arg", "message=out of ink", code=5).stderr
@@ -290,7 +290,7 @@ def test_a_tool_of_the_demo_catalogue_cannot_be_called(toolscript: Toolscript) -
 @pytest.mark.req("G-09", "G-05")
 def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("good", "other")}
-    configure({name: count_starts(scripted_spec(), file) for name, file in files.items()})
+    configure({name: count_starts(make_scripted_spec(), file) for name, file in files.items()})
     toolscript("search", "echo")
     assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 1}
     toolscript("call", "other__pid")
@@ -301,7 +301,7 @@ def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_p
 
 @pytest.mark.req("G-09", "G-01")
 def test_a_tool_that_the_configuration_excludes_does_not_exist(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec() | {"includeTools": ["e*", "pid"], "excludeTools": ["env"]}})
+    configure({"good": make_scripted_spec() | {"includeTools": ["e*", "pid"], "excludeTools": ["env"]}})
     assert [t["toolName"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["echo", "error", "pid"]
     toolscript("call", "good__env", "--arg", "name=HOME", code=4)
 
@@ -311,7 +311,7 @@ def test_a_tool_that_the_configuration_excludes_does_not_exist(toolscript: Tools
 
 @pytest.mark.req("S-05", "G-09")
 def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": count_starts(scripted_spec(), tmp_path / "starts")})
+    configure({"good": count_starts(make_scripted_spec(), tmp_path / "starts")})
     assert "good__echo" in toolscript("search", "echo").stdout
     assert starts(tmp_path / "starts") == 1
     assert "good__slow" in toolscript("search", "slow").stdout
@@ -325,7 +325,7 @@ def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Tools
 def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_path: Path, command: list[str]) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "first"}]}))
-    configure({"good": count_starts(scripted_spec(watch=str(lists)), tmp_path / "starts")})
+    configure({"good": count_starts(make_scripted_spec(watch=str(lists)), tmp_path / "starts")})
     assert "good__second" not in toolscript(*command).stdout
     lists.write_text(json.dumps({"tools": [{"name": "first"}, {"name": "second"}]}))
     assert "good__second" not in toolscript(*command).stdout
@@ -338,7 +338,7 @@ def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_
 
 @pytest.mark.req("S-05", "G-02")
 def test_a_server_that_fails_is_reported_and_the_others_are_searched(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec(), "bad": scripted_spec(crash=True)})
+    configure({"good": make_scripted_spec(), "bad": make_scripted_spec(crash=True)})
     result = toolscript("search", "echo", "--json")
     assert data_of(result)["results"][0]["toolId"] == "good__echo"
     assert "server bad: exited with code 3" in result.stderr
@@ -349,21 +349,21 @@ def test_a_server_that_fails_is_reported_and_the_others_are_searched(toolscript:
 
 @pytest.mark.req("S-05", "G-03")
 def test_an_edit_of_the_configuration_is_applied(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"good": scripted_spec(tools=["echo", "pid"]), "other": scripted_spec(tools=["pid"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
     assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 3
-    configure({"good": scripted_spec(tools=["echo", "pid"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"])})
     assert [t["toolId"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["good__echo", "good__pid"]
-    configure({"good": scripted_spec(tools=["echo", "pid"]) | {"excludeTools": ["pid"]}})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"]) | {"excludeTools": ["pid"]}})
     assert [t["toolId"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["good__echo"]
-    configure({"good": scripted_spec(tools=["echo", "pid"]), "new": scripted_spec(tools=["env"])})
+    configure({"good": make_scripted_spec(tools=["echo", "pid"]), "new": make_scripted_spec(tools=["env"])})
     result = toolscript("search", "env", "--refresh", "--json")
     assert data_of(result)["results"][0]["toolId"] == "new__env"
 
 
 @pytest.mark.req("G-01", "G-09")
 def test_a_configuration_file_can_be_named(toolscript: Toolscript, tmp_path: Path) -> None:
-    configure({"unwanted": scripted_spec(tools=["pid"])})
-    named = configure({"wanted": scripted_spec(tools=["echo"])}, tmp_path / "other.json")
+    configure({"unwanted": make_scripted_spec(tools=["pid"])})
+    named = configure({"wanted": make_scripted_spec(tools=["echo"])}, tmp_path / "other.json")
     for command in (["search", "echo"], ["list-tools"], ["list-servers"], ["get-types"]):
         shown = toolscript(*command, "--config", str(named)).stdout
         assert "wanted" in shown
@@ -377,8 +377,11 @@ def test_the_file_of_the_home_folder_is_read_too_and_that_of_this_folder_wins(
 ) -> None:
     home = Path.home()
     home.mkdir(parents=True)
-    configure({"home": scripted_spec(tools=["pid"]), "both": scripted_spec(tools=["pid"])}, home / ".toolscript.json")
-    configure({"both": scripted_spec(tools=["echo"])})
+    configure(
+        {"home": make_scripted_spec(tools=["pid"]), "both": make_scripted_spec(tools=["pid"])},
+        home / ".toolscript.json",
+    )
+    configure({"both": make_scripted_spec(tools=["echo"])})
     printed = data_of(toolscript("list-tools", "--json"))["tools"]
     assert [t["toolId"] for t in printed] == ["both__echo", "home__pid"]
 
@@ -410,7 +413,7 @@ def test_a_bad_file_is_one_error_with_file_key_and_line_and_nothing_is_started(
     toolscript: Toolscript, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "bad.json"
-    file.write_text(BAD % json.dumps(count_starts(scripted_spec(), tmp_path / "starts")))
+    file.write_text(BAD % json.dumps(count_starts(make_scripted_spec(), tmp_path / "starts")))
     result = toolscript(*command, "--config", str(file), code=2)
     assert result.stdout == ""
     assert f'{file}: mcpServers.bad.comand: unknown key, did you mean "command"? (line 5)' in result.stderr
@@ -442,7 +445,7 @@ def test_a_missing_configuration_file_is_an_error(toolscript: Toolscript, tmp_pa
 
 @pytest.mark.req("S-05", "G-09")
 def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     printed = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
     assert printed == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
     assert printed["results"][0] == {
@@ -459,7 +462,7 @@ def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-06")
 def test_search_prints_types_of_the_hits_with_an_example(toolscript: Toolscript) -> None:
-    configure({"my-tools": scripted_spec(tools=["echo", "pid"])})
+    configure({"my-tools": make_scripted_spec(tools=["echo", "pid"])})
     lines = toolscript("search", "my-tools__echo", "--output", "types", "--limit", "1").stdout.splitlines()
     assert lines[:8] == [
         "## Search Results",
@@ -487,7 +490,7 @@ def test_search_prints_types_of_the_hits_with_an_example(toolscript: Toolscript)
 
 @pytest.mark.req("S-06", "S-05")
 def test_types_without_hits_report_that_nothing_was_found(toolscript: Toolscript) -> None:
-    configure({"good": scripted_spec()})
+    configure({"good": make_scripted_spec()})
     shown = toolscript("search", "xylophone", "--threshold", "1", "--output", "types").stdout
     assert shown.startswith("No tools found matching query\n")
     assert "--threshold" in shown

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from tests.servers.chat import ChatApi, Reply, says
 from toolscript.surfaces.cli.main import run
 
@@ -52,7 +52,7 @@ def test_added_changed_and_removed_tools_are_counted_per_server(tmp_path: Path) 
     lists = tmp_path / "lists.json"
     first = [{"name": "send_email", "description": "Send an email"}, {"name": "read_email", "description": "Read one"}]
     lists.write_text(json.dumps({"tools": first}))
-    configure({"post": scripted_spec(watch=str(lists)), "other": scripted_spec(tools=["pid"])})
+    configure({"post": make_scripted_spec(watch=str(lists)), "other": make_scripted_spec(tools=["pid"])})
     answer = run_json("sync")
     assert [(s["name"], s["added"], s["error"]) for s in answer["servers"]] == [("other", 1, None), ("post", 2, None)]
     assert (answer["items"], answer["classified"]) == (3, 3)
@@ -71,7 +71,7 @@ def test_added_changed_and_removed_tools_are_counted_per_server(tmp_path: Path) 
 
 @pytest.mark.req("H-14", "G-02")
 def test_a_server_that_fails_is_named_and_the_others_are_synced() -> None:
-    configure({"bad": scripted_spec(crash=True), "good": scripted_spec(tools=["echo"])})
+    configure({"bad": make_scripted_spec(crash=True), "good": make_scripted_spec(tools=["echo"])})
     result = invoke("sync")
     assert "server bad: exited with code 3" in result.stderr
     rows = {line.split()[0]: line for line in result.stdout.splitlines() if line}
@@ -85,7 +85,7 @@ def test_a_server_that_fails_is_named_and_the_others_are_synced() -> None:
 
 
 def test_it_exits_with_3_when_all_servers_fail() -> None:
-    configure({"bad": scripted_spec(crash=True), "none": {"command": "no-such-command"}})
+    configure({"bad": make_scripted_spec(crash=True), "none": {"command": "no-such-command"}})
     assert all(s["error"] for s in run_json("sync", code=3)["servers"])
     assert invoke("sync", code=3).stdout.splitlines()[0].split()[0] == "Server"
 
@@ -104,7 +104,7 @@ def test_assignments_of_a_person_stay_unless_forced(place: str, request: pytest.
 
 
 def test_a_running_gateway_does_the_work(start_gateway: Callable[[], None]) -> None:
-    configure({"bad": scripted_spec(crash=True), "good": scripted_spec(tools=["echo"])})
+    configure({"bad": make_scripted_spec(crash=True), "good": make_scripted_spec(tools=["echo"])})
     start_gateway()
     answer = run_json("sync")
     bad, good = answer["servers"]
@@ -131,7 +131,7 @@ def test_the_language_model_reviews_each_new_tool_once(monkeypatch: pytest.Monke
     with ChatApi(reply) as api:
         monkeypatch.setenv("TOOLSCRIPT_LLM_URL", api.url)
         monkeypatch.setenv("TOOLSCRIPT_LLM_MODEL", "tiny")
-        configure({"good": scripted_spec(tools=["echo", "pid"])})
+        configure({"good": make_scripted_spec(tools=["echo", "pid"])})
         assert run_json("sync")["refined"] == 2
         requests = len(api.bodies)
         assert requests >= 1

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
@@ -30,7 +30,7 @@ ODD_NAMES = ("files/read:all", "/lead", "trail/", "a//b", "..", "a b", "50%", "q
 
 
 def spec(name: str, **behaviour: Any) -> ServerSpec:
-    entry = scripted_spec(**behaviour)
+    entry = make_scripted_spec(**behaviour)
     return ServerSpec(name, Transport.STDIO, command=entry["command"], args=tuple(entry["args"]))
 
 

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from tests.servers import scripted_spec, serving_http
+from tests.servers import make_scripted_spec, serving_http
 from toolscript.app.app import App
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.main import run
@@ -407,7 +407,7 @@ def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess
 @pytest.mark.req("X-04", "X-05")
 def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_path: Path) -> None:
     with serving_http() as web:
-        servers = {"good": scripted_spec(), "web": {"type": "http", "url": web.http}}
+        servers = {"good": make_scripted_spec(), "web": {"type": "http", "url": web.http}}
         everywhere = ("--host", "0.0.0.0")
         with (
             running(tmp_path, servers, *everywhere, TOOLSCRIPT_API_KEY=KEY, TOOLSCRIPT_LOG_LEVEL="debug") as gateway,

@@ -29,7 +29,7 @@ from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
 
 from tests.fixtures.serving import serve
-from tests.servers import scripted_spec
+from tests.servers import make_scripted_spec
 from toolscript.adapters.mcp.lenient_reader import read_items
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
@@ -115,11 +115,11 @@ def text_of(result: CallToolResult) -> str:
 def write_configuration(folder: Path) -> Path:
     """Writes a configuration: the demo catalogue as one server, failing tools, prompts, resources and images."""
     tools = Path(str(resources.files("toolscript").joinpath("data/demo/tools.jsonl")))
-    good = scripted_spec(prompts=True, resources=True) | {"excludeTools": ["die", "e?v"]}
+    good = make_scripted_spec(prompts=True, resources=True) | {"excludeTools": ["die", "e?v"]}
     blocks = {"command": sys.executable, "args": ["-I", "-S", "-c", BLOCKS]}
     file = folder / "servers.json"
     file.write_text(
-        json.dumps({"mcpServers": {"good": good, "all": scripted_spec(catalog=str(tools)), "blocks": blocks}})
+        json.dumps({"mcpServers": {"good": good, "all": make_scripted_spec(catalog=str(tools)), "blocks": blocks}})
     )
     return file
 
@@ -679,7 +679,7 @@ def holder(data: Path) -> int:
 def two(tmp_path: Path) -> StdioServerParameters:
     """The same configuration for several agents."""
     file = tmp_path / "servers.json"
-    file.write_text(json.dumps({"mcpServers": {"good": scripted_spec()}}))
+    file.write_text(json.dumps({"mcpServers": {"good": make_scripted_spec()}}))
     return stdio(file, tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
 
 

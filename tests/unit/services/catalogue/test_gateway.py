@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.servers import scripted_server as spec
+from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
