@@ -52,9 +52,7 @@ class Settings:
     """The settings of an application. Each field is read from TOOLSCRIPT_ and its name in capitals."""
 
     data_dir: Path = _setting(  # noqa: RUF009
-        Path("~/.toolscript"),
-        "Folder for the embedded index, the embedded store and downloaded models.",
-        read=Path,
+        Path("~/.toolscript"), "Folder for the embedded index, the embedded store and downloaded models.", read=Path
     )
     index: str = _setting(
         "",
@@ -104,14 +102,10 @@ class Settings:
     search_limit: int = _setting(3, "Maximum number of results of a tool search.", read=int, bounds=(1, 100))
     search_threshold: float = _setting(0.35, "Minimum confidence of results in tool search.", read=float, bounds=(0, 1))
     search_capabilities: Path | None = _setting(  # noqa: RUF009
-        None,
-        "TOML or JSON file that extends or replaces parts of the tables of domains and capabilities.",
-        read=Path,
+        None, "TOML or JSON file that extends or replaces parts of the tables of domains and capabilities.", read=Path
     )
     skills: Path | None = _setting(  # noqa: RUF009
-        None,
-        "TOML or JSON file that extends or replaces the packaged skills.",
-        read=Path,
+        None, "TOML or JSON file that extends or replaces the packaged skills.", read=Path
     )
     search_no_cache: bool = _setting(
         False,

@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 DENO, NODE = BIN / "deno", BIN / "node"
 TSC = BIN.parent / "node" / "node_modules" / ".bin" / "tsc"
 
-# Stricter than --strict: whoever compiles a generated file may have any of these on.
+# Stricter than --strict: users may compile generated files with any of these options.
 COMPILER_OPTIONS = {
     "strict": True,
     "target": "es2022",

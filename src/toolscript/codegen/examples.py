@@ -10,13 +10,7 @@ from toolscript.codegen.shapes import Kind, ListOf, Literal, Primitive, Record, 
 from toolscript.codegen.texts import format_typescript_key, quote_typescript
 from toolscript.domain.catalog import Item
 
-_SAMPLES = {
-    Kind.STRING: '"…"',
-    Kind.NUMBER: "1",
-    Kind.INTEGER: "1",
-    Kind.BOOLEAN: "true",
-    Kind.NULL: "null",
-}
+_SAMPLES = {Kind.STRING: '"…"', Kind.NUMBER: "1", Kind.INTEGER: "1", Kind.BOOLEAN: "true", Kind.NULL: "null"}
 
 
 def format_typescript_call(item: Item) -> str:

@@ -101,13 +101,7 @@ async def _call_async(path: str, params: Mapping[str, object]) -> Any:
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict")
 _BUILTINS = ("bool", "dict", "float", "int", "list", "str")
-_SCALARS = {
-    Kind.STRING: "str",
-    Kind.NUMBER: "float",
-    Kind.INTEGER: "int",
-    Kind.BOOLEAN: "bool",
-    Kind.NULL: "None",
-}
+_SCALARS = {Kind.STRING: "str", Kind.NUMBER: "float", Kind.INTEGER: "int", Kind.BOOLEAN: "bool", Kind.NULL: "None"}
 _CONSTANTS = {"null": "None", "true": "True", "false": "False"}
 
 

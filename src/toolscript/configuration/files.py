@@ -24,12 +24,7 @@ MAX_REPORTED_PROBLEMS = 5
 
 # Other clients keep a project's file in these folders; its relative paths are relative to the project.
 _CLIENT_FOLDERS = frozenset({".vscode", ".cursor"})
-_TRANSPORTS = {
-    "stdio": Transport.STDIO,
-    "http": Transport.HTTP,
-    "streamablehttp": Transport.HTTP,
-    "sse": Transport.SSE,
-}
+_TRANSPORTS = {"stdio": Transport.STDIO, "http": Transport.HTTP, "streamablehttp": Transport.HTTP, "sse": Transport.SSE}
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 _URL_KEYS = ("httpUrl", "url", "serverUrl")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,99 +65,83 @@ class Passage:
 
 def check_document(document: Document) -> None:
     """Raises Invalid for a document that cannot be stored, naming the document, the field and what is allowed."""
-    problem = (
-        _check_id(document.id)
-        or _check_text("title", document.title, 0, MAX_TITLE_LENGTH)
-        or _check_text("text", document.text, 1, MAX_TEXT_LENGTH)
-        or _check_metadata(document.metadata)
-        or _check_size(document)
-    )
-    if problem:
-        field_name, wrong, allowed = problem
-        name = f"document {document.id[:MAX_ID_BYTES]!r}: " if field_name != "id" else "document "
+    for field_name, problem, allowed in _find_problems(document):
+        document_id = document.id[:MAX_ID_BYTES]
+        name = f"document {document_id!r}: " if field_name != "id" else "document "
         raise Invalid(
-            f"{name}{field_name} {wrong}; allowed: {allowed}",
-            details={
-                "document_id": _replace_surrogates(document.id[:MAX_ID_BYTES]),
-                "field": field_name,
-                "allowed": allowed,
-            },
+            f"{name}{field_name} {problem}; allowed: {allowed}",
+            details={"document_id": _replace_surrogates(document_id), "field": field_name, "allowed": allowed},
         )
 
 
-_Problem = tuple[str, str, str]
-"""The field, its problem, and what is allowed."""
+# The field, its problem, and what is allowed.
+_Problems = Iterator[tuple[str, str, str]]
 
 
-def _check_id(document_id: str) -> _Problem | None:
+def _find_problems(document: Document) -> _Problems:
+    yield from _check_id(document.id)
+    yield from _check_text("title", document.title, 0, MAX_TITLE_LENGTH)
+    yield from _check_text("text", document.text, 1, MAX_TEXT_LENGTH)
+    if len(document.metadata) > MAX_FIELDS:
+        yield "metadata", f"has {len(document.metadata):,} fields", f"at most {MAX_FIELDS}"
+    for name, value in document.metadata.items():
+        yield from _check_name(name)
+        yield from _check_field(f"metadata.{name}", value)
+    yield from _check_size(document)
+
+
+def _check_id(document_id: str) -> _Problems:
     allowed = f"1 to {MAX_ID_BYTES} bytes of UTF-8 without control characters"
     if _has_surrogates(document_id):
-        return "id", "contains half a surrogate pair", allowed
-    if not 1 <= len(document_id.encode()) <= MAX_ID_BYTES:
-        return "id", f"has {len(document_id.encode()):,} bytes", allowed
-    return ("id", "contains a control character", allowed) if _has_controls(document_id) else None
+        yield "id", "contains half a surrogate pair", allowed
+    elif not 1 <= len(document_id.encode()) <= MAX_ID_BYTES:
+        yield "id", f"has {len(document_id.encode()):,} bytes", allowed
+    elif _has_controls(document_id):
+        yield "id", "contains a control character", allowed
 
 
-def _check_text(field_name: str, text: str, minimum: int, maximum: int) -> _Problem | None:
+def _check_text(field_name: str, text: str, minimum: int, maximum: int) -> _Problems:
     allowed = f"{minimum:,} to {maximum:,} characters of text without null characters"
     if len(text) > maximum:
-        return field_name, f"has {len(text):,} characters", allowed
-    if minimum and not text.strip():
-        return field_name, "is blank", allowed
-    if "\0" in text:
-        return field_name, "contains a null character", allowed
-    return (field_name, "contains half a surrogate pair", allowed) if _has_surrogates(text) else None
+        yield field_name, f"has {len(text):,} characters", allowed
+    elif minimum and not text.strip():
+        yield field_name, "is blank", allowed
+    elif "\0" in text:
+        yield field_name, "contains a null character", allowed
+    elif _has_surrogates(text):
+        yield field_name, "contains half a surrogate pair", allowed
 
 
-def _check_metadata(metadata: Mapping[str, Any]) -> _Problem | None:
-    if len(metadata) > MAX_FIELDS:
-        return "metadata", f"has {len(metadata):,} fields", f"at most {MAX_FIELDS}"
-    problems = (_check_name(name) or _check_field(name, value) for name, value in metadata.items())
-    return next(filter(None, problems), None)
-
-
-def _check_size(document: Document) -> _Problem | None:
+def _check_size(document: Document) -> _Problems:
     size = len(json.dumps(dict(document.metadata), ensure_ascii=False).encode())
-    if size > MAX_METADATA_BYTES:
-        return "metadata", f"has {size:,} bytes as JSON", f"at most {MAX_METADATA_BYTES:,} bytes"
     passages = 1 + len(document.text) // PASSAGE_CHARACTERS
-    if passages * size > MAX_PASSAGE_METADATA_BYTES:
-        maximum = MAX_PASSAGE_METADATA_BYTES // passages
-        wrong = f"has {size:,} bytes as JSON, and each of the text's {passages:,} or so passages has a copy of it"
-        return "metadata", wrong, f"at most {maximum:,} bytes with a text of {len(document.text):,} characters"
-    return None
+    maximum = MAX_PASSAGE_METADATA_BYTES // passages
+    if size > MAX_METADATA_BYTES:
+        yield "metadata", f"has {size:,} bytes as JSON", f"at most {MAX_METADATA_BYTES:,} bytes"
+    elif size > maximum:
+        problem = f"has {size:,} bytes as JSON, and each of the text's {passages:,} or so passages has a copy of it"
+        yield "metadata", problem, f"at most {maximum:,} bytes with a text of {len(document.text):,} characters"
 
 
-def _check_name(name: str) -> _Problem | None:
-    allowed = (
-        f"names of 1 to {MAX_FIELD_NAME_LENGTH} characters without double quotes, backslashes or control characters"
-    )
+def _check_name(name: str) -> _Problems:
+    rule = "characters without double quotes, backslashes or control characters"
+    allowed = f"names of 1 to {MAX_FIELD_NAME_LENGTH} {rule}"
     if not 1 <= len(name) <= MAX_FIELD_NAME_LENGTH:
-        return "metadata", f"has a field whose name has {len(name):,} characters", allowed
-    if _has_controls(name) or _has_surrogates(name) or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
-        return "metadata", f"has a field named {name!r}", allowed
-    return None
+        yield "metadata", f"has a field whose name has {len(name):,} characters", allowed
+    elif _has_controls(name) or _has_surrogates(name) or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
+        yield "metadata", f"has a field named {name!r}", allowed
 
 
-def _check_field(name: str, value: Any) -> _Problem | None:
-    field_name = f"metadata.{name}"
-    if not isinstance(value, list | tuple):
-        return _check_value(field_name, value)
-    if len(value) > MAX_LIST_LENGTH:
-        return field_name, f"is a list of {len(value):,}", f"at most {MAX_LIST_LENGTH:,} values"
-    return next(filter(None, (_check_value(field_name, each) for each in value)), None)
-
-
-def _check_value(field_name: str, value: Any) -> _Problem | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        return _check_text(field_name, value, 0, MAX_VALUE_LENGTH)
-    if not is_number(value):
-        return field_name, f"contains {_describe_kind(value)}", f"{_VALUES}, or leave the field out"
-    if not -MAX_EXACT_NUMBER <= value <= MAX_EXACT_NUMBER:
-        return field_name, "contains a number that is out of range", "numbers of at most 2^53 either side of zero"
-    return None
+def _check_field(field_name: str, value: Any) -> _Problems:
+    if isinstance(value, list | tuple) and len(value) > MAX_LIST_LENGTH:
+        yield field_name, f"is a list of {len(value):,}", f"at most {MAX_LIST_LENGTH:,} values"
+    for each in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(each, str):
+            yield from _check_text(field_name, each, 0, MAX_VALUE_LENGTH)
+        elif not isinstance(each, bool) and not is_number(each):
+            yield field_name, f"contains {_describe_kind(each)}", f"{_VALUES}, or leave the field out"
+        elif not -MAX_EXACT_NUMBER <= each <= MAX_EXACT_NUMBER:
+            yield field_name, "contains a number that is out of range", "numbers of at most 2^53 either side of zero"
 
 
 def _describe_kind(value: Any) -> str:

@@ -127,14 +127,10 @@ def _holds(condition: Condition, payload: Payload) -> bool:
     match condition.op:
         case Op.EXISTS:
             return bool(values) is condition.value
-        case Op.EQ:
-            return any(_equal(v, condition.value) for v in values)
-        case Op.NE:
-            return not any(_equal(v, condition.value) for v in values)
-        case Op.IN:
-            return any(_equal(v, wanted) for v in values for wanted in condition.value)
-        case Op.NIN:
-            return not any(_equal(v, wanted) for v in values for wanted in condition.value)
+        case Op.EQ | Op.NE | Op.IN | Op.NIN:
+            wanted = condition.value if condition.op in LIST_OPS else [condition.value]
+            is_found = any(_equal(v, w) for v in values for w in wanted)
+            return is_found is (condition.op in {Op.EQ, Op.IN})
         case Op.CONTAINS:
             return any(_contains(v, condition.value) for v in values)
         case _:
@@ -142,11 +138,9 @@ def _holds(condition: Condition, payload: Payload) -> bool:
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    if is_number(value) and is_number(wanted):
-        return bool(value == wanted)
-    if isinstance(value, str) and isinstance(wanted, str):
-        return value == wanted
-    return type(value) is type(wanted) and bool(value == wanted)
+    """Whether two values are equal and of the same kind; members of a StrEnum are strings, booleans are not numbers."""
+    is_same_kind = (is_number(value) and is_number(wanted)) or (isinstance(value, str) and isinstance(wanted, str))
+    return (is_same_kind or type(value) is type(wanted)) and bool(value == wanted)
 
 
 def _contains(value: Any, wanted: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
@@ -18,12 +20,12 @@ TEST_ONLY = "held out"
 PIPELINES = ("hybrid", "semantic")
 
 
+@dataclass(frozen=True, slots=True)
 class BookEvaluation:
     """Evaluates one set at a time, over services that are empty at the start."""
 
-    def __init__(self, ingest: IngestKnowledge, search: KnowledgeSearch) -> None:
-        self._ingest = ingest
-        self._search = search
+    ingest: IngestKnowledge
+    search: KnowledgeSearch
 
     async def run(self, data: BookSet, pipeline: str) -> EvaluationResult:
         """Ingests the books and scores every question; any of its places answers it, once. Raises Invalid for an
@@ -36,17 +38,17 @@ class BookEvaluation:
         sources = [await self._ingest_book(book) for book in data.books]
         scores = await run_concurrently(self._score, data.queries)
         for source in sources:
-            await self._ingest.remove(source.id)
+            await self.ingest.remove(source.id)
         return EvaluationResult(scores, parts=_parts(data, scores))
 
     async def _ingest_book(self, book: ListedBook) -> Source:
         about = SourceDetails(book.title, book.authors, book.type, extract=False)
         if len(book.files) == 1:
-            return (await self._ingest.ingest(book.files[0], about)).source
-        return (await self._ingest.ingest_together(book.files[0].parent, book.files, about)).source
+            return (await self.ingest.ingest(book.files[0], about)).source
+        return (await self.ingest.ingest_together(book.files[0].parent, book.files, about)).source
 
     async def _score(self, question: Question) -> Scores:
-        found = await self._search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
+        found = await self.search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
         ranking = [
             ANSWER if any(place.contains(hit.title, hit.position) for place in question.places) else hit.id
             for hit in found.hits

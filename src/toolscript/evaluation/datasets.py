@@ -78,8 +78,7 @@ def read_set(folder: Path) -> AnySet:
     tools = list(read_rows(folder, "tools.jsonl", TOOL))
     if not tools:
         raise Invalid(
-            f"no tools.jsonl, tools.jsonl.gz, documents.jsonl or books.toml in {folder}",
-            details={"field": "DIR"},
+            f"no tools.jsonl, tools.jsonl.gz, documents.jsonl or books.toml in {folder}", details={"field": "DIR"}
         )
     items = {str(tool["id"]): parse_item(tool) for tool in tools}
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])

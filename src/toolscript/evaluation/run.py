@@ -18,11 +18,7 @@ from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
-from toolscript.services.tools.hierarchical_search import (
-    HierarchicalQuery,
-    HierarchicalSearch,
-    Strategy,
-)
+from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalSearch, Strategy
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
 DEPTH = 100
@@ -30,11 +26,7 @@ CONCURRENT_SEARCHES = 8
 # Rank fusion over names and descriptions alone: the minimum that tool search has to exceed.
 BASELINE = "baseline"
 # The strategies of hierarchical search. Its hybrid strategy is named differently, because `hybrid` is a blend.
-STRATEGIES = {
-    "hierarchical": Strategy.HIERARCHICAL,
-    "direct": Strategy.DIRECT,
-    "hierarchical+direct": Strategy.HYBRID,
-}
+STRATEGIES = {"hierarchical": Strategy.HIERARCHICAL, "direct": Strategy.DIRECT, "hierarchical+direct": Strategy.HYBRID}
 
 T = TypeVar("T")
 
@@ -74,32 +66,23 @@ class _ToolRanking(NamedTuple):
     share_searched: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Evaluates one set at a time, over services that are empty at the start."""
+    """Evaluates one set at a time, over services that are empty at the start. `members` returns those of each skill."""
 
-    def __init__(
-        self,
-        sync: Sync,
-        tool_search: ToolSearch,
-        ingest: IngestDocuments,
-        document_search: DocumentSearch,
-        hierarchical: HierarchicalSearch,
-        members: Callable[[], Awaitable[Mapping[str, Sequence[SkillMember]]]],
-    ) -> None:
-        """`members` returns the members of each skill."""
-        self._sync = sync
-        self._hierarchical = hierarchical
-        self._members = members
-        self._tool_search = tool_search
-        self._ingest = ingest
-        self._document_search = document_search
+    sync: Sync
+    tool_search: ToolSearch
+    ingest: IngestDocuments
+    document_search: DocumentSearch
+    hierarchical: HierarchicalSearch
+    members: Callable[[], Awaitable[Mapping[str, Sequence[SkillMember]]]]
 
     async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> EvaluationResult:
         """Loads the set, replacing the tools of the previous one, and scores every query. Raises Invalid for a pipeline
         that is not available for the kind of set."""
         if isinstance(data, DocumentSet):
             # Some collections contain empty documents, which no search can find.
-            await self._ingest.put(_get_tenant(data), [d for d in data.documents if d.text.strip()])
+            await self.ingest.put(_get_tenant(data), [d for d in data.documents if d.text.strip()])
             return await self._run_documents(data, pipeline)
         if pipeline in STRATEGIES:
             return await self._run_strategy(data, STRATEGIES[pipeline])
@@ -108,21 +91,21 @@ class Evaluation:
         return await self._run_blend(data, data.items, _parse_blend(pipeline))
 
     async def _run_blend(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> EvaluationResult:
-        await self._sync.run(list(items.values()))
+        await self.sync.run(list(items.values()))
 
         async def search(text: str) -> _ToolRanking:
-            hits = (await self._tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
+            hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
             return _ToolRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
 
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
     async def _run_strategy(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
         """Ranks without a threshold for tools, which would only cut off rankings; skills keep theirs."""
-        await self._sync.run(list(data.items.values()))
-        members = {skill: {m.item_id for m in each} for skill, each in (await self._members()).items()}
+        await self.sync.run(list(data.items.values()))
+        members = {skill: {m.item_id for m in each} for skill, each in (await self.members()).items()}
 
         async def search(text: str) -> _ToolRanking:
-            found = await self._hierarchical.search(
+            found = await self.hierarchical.search(
                 HierarchicalQuery(
                     text[:MAX_QUERY_CHARACTERS], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
                 )
@@ -142,7 +125,7 @@ class Evaluation:
         async def score(judged: JudgedQuery) -> Scores:
             text = judged.text[:MAX_QUERY_CHARACTERS]
             query = DocumentQuery(text, top_k=DEPTH, search_type=search_type, fusion=fusion, include_snippets=False)
-            found = await self._document_search.search(principal, query)
+            found = await self.document_search.search(principal, query)
             return score_by_grade(judged, [h.doc_id for h in found.hits])
 
         return EvaluationResult(await run_concurrently(score, data.queries))

@@ -590,7 +590,7 @@ async def test_nan_in_a_result_is_not_an_internal_error(url: str) -> None:
     async with httpx.AsyncClient() as http:
         answer = await http.post(f"{url}/tools/blocks__not_a_number")
         assert answer.status_code in {200, 502}, answer.text
-        json.loads(answer.content, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
+        json.loads(answer.content, parse_constant=lambda constant: pytest.fail(f"{constant} is not valid JSON"))
 
 
 # --- token costs ---

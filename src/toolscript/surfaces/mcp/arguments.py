@@ -156,9 +156,7 @@ class CallToolArguments(ToolArguments):
 
     tool_id: ToolId
     arguments: Annotated[
-        Any,
-        BeforeValidator(parse_json_text),
-        WithJsonSchema({"type": "object", "additionalProperties": True}),
+        Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object", "additionalProperties": True})
     ] = Field(None, description="The tool's arguments.")
 
 

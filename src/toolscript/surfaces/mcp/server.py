@@ -11,13 +11,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-)
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -61,11 +55,7 @@ def build_server(answer: AnswerCall) -> Server[Any]:
             return _build_text_result(error.message, is_error=True)
 
     return Server(
-        "toolscript",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call,
+        "toolscript", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call
     )
 
 
