@@ -11,7 +11,7 @@ from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, ToolscriptError
 from toolscript.domain.filters import Filter
 from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json
-from toolscript.surfaces.cli.client.session import Local, Session
+from toolscript.surfaces.cli.client.session import CommandSession, Local
 from toolscript.surfaces.json.documents import (
     build_batch_response,
     build_document_list_response,
@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 class TenantDocuments:
     """The documents of the session's tenant."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CommandSession) -> None:
         self._session = session
         self._caller = Principal(session.settings.tenant)
         self._http = {"tenant": self._caller.tenant, "timeout_seconds": TIMEOUT_SECONDS}

@@ -36,7 +36,7 @@ def read_settings(flags: Mapping[str, Any]) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """Answers requests."""
 
     settings: Settings
@@ -64,14 +64,14 @@ class Session:
 @asynccontextmanager
 async def open_session(
     settings: Settings, *, use_gateway: bool = True, with_catalogue: bool = True, refresh: bool = False
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[CommandSession]:
     """A session with the running gateway, or with the application opened here.
 
     With a catalogue, the application's catalogue is first updated to the configuration, and with `refresh` read again
     from all servers. Documents and knowledge do not need it. Raises Invalid or Unavailable.
     """
     if use_gateway and is_gateway_running(settings):
-        yield Session(settings)
+        yield CommandSession(settings)
         return
     configuration = read_configuration(settings) if with_catalogue else None
     from toolscript.app.app import open_app  # --help must not wait for engines to load
@@ -79,10 +79,10 @@ async def open_session(
     async with open_app(settings) as app:
         if configuration:
             await prepare_catalogue(app, configuration, refresh=refresh)
-        yield Session(settings, app)
+        yield CommandSession(settings, app)
 
 
-def run_in_session(settings: Settings, use: Callable[[Session], Awaitable[Result]], **how: bool) -> Result:
+def run_in_session(settings: Settings, use: Callable[[CommandSession], Awaitable[Result]], **how: bool) -> Result:
     """Opens a session (`how` as `open_session` takes it) and returns what `use` makes of it."""
 
     async def run() -> Result:

@@ -12,7 +12,7 @@ import click
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.documents import Progress, TenantDocuments
-from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.files.documents import ENDINGS, SOURCE, DocumentFileReader
 from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, SkippedFile, normalize
 from toolscript.surfaces.cli.terminal import options
@@ -73,7 +73,7 @@ def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_js
     if not files and not prune:
         finder.skipped += [SkippedFile(str(path), "no readable files") for path in paths if path.is_dir()]
 
-    async def run(session: Session) -> dict[str, Any]:
+    async def run(session: CommandSession) -> dict[str, Any]:
         from toolscript.app.files import open_document_reader
 
         work = _Ingestion(

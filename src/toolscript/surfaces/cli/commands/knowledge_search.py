@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note, printable
 from toolscript.surfaces.json.citations import format_citation
@@ -63,7 +63,7 @@ def search(query: str, full: bool, as_json: bool, **given: Any) -> None:
             query, await app.knowledge_search.search(KnowledgeQuery(query, limit, types, topics))
         )
 
-    async def request(session: Session) -> Answer:
+    async def request(session: CommandSession) -> Answer:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
         # The tenant's token makes it a request of the folder's owner, which has no rate limit.
         answer: Answer = await session.request("/search_knowledge", local, body=body, tenant=settings.tenant)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import print_note
@@ -73,7 +73,7 @@ def search(query: str, strategy: str | None, output: str, refresh: bool, as_json
     settings = read_settings(flags)
     with_types = output == "types" and not as_json
 
-    async def request(session: Session) -> tuple[Answer, ClientCode | None]:
+    async def request(session: CommandSession) -> tuple[Answer, ClientCode | None]:
         if strategy:
             answer = await _search_skills(session, _skills_request(query, strategy, settings, flags))
         else:
@@ -99,7 +99,7 @@ def _skills_request(query: str, strategy: str, settings: Settings, flags: Mappin
     return request
 
 
-async def _search_skills(session: Session, request: Mapping[str, Any]) -> Answer:
+async def _search_skills(session: CommandSession, request: Mapping[str, Any]) -> Answer:
     async def local(app: App) -> Answer:
         from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
         from toolscript.surfaces.json.hierarchical import build_hierarchical_response
@@ -111,7 +111,7 @@ async def _search_skills(session: Session, request: Mapping[str, Any]) -> Answer
     return answer
 
 
-async def _search_tools(session: Session, query: str) -> Answer:
+async def _search_tools(session: CommandSession, query: str) -> Answer:
     limit, threshold = session.settings.search_limit, session.settings.search_threshold
 
     async def local(app: App) -> Answer:
@@ -123,7 +123,7 @@ async def _search_tools(session: Session, query: str) -> Answer:
     return answer
 
 
-async def _generate_client(session: Session, ids: list[str]) -> ClientCode:
+async def _generate_client(session: CommandSession, ids: list[str]) -> ClientCode:
     from toolscript.codegen.examples import format_typescript_call
     from toolscript.codegen.typescript import generate_typescript
     from toolscript.domain.catalog import Item

@@ -11,7 +11,7 @@ import click
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.commands.skills_export import export
 from toolscript.surfaces.cli.commands.skills_review import (
     TIMEOUT_SECONDS,
@@ -88,7 +88,7 @@ def show(skill_id: str, as_json: bool, **flags: Any) -> None:
     async def local_tools(app: App) -> Answer:
         return build_skill_tools_response(skill_id, await app.skills.tools(skill_id))
 
-    async def find(session: Session) -> Answer:
+    async def find(session: CommandSession) -> Answer:
         skill = await session.request(path, local_skill)
         return {**skill, "tools": (await session.request(f"{path}/tools", local_tools))["tools"]}
 
@@ -183,7 +183,7 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
         changes[name] = tuple(word for word in changes[name] if word)
     path = _build_skill_path(skill_id)
 
-    async def change(session: Session) -> Answer:
+    async def change(session: CommandSession) -> Answer:
         if session.app is not None:
             before = (await session.app.skills.get(skill_id)).skill
             return build_skill_response(await session.app.skills.replace(skill_id, replace(before, **changes)))

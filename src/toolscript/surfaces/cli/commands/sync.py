@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.surfaces.cli.client.catalogue import index_servers, is_demo, load_demo, read_configuration
-from toolscript.surfaces.cli.client.session import Session, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.tables import print_table
@@ -45,7 +45,7 @@ def sync(reclassify: bool, force: bool, as_json: bool, **flags: Any) -> None:
     """
     wanted = {"reclassify": reclassify, "force": force}
 
-    async def request(session: Session) -> Answer:
+    async def request(session: CommandSession) -> Answer:
         from rich.console import Console
 
         with nullcontext() if session.app else Console(stderr=True).status("Syncing"):
