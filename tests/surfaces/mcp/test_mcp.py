@@ -180,6 +180,7 @@ async def test_an_agent_sees_exactly_six_described_tools(agent: Agent) -> None:
         assert tool.input_schema["type"] == "object"
         assert all(each["description"] for each in tool.input_schema["properties"].values())
         assert set(tool.input_schema["required"]) <= tool.input_schema["properties"].keys()
+        assert not re.search(r'"(title|\$defs|\$ref|anyOf)":|null', json.dumps(tool.input_schema))
     searching = tools["search_tools"].input_schema
     assert list(searching["properties"]) == ["query", "limit", "type", "skill_ids", "strategy"]
     assert searching["required"] == ["query"]

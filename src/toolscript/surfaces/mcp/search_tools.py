@@ -4,7 +4,7 @@ agent's context."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
@@ -36,8 +36,7 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _ResultLine:
+class _ResultLine(NamedTuple):
     """A result as it is printed: `note` is the reason for it, or its skills."""
 
     id: str
@@ -83,11 +82,9 @@ async def _search_standard(app: App, query: HierarchicalQuery) -> str:
     notes = _describe_degradation(found.report)
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
         return await _search_by_meaning(app, query)
-    return (
-        await _format_results(app, notes, hits)
-        if hits
-        else "\n".join([*notes, _report_nothing(found.query, query.item_type)])
-    )
+    if hits:
+        return await _format_results(app, notes, hits)
+    return "\n".join([*notes, _report_nothing(found.query, query.item_type)])
 
 
 async def _search_by_meaning(app: App, query: HierarchicalQuery) -> str:
@@ -145,8 +142,8 @@ def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] 
 
 def _to_lines(tools: Sequence[HierarchicalHit]) -> list[_ResultLine]:
     skills = [", ".join(tool.payload.get("skill_ids") or ()) or "no skill" for tool in tools]
-    descriptions = [str(tool.payload.get("description") or "") for tool in tools]
-    return [_ResultLine(t.id, t.score, s, d) for t, s, d in zip(tools, skills, descriptions, strict=True)]
+    texts = [str(tool.payload.get("description") or "") for tool in tools]
+    return [_ResultLine(t.id, t.score, s, text) for t, s, text in zip(tools, skills, texts, strict=True)]
 
 
 def _describe_scope(found: HierarchicalResults) -> list[str]:
