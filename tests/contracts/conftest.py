@@ -9,7 +9,10 @@ import pytest
 
 from tests.contracts.engines import INDEXES, open_index
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.stores import ItemStore, SkillStore
 
 STORES = ["sqlite-file", "sqlite-memory", "postgres"]
 
@@ -32,3 +35,13 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
             opened = Database(request.getfixturevalue("postgres"))
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def item_store(database: Database) -> ItemStore:
+    return SqlItems(database)
+
+
+@pytest.fixture
+def skill_store(database: Database) -> SkillStore:
+    return SqlSkills(database)

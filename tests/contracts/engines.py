@@ -63,7 +63,7 @@ def open_reader(kind: str, folder: Path, request: pytest.FixtureRequest) -> Know
         case "mongo":
             from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 
-            return MongoKnowledgeReader.at(request.getfixturevalue("mongo"), patience_seconds=30.0)
+            return MongoKnowledgeReader.at(request.getfixturevalue("mongo"), timeout_seconds=30.0)
         case _:
             return SqlKnowledgeReader(Database(_address(kind, folder, request), read_only=True))
 

@@ -27,7 +27,7 @@ TWO = Document("two", "Other text")
 NEW_TWO = Document("two", "Newer text")
 
 
-def stored(document: Document, *terms: int) -> StoredDocument:
+def build_stored(document: Document, *terms: int) -> StoredDocument:
     return StoredDocument(document, frozenset(terms))
 
 
@@ -37,24 +37,24 @@ def store(database: Database) -> DocumentStore:
 
 
 async def test_a_document_comes_back_as_it_was_saved(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(TWO), stored(ONE)])
+    await store.save_documents("acme", [build_stored(TWO), build_stored(ONE)])
     assert await store.get_documents("acme") == [ONE, TWO]
     assert await store.get_documents("acme", ["two", "unknown"]) == [TWO]
     assert await store.get_digests("acme", ["one", "unknown"]) == {"one": ONE.digest}
 
 
 async def test_saving_again_replaces(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(ONE, 1)])
+    await store.save_documents("acme", [build_stored(ONE, 1)])
     changed = Document("one", "New text")
-    await store.save_documents("acme", [stored(changed, 2)])
+    await store.save_documents("acme", [build_stored(changed, 2)])
     assert await store.get_documents("acme") == [changed]
     assert (await store.count_terms("acme", [1, 2])).documents_with_term == {2: 1}
 
 
 @pytest.mark.req("D-04")
 async def test_tenants_share_neither_documents_nor_counts(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(ONE, 1, 2)])
-    await store.save_documents("other", [stored(Document("one", "Theirs"), 1), stored(TWO, 1)])
+    await store.save_documents("acme", [build_stored(ONE, 1, 2)])
+    await store.save_documents("other", [build_stored(Document("one", "Theirs"), 1), build_stored(TWO, 1)])
     counts = await store.count_terms("acme", [1, 2])
     assert (counts.documents, counts.documents_with_term) == (1, {1: 1, 2: 1})
     assert await store.get_documents("acme") == [ONE]
@@ -64,7 +64,7 @@ async def test_tenants_share_neither_documents_nor_counts(store: DocumentStore) 
 
 
 async def test_deleting_tells_how_many_there_were_and_takes_their_terms(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(ONE, 1), stored(TWO, 1, 2)])
+    await store.save_documents("acme", [build_stored(ONE, 1), build_stored(TWO, 1, 2)])
     assert await store.delete_documents("acme", ["two", "unknown"]) == 1
     counts = await store.count_terms("acme", [1, 2])
     assert (counts.documents, counts.documents_with_term) == (1, {1: 1})
@@ -89,8 +89,8 @@ async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -
 @pytest.mark.req("D-09")
 async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: DocumentStore) -> None:
     ids = ["B", "a", "b", "a b", "ab", "Ä", "ä", "z", "é", "\U0001f600", "\uffee", "10", "9", "_"]
-    await store.save_documents("acme", [stored(Document(i, "text")) for i in ids])
-    await store.save_documents("other", [stored(Document("aa", "text"))])
+    await store.save_documents("acme", [build_stored(Document(i, "text")) for i in ids])
+    await store.save_documents("other", [build_stored(Document("aa", "text"))])
     assert [d.id for d in await store.list_documents("acme", limit=100)] == sorted(ids)
     found: list[str] = []
     while page := await store.list_documents("acme", after=found[-1] if found else None, limit=3):
@@ -104,8 +104,8 @@ async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: Docu
 
 @pytest.mark.req("D-09")
 async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(ONE), stored(TWO)])
-    await store.save_documents("other", [stored(TWO)])
+    await store.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
+    await store.save_documents("other", [build_stored(TWO)])
     assert await store.list_pending() == {"acme": ["one", "two"], "other": ["two"]}
     await store.mark_indexed("acme", {"one": ONE.digest, "two": TWO.digest, "unknown": None})
     assert await store.list_pending() == {"other": ["two"]}
@@ -121,13 +121,13 @@ async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: Docu
 
 @pytest.mark.req("D-09")
 async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: DocumentStore) -> None:
-    await store.save_documents("acme", [stored(ONE), stored(TWO)])
-    await store.save_documents("acme", [stored(NEW_TWO)])
+    await store.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
+    await store.save_documents("acme", [build_stored(NEW_TWO)])
     await store.delete_documents("acme", ["one"])
     await store.mark_indexed("acme", {"one": ONE.digest, "two": TWO.digest})
     await store.mark_indexed("acme", {"two": None})
     assert await store.list_pending() == {"acme": ["one", "two"]}
-    await store.save_documents("acme", [stored(ONE)])
+    await store.save_documents("acme", [build_stored(ONE)])
     await store.mark_indexed("acme", {"one": None, "two": NEW_TWO.digest})
     assert await store.list_pending() == {"acme": ["one"]}
 
@@ -136,7 +136,7 @@ async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: Docu
 async def test_what_another_process_is_at_goes_on_waiting_until_that_one_is_long_gone(database: Database) -> None:
     now = [1_000_000.0]
     mine, theirs = (SqlDocuments(database, clock=lambda: now[0]) for _ in range(2))
-    await theirs.save_documents("acme", [stored(ONE), stored(TWO)])
+    await theirs.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
     await mine.mark_pending("acme", ["one", "two"])
     await mine.delete_documents("acme", ["two"])
     await mine.mark_indexed("acme", {"one": ONE.digest, "two": None})
@@ -149,7 +149,7 @@ async def test_what_another_process_is_at_goes_on_waiting_until_that_one_is_long
 
 
 @pytest.mark.req("D-09")
-async def test_the_longest_id_of_the_longest_tenant_is_kept(store: DocumentStore, index: VectorIndex) -> None:
+async def test_ids_and_tenants_of_maximum_length_are_stored(store: DocumentStore, index: VectorIndex) -> None:
     letters = random.Random(1).sample(range(0x20000, 0x2A000), 384)
     tenant, own_id = ("".join(map(chr, part)) for part in (letters[:256], letters[256:]))
     await index.drop(DOCUMENTS)
@@ -162,10 +162,10 @@ async def test_the_longest_id_of_the_longest_tenant_is_kept(store: DocumentStore
 @pytest.mark.req("D-09")
 async def test_settling_never_forgets_what_is_saved_at_the_same_time(store: DocumentStore) -> None:
     for step in range(20):
-        await store.save_documents("acme", [stored(TWO)])
+        await store.save_documents("acme", [build_stored(TWO)])
         newer = Document("two", f"text {step}")
         await asyncio.gather(
-            store.mark_indexed("acme", {"two": TWO.digest}), store.save_documents("acme", [stored(newer)])
+            store.mark_indexed("acme", {"two": TWO.digest}), store.save_documents("acme", [build_stored(newer)])
         )
         assert await store.get_documents("acme") == [newer]
         assert await store.list_pending() == {"acme": ["two"]}

@@ -68,8 +68,8 @@ def own_extractions(source_id: str, several: list[Extraction]) -> list[Extractio
     return [replace(each, id=derive_id(source_id, each.id), source_id=source_id) for each in several]
 
 
-def replacing(source: Source, held: list[Chunk], drawn: list[Extraction]) -> Change:
-    return lambda store: store.replace(source, own_chunks(source.id, held), own_extractions(source.id, drawn))
+def replacing(source: Source, chunks: list[Chunk], drawn: list[Extraction]) -> Change:
+    return lambda store: store.replace(source, own_chunks(source.id, chunks), own_extractions(source.id, drawn))
 
 
 def adding(source_id: str, drawn: list[Extraction]) -> Change:
@@ -128,15 +128,15 @@ async def _outcome(change: Change, store: KnowledgeStore) -> str:
         return error.code
 
 
-async def _told(store: KnowledgeStore) -> list[Any]:
-    """Everything that can be asked of a store, as text, which tells 1 from 1.0 and one order of names from another."""
+async def _read_all(store: KnowledgeStore) -> list[Any]:
+    """Everything that can be read from a store, as text: 1 differs from 1.0, and so do orders of names."""
     inside = [derive_id(source_id, each) for source_id in SOURCES for each in (*CHUNKS, *EXTRACTIONS)]
-    shelf = await store.get_records(SOURCES, inside, inside)
+    records = await store.get_records(SOURCES, inside, inside)
     return [
         repr(await store.list_sources()),
         [repr(await store.get_contents(source_id)) for source_id in SOURCES],
         sorted((await store.count_contents()).items()),
-        [repr(sorted(each.items())) for each in (shelf.sources, shelf.chunks, shelf.extractions)],
+        [repr(sorted(each.items())) for each in (records.sources, records.chunks, records.extractions)],
     ]
 
 
@@ -149,9 +149,9 @@ def test_the_same_changes_leave_the_same_library_in_every_store(libraries: Libra
             for change in several:
                 outcomes = {kind: await _outcome(change, store) for kind, store in libraries.stores.items()}
                 assert len(set(outcomes.values())) == 1, outcomes
-            told = {kind: await _told(store) for kind, store in libraries.stores.items()}
+            contents = {kind: await _read_all(store) for kind, store in libraries.stores.items()}
             for kind in LIBRARIES:
-                assert told[kind] == told["sqlite-memory"], kind
+                assert contents[kind] == contents["sqlite-memory"], kind
 
         libraries.run(check())
 

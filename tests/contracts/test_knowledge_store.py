@@ -118,13 +118,13 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
 
 
 async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore) -> None:
-    def numbered(*numbers: int) -> list[Chunk]:
+    def build_chunks(*numbers: int) -> list[Chunk]:
         return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
 
-    await store.replace(BOOK, numbered(*range(1_300)), [])
-    assert (await store.get_contents(BOOK.id))[0] == numbered(*range(1_300))
-    await store.replace(BOOK, numbered(*range(1_299, 1_290, -1)), [])
-    assert (await store.get_contents(BOOK.id))[0] == numbered(*range(1_299, 1_290, -1))
+    await store.replace(BOOK, build_chunks(*range(1_300)), [])
+    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(1_300))
+    await store.replace(BOOK, build_chunks(*range(1_299, 1_290, -1)), [])
+    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(1_299, 1_290, -1))
     assert await store.count_contents() == {BOOK.id: (9, 0)}
 
 
@@ -202,7 +202,7 @@ async def test_extractions_of_a_source_that_is_not_there_are_refused(store: Know
     nobody = replace(PAPER, id=unknown)
     with pytest.raises((NotFound, Invalid)):
         await store.add_extractions(unknown, [extraction(nobody, "")])
-    with pytest.raises(NotFound, match="there is no source"):
+    with pytest.raises(NotFound, match="no such source"):
         await store.add_extractions(unknown, [])
     assert await store.count_contents() == {BOOK.id: (0, 0)}
 
@@ -275,9 +275,9 @@ async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeSto
 
 async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> None:
     await store.replace(PAPER, [], [])
-    with pytest.raises(Invalid, match=f"is of the source '{BOOK.id}', not of '{PAPER.id}'"):
+    with pytest.raises(Invalid, match=f"belongs to the source '{BOOK.id}', not to '{PAPER.id}'"):
         await store.replace(PAPER, chunks_of(BOOK, "text"), [])
-    with pytest.raises(Invalid, match="is of the source"):
+    with pytest.raises(Invalid, match="belongs to the source"):
         await store.add_extractions(PAPER.id, [extraction(BOOK, "")])
     assert await store.count_contents() == {PAPER.id: (0, 0)}
 

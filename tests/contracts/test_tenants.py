@@ -82,26 +82,26 @@ class Archive:
     run: Callable[[Coroutine[Any, Any, None]], None]
 
     async def replace_all(self, tenant: str, documents: Sequence[Document]) -> None:
-        held = await self.ingest.listing(tenant, limit=1000)
-        await self.ingest.delete(tenant, [d.id for d in held])
+        existing = await self.ingest.listing(tenant, limit=1000)
+        await self.ingest.delete(tenant, [d.id for d in existing])
         await self.ingest.put(tenant, documents)
 
     async def page(self, ask: DocumentQuery, tenant: str = OURS) -> DocumentPage:
         return await self.search.search(Principal(tenant), ask)
 
     async def answer(self, ask: DocumentQuery) -> bytes:
-        """Everything that is told, but what differs from one request to the next: its id, its times, its token."""
+        """The response without what differs from one request to the next: id, times, token."""
         try:
             page = await self.page(ask)
         except ToolscriptError as error:
             return json.dumps(error.to_envelope(), sort_keys=True).encode()
-        told = {
+        comparable = {
             "hits": [asdict(hit) for hit in page.hits],
             "total": [page.total, page.total_relation],
             "more": page.next_page_token is not None,
             "degraded": page.report.degraded,
         }
-        return json.dumps(told, sort_keys=True).encode()
+        return json.dumps(comparable, sort_keys=True).encode()
 
 
 @pytest.fixture(scope="module", params=[f"{i}, {s}" for i, s in itertools.product(INDEXES, STORES)])
@@ -187,14 +187,14 @@ def test_pages_laid_end_to_end_are_the_one_large_answer_also_while_another_tenan
             whole = await archive.page(replace(ask, top_k=200))
             assert whole.next_page_token is None
             assert _in_order(whole.hits)
-            assert await _paged(archive, replace(ask, top_k=size), whole.total, writing) == whole.hits
+            assert await _read_pages(archive, replace(ask, top_k=size), whole.total, writing) == whole.hits
             second = await archive.page(replace(ask, top_k=size, offset=size))
             assert second.hits == whole.hits[size : 2 * size]
 
     archive.run(compare())
 
 
-async def _paged(
+async def _read_pages(
     archive: Archive, ask: DocumentQuery, total: int, writing: Iterator[list[Document]]
 ) -> list[DocumentHit]:
     """The hits of all pages, with the other tenant writing in between."""

@@ -1,5 +1,5 @@
-"""Sources, chunks and extractions as the records that every store keeps: plain values, and only those that all stores
-can hold. One that took what another refuses would make the choice of a store a choice of books."""
+"""Sources, chunks and extractions as plain records, the same for every knowledge store. A value that one store cannot
+hold is rejected for all, so that any store can take over from any other."""
 
 from __future__ import annotations
 
@@ -12,86 +12,91 @@ from typing import Any
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source
 
-DEEPEST = 50
-LARGEST = 2**63 - 1
-NO_TEXT = re.compile("[\\0\ud800-\udfff]")
+MAX_DEPTH = 50
+MAX_INTEGER = 2**63 - 1
+NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
 
 
-def record_of(kept: Source | Chunk | Extraction) -> dict[str, Any]:
-    """What a store keeps, by field. Raises Invalid, naming what, for a value that some store could not hold."""
+def build_record(item: Source | Chunk | Extraction) -> dict[str, Any]:
+    """The fields of a source, chunk or extraction as plain values. Raises Invalid, naming the item, for a value that
+    some store cannot hold."""
     try:
-        return {each.name: _plain(getattr(kept, each.name)) for each in fields(kept)}
+        return {each.name: _to_plain(getattr(item, each.name)) for each in fields(item)}
     except ValueError as error:
-        raise _unusable(type(kept), kept.id, str(error)) from None
+        raise _unusable(type(item), item.id, str(error)) from None
 
 
-def metadata_of(source_id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What a store keeps of a source's metadata. Raises Invalid as `record_of` does."""
-    try:
-        return {_name(name): _plain(each) for name, each in metadata.items()}
-    except ValueError as error:
-        raise _unusable(Source, source_id, str(error)) from None
-
-
-def records_of(source_id: str, kept: Iterable[Chunk | Extraction]) -> list[dict[str, Any]]:
-    """The records of a source's own, in order. Raises Invalid as well for one that is of another source."""
+def build_records(source_id: str, items: Iterable[Chunk | Extraction]) -> list[dict[str, Any]]:
+    """The records of a source's chunks or extractions, in order. Raises Invalid as `build_record` does, and for an item
+    of another source."""
     records = []
-    for each in kept:
-        if each.source_id != source_id:
-            raise _unusable(type(each), each.id, f"is of the source {each.source_id!r}, not of {source_id!r}")
-        records.append(record_of(each))
+    for item in items:
+        if item.source_id != source_id:
+            raise _unusable(type(item), item.id, f"belongs to the source {item.source_id!r}, not to {source_id!r}")
+        records.append(build_record(item))
     return records
 
 
-def no_such_source(source_id: str) -> NotFound:
-    """What to raise where a source must be there and is not."""
+def build_status_values(source_id: str, status: str, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of a source to change: its status, and its metadata unless None. Raises Invalid as `build_record`."""
+    values: dict[str, Any] = {"status": str(status)}
+    if metadata is not None:
+        try:
+            values["metadata"] = _to_plain(dict(metadata))
+        except ValueError as error:
+            raise _unusable(Source, source_id, str(error)) from None
+    return values
+
+
+def unknown_source(source_id: str) -> NotFound:
+    """The error for a source that does not exist."""
     return NotFound(
-        f"there is no source {source_id!r}; `toolscript knowledge list` shows those that there are",
+        f"no such source: {source_id!r}; `toolscript knowledge list` lists all sources",
         details={"source_id": source_id},
     )
 
 
-def is_text(value: str) -> bool:
-    """Whether every store could hold it; what none can is no record's id either."""
-    return NO_TEXT.search(value) is None
+def is_storable(text: str) -> bool:
+    """Whether every store can hold the text: it has no null character and no unpaired surrogate."""
+    return NOT_TEXT.search(text) is None
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _to_plain(value: Any, depth: int = 0) -> Any:
     match value:
         case None | bool():
             return value
-        case str() if is_text(value):
+        case str() if is_storable(value):
             return str(value)
         case str():
-            raise ValueError("holds a null character or half a surrogate pair, which is no text")
-        case int() if abs(value) > LARGEST:
-            raise ValueError("holds a whole number of more than 64 bits")
+            raise ValueError("contains a null character or an unpaired surrogate")
+        case int() if abs(value) > MAX_INTEGER:
+            raise ValueError("contains an integer of more than 64 bits")
         case float() if not math.isfinite(value):
-            raise ValueError(f"holds {value}, which is no number")
+            raise ValueError(f"contains {value}, which is not a number of JSON")
         case int() | float():
             return value
         case _:
-            return _nested(value, depth)
+            return _to_plain_nested(value, depth)
 
 
-def _nested(value: Any, depth: int) -> Any:
-    if depth > DEEPEST:
-        raise ValueError(f"holds values inside values deeper than {DEEPEST}")
+def _to_plain_nested(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"contains values nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Position):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {_name(name): _plain(each, depth + 1) for name, each in value.items()}
+        return {_check_name(name): _to_plain(each, depth + 1) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each, depth + 1) for each in value]
-    raise ValueError(f"holds a {type(value).__name__} that cannot be written as JSON")
+        return [_to_plain(each, depth + 1) for each in value]
+    raise ValueError(f"contains a {type(value).__name__} that cannot be written as JSON")
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if name.startswith("$"):
-        raise ValueError(f"holds the name {name[:40]!r}: names that begin with $ are MongoDB's own")
-    return str(_plain(name))
+        raise ValueError(f"contains the name {name[:40]!r}: MongoDB reserves names that begin with $")
+    return str(_to_plain(name))
 
 
-def _unusable(kind: type[Source | Chunk | Extraction], own_id: str, why: str) -> Invalid:
+def _unusable(kind: type[Source | Chunk | Extraction], item_id: str, problem: str) -> Invalid:
     name = kind.__name__.lower()
-    return Invalid(f"the {name} {own_id!r} cannot be stored: it {why}", details={"kind": name, "id": own_id})
+    return Invalid(f"the {name} {item_id!r} cannot be stored: it {problem}", details={"kind": name, "id": item_id})

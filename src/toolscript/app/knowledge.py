@@ -32,7 +32,7 @@ def store_url(settings: Settings) -> str:
 async def open_reader(settings: Settings, database: Database) -> KnowledgeReader:
     """What searches read, through a handle that cannot write. Raises Invalid or Unavailable."""
     if settings.knowledge:
-        return _mongo(settings)[0].at(settings.knowledge, patience_seconds=SEARCH_SECONDS)
+        return _mongo(settings)[0].at(settings.knowledge, timeout_seconds=SEARCH_SECONDS)
     return await _reader_of(database, store_url(settings))
 
 
@@ -49,7 +49,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
     async with AsyncExitStack() as stack:
         reader: KnowledgeReader
         if settings.knowledge:
-            reader = _mongo(settings)[0].at(settings.knowledge, patience_seconds=LIBRARY_SECONDS)
+            reader = _mongo(settings)[0].at(settings.knowledge, timeout_seconds=LIBRARY_SECONDS)
         else:
             if not settings.store:
                 settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The stores that hold the truth: the catalogue, documents, knowledge."""
+"""The stores: items and skills of the catalogue, documents, knowledge. Indexes can be rebuilt from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,20 @@ Ids = Several[str] | None
 
 
 class ItemStore(Protocol):
-    """The items of the catalogue. Every write is one transaction."""
+    """The items of the catalogue. Every write is one transaction.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.items import SqlItems
+    >>> async def save_and_read():
+    ...     store = SqlItems(Database("sqlite://"))
+    ...     await store.save_items([(Item("files", "read", "Reads a file"), frozenset({1, 2}))])
+    ...     items, counts = await store.get_items(), await store.count_terms([2, 3])
+    ...     await store.close()
+    ...     return [stored.item.id for stored in items], counts.documents_with_term
+    >>> asyncio.run(save_and_read())
+    (['files__read'], {2: 1})
+    """
 
     async def save_items(self, items: Sequence[tuple[Item, frozenset[int]]]) -> None:
         """Adds or replaces items (by id) with the terms they contain, and makes them active."""
@@ -61,7 +74,24 @@ class ItemStore(Protocol):
 
 class SkillStore(Protocol):
     """The skills of the catalogue, which items they have, and which skills are suggested. Every write is one
-    transaction."""
+    transaction.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.items import SqlItems
+    >>> from toolscript.adapters.sql.skills import SqlSkills
+    >>> async def assign_item():
+    ...     database = Database("sqlite://")
+    ...     store = SqlSkills(database)
+    ...     await SqlItems(database).save_items([(Item("files", "read"), frozenset())])
+    ...     await store.add_skill(Skill("reading", "Reading"))
+    ...     await store.assign("files__read", [Assignment("reading", confidence=1.0, is_primary=True)])
+    ...     counts = await store.count_items()
+    ...     await database.close()
+    ...     return counts
+    >>> asyncio.run(assign_item())
+    {'reading': 1}
+    """
 
     async def add_skill(self, skill: Skill) -> None:
         """Adds a skill. Raises Conflict when the id is taken."""
@@ -122,64 +152,95 @@ class SkillStore(Protocol):
 
 
 class DocumentStore(Protocol):
-    """The truth about documents, one tenant at a time. Every write is one transaction, and leaves the documents that
-    it touched waiting until the index is told to be up to date: what a crash interrupts can be found and finished."""
+    """The documents of all tenants. Every write is one transaction and marks the documents as pending until the index
+    has been updated, so that an interrupted update can be found and finished.
 
-    async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None: ...
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.documents import SqlDocuments
+    >>> async def save_and_index():
+    ...     database = Database("sqlite://")
+    ...     store, note = SqlDocuments(database), Document("note", "Buy milk")
+    ...     await store.save_documents("acme", [StoredDocument(note, terms=frozenset({7}))])
+    ...     before = await store.list_pending()
+    ...     await store.mark_indexed("acme", {"note": note.digest})
+    ...     after = await store.list_pending()
+    ...     await database.close()
+    ...     return before, after
+    >>> asyncio.run(save_and_index())
+    ({'acme': ['note']}, {})
+    """
+
+    async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
+        """Adds or replaces documents (by id) with the terms they contain."""
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
-        """Removes documents and their terms from the tenant's counts; returns how many there were."""
+        """Deletes documents and subtracts their terms from the tenant's counts; returns how many existed."""
 
     async def mark_pending(self, tenant: str, ids: Sequence[str]) -> None:
-        """Leaves documents waiting that are about to be indexed without having been saved before."""
+        """Marks documents as pending that are about to be indexed without having been saved before."""
 
     async def mark_indexed(self, tenant: str, digests: Mapping[str, str | None]) -> None:
-        """The index holds these documents as they were with these digests (None: no longer). Those that have not
-        changed since then no longer wait for what this process has written, nor for one that is long gone; for what
-        another process is still at they do."""
+        """Records that the index has these documents with these digests (None: deleted). Removes the marks of this
+        process and of processes that stopped long ago, unless a document has changed since; those of other running
+        processes stay."""
 
     async def list_pending(self) -> dict[str, list[str]]:
-        """The ids that wait for the index, saved or deleted, by tenant."""
+        """The ids, saved or deleted, that the index does not reflect yet, by tenant."""
 
     async def list_tenants(self) -> list[str]:
         """Every tenant that has documents."""
 
     async def get_documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
-        """Documents by id order: those named, or all."""
+        """The documents with these ids (None: all), ordered by id."""
 
     async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
-        """Documents by id order (of code points), from the first one after that id."""
+        """The first `limit` documents whose ids come after this one, in the order of code points."""
 
     async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
-        """The ids of what `listing` returns."""
+        """The ids of what `list_documents` returns."""
 
-    async def count(self, tenant: str) -> int: ...
+    async def count(self, tenant: str) -> int:
+        """The number of documents."""
 
     async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
-        """The digests of the named documents that exist, by id."""
+        """The digests of those of these documents that exist, by id."""
 
-    async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts: ...
+    async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts:
+        """How many of the tenant's documents contain each term."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
 
 
 class KnowledgeReader(Protocol):
-    """Sources, chunks and extractions, to be read and nothing else: all that searching needs."""
+    """Reads sources, chunks and extractions: all that a search needs.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.knowledge import SqlKnowledgeReader
+    >>> async def count():
+    ...     reader = SqlKnowledgeReader(Database("sqlite://"))
+    ...     counts = await reader.count_contents()
+    ...     await reader.close()
+    ...     return counts
+    >>> asyncio.run(count())
+    {}
+    """
 
     async def get_records(
         self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]
     ) -> KnowledgeRecords:
-        """Those of the named that exist, in one batched read."""
+        """Those of these records that exist, in one batched read."""
 
     async def list_sources(self) -> list[Source]:
-        """All sources, by title, then id."""
+        """All sources, ordered by title, then id."""
 
     async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
-        """All chunks of a source in reading order, and all extractions by id; none of a source that is not there."""
+        """The chunks of a source in reading order, and its extractions by id; empty lists for an unknown source."""
 
     async def count_contents(self) -> dict[str, tuple[int, int]]:
-        """How many chunks and extractions each source has, by its id."""
+        """The numbers of chunks and extractions of each source, by its id."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
@@ -188,18 +249,35 @@ class KnowledgeReader(Protocol):
 
 
 class KnowledgeStore(KnowledgeReader, Protocol):
-    """The truth about knowledge, for the pipeline that writes it."""
+    """Reads and writes knowledge.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.knowledge import SqlKnowledge
+    >>> from toolscript.domain.knowledge import Position
+    >>> async def save_and_read():
+    ...     store = SqlKnowledge(Database("sqlite://"))
+    ...     source = Source("tides", "book", "Of Tides", authors=(), path="tides.pdf", ingested_at="2026-01-01")
+    ...     await store.replace(source, [Chunk("c1", "tides", "The moon ...", Position(page=1), 4)], [])
+    ...     chunks, _ = await store.get_contents("tides")
+    ...     await store.close()
+    ...     return [chunk.content for chunk in chunks]
+    >>> asyncio.run(save_and_read())
+    ['The moon ...']
+    """
 
     async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
-        """Makes the source be as given and have exactly these chunks, in this order, and these extractions. What a
-        crash interrupts leaves the old, the new, or, where the store knows no transactions, some of both with the
-        source's status not ready; doing it again completes it."""
+        """Makes the source have exactly these chunks, in this order, and these extractions.
+
+        After an interruption the store has the old or the new records; a store without transactions may have some of
+        both, with the source's status not ready. Repeating the call completes it.
+        """
 
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
-        """Adds or replaces extractions by id. Raises NotFound when there is no such source."""
+        """Adds or replaces extractions by id. Raises NotFound for an unknown source."""
 
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Changes the status, the metadata where some are given, and nothing else; of no source that is not there."""
+        """Changes the status of a source, and its metadata unless None. Ignores an unknown source."""
 
     async def remove(self, source_id: str) -> bool:
-        """Removes a source with all its chunks and extractions; whether it was there."""
+        """Deletes a source with its chunks and extractions; returns whether it existed."""

@@ -237,7 +237,7 @@ async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
 @asynccontextmanager
 async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
     """The application with its knowledge in MongoDB, over HTTP."""
-    reader = MongoKnowledgeReader.at(uri, patience_seconds=1.0)
+    reader = MongoKnowledgeReader.at(uri, timeout_seconds=1.0)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, replace(app, knowledge_search=search))))
     try:

@@ -1,5 +1,5 @@
-"""Knowledge on MongoDB, through pymongo: the collections `sources`, `chunks` and `extractions`, whose ids are
-ObjectIds (ours are written with the same 24 digits). The side that searches has verbs for reading only."""
+"""Knowledge on MongoDB, through pymongo: the collections `sources`, `chunks` and `extractions`. Ids are ObjectIds where
+they have 24 hexadecimal digits, and strings otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import pymongo
@@ -16,21 +16,27 @@ from bson.errors import BSONError, InvalidBSON
 from pymongo import AsyncMongoClient, IndexModel, UpdateOne
 from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
-from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
-from toolscript.adapters.mongo.records import chunk_of, extraction_of, reading_order, source_of
+from toolscript.adapters.knowledge_records import (
+    build_record,
+    build_records,
+    build_status_values,
+    is_storable,
+    unknown_source,
+)
+from toolscript.adapters.mongo.records import read_chunk, read_extraction, read_source, reading_order
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source, SourceStatus
 
 DATABASE = "toolscript"
-READING_SECONDS = 2.0
-WRITING_SECONDS = 30.0
-# A server that is there is found at once, however long it may take to answer; and nobody waits to say goodbye.
-CHOOSING_SECONDS = 5.0
-CLOSING_SECONDS = 1.0
-READ_AT_ONCE = 1000
-WRITTEN_AT_ONCE = 500
+READ_TIMEOUT_SECONDS = 2.0
+WRITE_TIMEOUT_SECONDS = 30.0
+# A running server is found at once, however long it may take to answer.
+SERVER_SELECTION_SECONDS = 5.0
+CLOSE_TIMEOUT_SECONDS = 1.0
+READ_BATCH = 1000
+WRITE_BATCH = 500
 
-# Other pipelines keep more in their documents, such as vectors, which nobody here needs.
+# Other pipelines store more in their documents, such as vectors, which are not needed here.
 FIELDS = {
     "sources": [each.name for each in fields(Source)],
     "chunks": [*(each.name for each in fields(Chunk)), "number"],
@@ -41,42 +47,40 @@ INDEXES = {
     "chunks": [IndexModel(["source_id", "number"])],
     "extractions": [IndexModel(field) for field in ("source_id", "chunk_id", "type", "topics")],
 }
-# An index of the same fields under another name, or with other options: whoever made it had reasons.
-IS_THERE_ALREADY = {85, 86}
-IS_TOO_LARGE = {10334, 17419, 17420}
-# Moments that no calendar has, and bytes that are no text, are no reason to find nothing.
+# An index of the same fields exists under another name or with other options; it is kept.
+INDEX_EXISTS_CODES = {85, 86}
+TOO_LARGE_CODES = {10334, 17419, 17420}
+# Dates out of range and invalid UTF-8 must not make a read fail.
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
 
-LARGE = ("chunks", "extractions")
-READ: dict[str, Callable[[Mapping[str, Any]], Source | Chunk | Extraction]] = {
-    "sources": source_of,
-    "chunks": chunk_of,
-    "extractions": extraction_of,
+READERS: dict[str, Callable[[Mapping[str, Any]], Source | Chunk | Extraction]] = {
+    "sources": read_source,
+    "chunks": read_chunk,
+    "extractions": read_extraction,
 }
 
 Documents = list[dict[str, Any]]
 
 
 class MongoKnowledgeReader:
-    """The knowledge of one database, to be read."""
+    """Reads the knowledge of one database."""
 
-    def __init__(self, client: AsyncMongoClient[dict[str, Any]], where: str) -> None:
+    def __init__(self, client: AsyncMongoClient[dict[str, Any]], address: str) -> None:
         self._client = client
         self._database = client.get_default_database(DATABASE, LENIENT)
-        self._where = where
+        self._address = address
 
     @classmethod
-    def at(cls, uri: str, *, patience_seconds: float = READING_SECONDS) -> Self:
-        """The knowledge in the database that the URI's path names, or in `toolscript`. Nothing is contacted yet, and
-        no question waits longer than that for its answer, nor more than a few seconds for a server to be there. Raises
-        Invalid."""
+    def at(cls, uri: str, *, timeout_seconds: float = READ_TIMEOUT_SECONDS) -> Self:
+        """The knowledge in the database that the URI's path names (default: `toolscript`). Does not connect. A call
+        fails after the timeout, or after a few seconds without a server. Raises Invalid for an unusable URI."""
         try:
-            client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(uri, **_limits(patience_seconds))
+            client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(uri, **_build_timeouts(timeout_seconds))
             return cls(client, uri.partition("://")[2].partition("?")[0].rpartition("@")[2])
         except (PyMongoError, ValueError, TypeError, LookupError):
-            # What the driver says may repeat the URI, password and all.
+            # Not chained: the driver's message may repeat the URI with its password.
             raise Invalid(
                 "TOOLSCRIPT_KNOWLEDGE is not a usable MongoDB address: give mongodb://USER:PASSWORD@HOST:27017/NAME or "
                 "mongodb+srv://USER:PASSWORD@HOST/NAME, special characters in the password percent-encoded",
@@ -87,214 +91,215 @@ class MongoKnowledgeReader:
         self, source_ids: Collection[str], chunk_ids: Collection[str], extraction_ids: Collection[str]
     ) -> KnowledgeRecords:
         sources, chunks, extractions = await asyncio.gather(
-            self._named("sources", source_ids),
-            self._named("chunks", chunk_ids),
-            self._named("extractions", extraction_ids),
+            self._find_by_id("sources", source_ids),
+            self._find_by_id("chunks", chunk_ids),
+            self._find_by_id("extractions", extraction_ids),
         )
         return KnowledgeRecords(
-            {source.id: source for source in map(source_of, sources)},
-            {chunk.id: chunk for chunk in map(chunk_of, chunks)},
-            {extraction.id: extraction for extraction in map(extraction_of, extractions)},
+            {source.id: source for source in map(read_source, sources)},
+            {chunk.id: chunk for chunk in map(read_chunk, chunks)},
+            {extraction.id: extraction for extraction in map(read_extraction, extractions)},
         )
 
     async def list_sources(self) -> list[Source]:
-        found = await self._found("sources", {})
-        return sorted(map(source_of, found), key=lambda source: (source.title, source.id))
+        found = await self._find("sources", {})
+        return sorted(map(read_source, found), key=lambda source: (source.title, source.id))
 
     async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
         own = {"source_id": {"$in": _keys([source_id])}}
-        chunks, extractions = await asyncio.gather(self._found("chunks", own), self._found("extractions", own))
-        in_order = sorted(chunks, key=reading_order)
-        return [*map(chunk_of, in_order)], sorted(map(extraction_of, extractions), key=lambda each: each.id)
+        chunks, extractions = await asyncio.gather(self._find("chunks", own), self._find("extractions", own))
+        return [*map(read_chunk, sorted(chunks, key=reading_order))], sorted(
+            map(read_extraction, extractions), key=lambda each: each.id
+        )
 
     async def count_contents(self) -> dict[str, tuple[int, int]]:
         sources, chunks, extractions = await asyncio.gather(
-            self._found("sources", {}, ["_id"]), self._counted("chunks"), self._counted("extractions")
+            self._find("sources", {}, ["_id"]), self._count_by_source("chunks"), self._count_by_source("extractions")
         )
         ids = [str(each["_id"]) for each in sources]
-        return {own_id: (chunks.get(own_id, 0), extractions.get(own_id, 0)) for own_id in ids}
+        return {source_id: (chunks.get(source_id, 0), extractions.get(source_id, 0)) for source_id in ids}
 
     async def ping(self) -> None:
-        with self._answering():
+        with self._translate_errors():
             await self._database.command("ping")
 
     async def close(self) -> None:
-        with pymongo.timeout(CLOSING_SECONDS):
+        with pymongo.timeout(CLOSE_TIMEOUT_SECONDS):
             await self._client.close()
 
-    async def _named(self, name: str, ids: Collection[str]) -> Documents:
-        return await self._found(name, {"_id": {"$in": _keys(ids)}}) if ids else []
+    async def _find_by_id(self, name: str, ids: Collection[str]) -> Documents:
+        return await self._find(name, {"_id": {"$in": _keys(ids)}}) if ids else []
 
-    async def _found(self, name: str, where: dict[str, Any], only: Sequence[str] | None = None) -> Documents:
-        with self._answering():
-            found = self._database[name].find(where, only or FIELDS[name], batch_size=READ_AT_ONCE)
+    async def _find(self, name: str, where: dict[str, Any], only: Sequence[str] | None = None) -> Documents:
+        with self._translate_errors():
+            found = self._database[name].find(where, only or FIELDS[name], batch_size=READ_BATCH)
             return await found.to_list()
 
-    async def _counted(self, name: str) -> dict[str, int]:
-        """How many documents each source has. Some may name it by its ObjectId, and others by its text."""
+    async def _count_by_source(self, name: str) -> dict[str, int]:
+        """The number of documents of each source, whether they name it by ObjectId or by string."""
         counts: dict[str, int] = {}
-        with self._answering():
+        with self._translate_errors():
             groups = await self._database[name].aggregate([{"$group": {"_id": "$source_id", "n": {"$sum": 1}}}])
             for group in await groups.to_list():
                 counts[str(group["_id"])] = counts.get(str(group["_id"]), 0) + int(group["n"])
         return counts
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Says in our words what the driver raises."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raises Unavailable or Invalid instead of the driver's errors."""
         try:
             yield
         except (PyMongoError, InvalidBSON) as error:
-            if isinstance(error, BulkWriteError) and _codes(error) & IS_TOO_LARGE:
-                raise Invalid(
-                    "the store of knowledge rejects a value: it makes a document larger than 16 MB"
-                ) from error
+            if isinstance(error, BulkWriteError) and _codes(error) & TOO_LARGE_CODES:
+                raise Invalid("the knowledge store rejects a value: it makes a document larger than 16 MB") from error
             raise Unavailable(
-                f"the store of knowledge mongodb://{self._where} does not answer: {_reason(error)}; check "
+                f"the knowledge store mongodb://{self._address} does not answer: {_reason(error)}; check "
                 "TOOLSCRIPT_KNOWLEDGE and the server",
-                details={"field": "TOOLSCRIPT_KNOWLEDGE", "store": self._where},
+                details={"field": "TOOLSCRIPT_KNOWLEDGE", "store": self._address},
             ) from error
         except BSONError as error:
-            raise Invalid(f"the store of knowledge rejects a value: {_reason(error)}") from error
+            raise Invalid(f"the knowledge store rejects a value: {_reason(error)}") from error
 
 
 class MongoKnowledge(MongoKnowledgeReader):
-    """The same, for the pipeline that writes it. It makes the indexes that are missing before it first writes."""
+    """Reads and writes the knowledge of one database. Creates missing indexes before its first write."""
 
     _is_indexed = False
 
     @classmethod
-    def at(cls, uri: str, *, patience_seconds: float = WRITING_SECONDS) -> Self:
-        return super().at(uri, patience_seconds=patience_seconds)
+    def at(cls, uri: str, *, timeout_seconds: float = WRITE_TIMEOUT_SECONDS) -> Self:
+        return super().at(uri, timeout_seconds=timeout_seconds)
 
     async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
-        kept = _Writing("sources", [source], [record_of(source)])
-        numbered = [{**each, "number": number} for number, each in enumerate(records_of(source.id, chunks))]
-        parts = _Writing("chunks", chunks, numbered)
-        drawn = _Writing("extractions", extractions, records_of(source.id, extractions))
-        await self._make_indexes()
-        own = {"source_id": {"$in": _keys([source.id])}}
-        held = await asyncio.gather(self._named("sources", [source.id]), *(self._found(n, own) for n in LARGE))
-        with self._answering():
-            # Not ready as long as some of what is there is old and some new.
-            await self._write(replace(kept, always={"status": str(SourceStatus.INDEXING)}), held[0])
-            for writing, documents in zip((parts, drawn), held[1:], strict=True):
-                await self._write(writing, documents)
-            for writing, documents in zip((parts, drawn), held[1:], strict=True):
-                await self._delete_others(writing, documents)
+        own = _Update("sources", [source], [build_record(source)], always={"status": str(SourceStatus.INDEXING)})
+        numbered = [{**record, "number": number} for number, record in enumerate(build_records(source.id, chunks))]
+        parts = (
+            _Update("chunks", chunks, numbered),
+            _Update("extractions", extractions, build_records(source.id, extractions)),
+        )
+        await self._create_indexes()
+        where = {"source_id": {"$in": _keys([source.id])}}
+        before = await asyncio.gather(
+            self._find_by_id("sources", [source.id]), *(self._find(part.name, where) for part in parts)
+        )
+        with self._translate_errors():
+            # The status is not ready while old and new documents are mixed.
+            for update, existing in zip((own, *parts), before, strict=True):
+                await self._write(update, existing)
+            for update, existing in zip(parts, before[1:], strict=True):
+                await self._delete_others(update, existing)
         await self.set_status(source.id, source.status)
 
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
-        drawn = _Writing("extractions", extractions, records_of(source_id, extractions))
-        if not await self._found("sources", {"_id": {"$in": _keys([source_id])}}, ["_id"]):
-            raise no_such_source(source_id)
-        await self._make_indexes()
-        held = await self._named("extractions", [each.id for each in extractions])
-        with self._answering():
-            await self._write(drawn, held)
+        update = _Update("extractions", extractions, build_records(source_id, extractions))
+        if not await self._find("sources", {"_id": {"$in": _keys([source_id])}}, ["_id"]):
+            raise unknown_source(source_id)
+        await self._create_indexes()
+        existing = await self._find_by_id("extractions", [each.id for each in extractions])
+        with self._translate_errors():
+            await self._write(update, existing)
 
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
-        values: dict[str, Any] = {"status": str(status)}
-        if metadata is not None:
-            values["metadata"] = metadata_of(source_id, metadata)
-        with self._answering():
+        values = build_status_values(source_id, status, metadata)
+        with self._translate_errors():
             await self._database["sources"].update_one({"_id": {"$in": _keys([source_id])}}, {"$set": values})
 
     async def remove(self, source_id: str) -> bool:
         keys = _keys([source_id])
-        with self._answering():
-            # The source itself goes last: what is interrupted can be seen, and done again.
+        with self._translate_errors():
+            # The source goes last, so that an interrupted deletion is visible and can be repeated.
             for name in ("extractions", "chunks"):
                 await self._database[name].delete_many({"source_id": {"$in": keys}})
             return (await self._database["sources"].delete_many({"_id": {"$in": keys}})).deleted_count > 0
 
-    async def _make_indexes(self) -> None:
+    async def _create_indexes(self) -> None:
         if self._is_indexed:
             return
-        with self._answering():
-            for name, wanted in INDEXES.items():
-                for each in wanted:
+        with self._translate_errors():
+            for name, indexes in INDEXES.items():
+                for index in indexes:
                     try:
-                        await self._database[name].create_indexes([each])
+                        await self._database[name].create_indexes([index])
                     except OperationFailure as error:
-                        if error.code not in IS_THERE_ALREADY:
+                        if error.code not in INDEX_EXISTS_CODES:
                             raise
         self._is_indexed = True
 
-    async def _write(self, writing: _Writing, held: Documents) -> None:
-        changes = [*writing.changes(held)]
-        for start in range(0, len(changes), WRITTEN_AT_ONCE):
-            some = changes[start : start + WRITTEN_AT_ONCE]
-            await self._database[writing.name].bulk_write(
-                [UpdateOne({"_id": key}, {"$set": values}, upsert=True) for key, values in some]
+    async def _write(self, update: _Update, existing: Documents) -> None:
+        changes = [*update.find_changes(existing)]
+        for start in range(0, len(changes), WRITE_BATCH):
+            await self._database[update.name].bulk_write(
+                [
+                    UpdateOne({"_id": key}, {"$set": values}, upsert=True)
+                    for key, values in changes[start : start + WRITE_BATCH]
+                ]
             )
 
-    async def _delete_others(self, writing: _Writing, held: Documents) -> None:
-        kept = {each.id for each in writing.given}
-        stale = [each["_id"] for each in held if str(each["_id"]) not in kept]
-        for start in range(0, len(stale), READ_AT_ONCE):
-            await self._database[writing.name].delete_many({"_id": {"$in": stale[start : start + READ_AT_ONCE]}})
+    async def _delete_others(self, update: _Update, existing: Documents) -> None:
+        kept = {item.id for item in update.items}
+        stale = [each["_id"] for each in existing if str(each["_id"]) not in kept]
+        for start in range(0, len(stale), READ_BATCH):
+            await self._database[update.name].delete_many({"_id": {"$in": stale[start : start + READ_BATCH]}})
 
 
 @dataclass(frozen=True, slots=True)
-class _Writing:
-    """What is to be in a collection: things and their records, and what is written in any case."""
+class _Update:
+    """What a collection must contain: items, their records, and fields to write even where nothing changed."""
 
     name: str
-    given: Sequence[Source | Chunk | Extraction]
+    items: Sequence[Source | Chunk | Extraction]
     records: Sequence[dict[str, Any]]
     always: Mapping[str, Any] = field(default_factory=dict)
 
-    def changes(self, held: Documents) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The keys of the documents that have to change, and the fields that have to: whatever else others keep in a
-        document, and however they write what says the same, stays."""
-        before = {str(each["_id"]): each for each in held}
-        for given, record in zip(self.given, self.records, strict=True):
-            document = before.get(given.id)
-            values = {name: each for name, each in record.items() if name != "id"}
+    def find_changes(self, existing: Documents) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """The keys and changed fields of the documents that must change. Other fields stay, and so do values that other
+        pipelines write in another form but with the same meaning."""
+        before = {str(each["_id"]): each for each in existing}
+        for item, record in zip(self.items, self.records, strict=True):
+            document = before.get(item.id)
+            values = {name: value for name, value in record.items() if name != "id"}
             if document is not None:
-                read = READ[self.name](document)
-                values = {
-                    name: each for name, each in values.items() if not _is_said(name, given, read, each, document)
-                }
+                stored = READERS[self.name](document)
+                same = {name for name, value in values.items() if _is_same(name, item, stored, value, document)}
+                values = {name: value for name, value in values.items() if name not in same}
             values |= self.always
             if values:
-                yield (_key(given.id) if document is None else document["_id"]), values
+                yield (_key(item.id) if document is None else document["_id"]), values
 
 
-def _is_said(name: str, given: Any, read: Any, value: Any, document: Mapping[str, Any]) -> bool:
-    """Whether a document says that of a field already. 1 is not 1.0, and an order of names is one."""
-    if not hasattr(given, name):
+def _is_same(name: str, item: Any, stored: Any, value: Any, document: Mapping[str, Any]) -> bool:
+    """Whether a document already has a field's value. Compared by repr: 1 differs from 1.0, and key orders differ."""
+    if not hasattr(item, name):
         return bool(document.get(name) == value)
-    return name in document and repr(getattr(read, name)) == repr(getattr(given, name))
+    return name in document and repr(getattr(stored, name)) == repr(getattr(item, name))
 
 
-def _limits(patience_seconds: float) -> dict[str, Any]:
-    """The driver's options for that much patience. Given a limit for all together (`timeoutMS`), it looks for a server
-    and tries again for as long as that: right for a moment, not for half a minute. Without, it tries again once."""
-    whole = int(patience_seconds * 1000)
-    choosing = int(min(patience_seconds, CHOOSING_SECONDS) * 1000)
+def _build_timeouts(timeout_seconds: float) -> dict[str, Any]:
+    """The driver's options for a timeout. With `timeoutMS` the driver looks for a server and retries for the whole
+    time: right for 2 seconds, too long for 30. Without it, the driver retries once."""
+    total = int(timeout_seconds * 1000)
+    selection = int(min(timeout_seconds, SERVER_SELECTION_SECONDS) * 1000)
     return {
-        "timeoutMS": whole if patience_seconds <= CHOOSING_SECONDS else None,
-        "socketTimeoutMS": whole,
-        "waitQueueTimeoutMS": whole,
-        "serverSelectionTimeoutMS": choosing,
-        "connectTimeoutMS": choosing,
+        "timeoutMS": total if timeout_seconds <= SERVER_SELECTION_SECONDS else None,
+        "socketTimeoutMS": total,
+        "waitQueueTimeoutMS": total,
+        "serverSelectionTimeoutMS": selection,
+        "connectTimeoutMS": selection,
     }
 
 
-def _key(own_id: str) -> Any:
-    return ObjectId(own_id) if _is_object_id(own_id) else own_id
+def _key(item_id: str) -> Any:
+    return ObjectId(item_id) if _is_object_id(item_id) else item_id
 
 
 def _keys(ids: Collection[str]) -> list[Any]:
-    """How documents may name these ids: as ObjectIds, where they could be some, and as text."""
-    texts = [each for each in ids if is_text(each)]
+    """The forms that these ids may have in documents: ObjectIds where possible, and strings."""
+    texts = [each for each in ids if is_storable(each)]
     return [*(ObjectId(each) for each in texts if _is_object_id(each)), *texts]
 
 
-def _is_object_id(own_id: str) -> bool:
-    return re.fullmatch("[0-9a-f]{24}", own_id) is not None
+def _is_object_id(item_id: str) -> bool:
+    return re.fullmatch("[0-9a-f]{24}", item_id) is not None
 
 
 def _codes(error: BulkWriteError) -> set[int]:
@@ -302,7 +307,7 @@ def _codes(error: BulkWriteError) -> set[int]:
 
 
 def _reason(error: Exception) -> str:
-    """What the driver says, in one line, without its own settings and without the documents it is about."""
-    told = (error.details or {}).get("errmsg") if isinstance(error, OperationFailure) else None
-    text = re.split(r" \(configured timeouts|, Timeout:|, full error:", str(told or error))[0].strip()
+    """The driver's message in one line, without its settings and without the documents."""
+    message = (error.details or {}).get("errmsg") if isinstance(error, OperationFailure) else None
+    text = re.split(r" \(configured timeouts|, Timeout:|, full error:", str(message or error))[0].strip()
     return (text.splitlines() or [type(error).__name__])[0]

@@ -1,5 +1,5 @@
-"""What documents of MongoDB say to us. Other pipelines write to the same collections, each in its own way: whatever a
-document holds or lacks, something can be made of it, and nothing that it holds makes a search fail."""
+"""Reads sources, chunks and extractions from MongoDB documents. Other pipelines write to the same collections in forms
+of their own: no missing field and no unexpected value makes a read fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def source_of(document: Document) -> Source:
+def read_source(document: Document) -> Source:
     return Source(
         id=_text(document["_id"]),
         type=_text(document.get("type")),
@@ -36,7 +36,7 @@ def source_of(document: Document) -> Source:
     )
 
 
-def chunk_of(document: Document) -> Chunk:
+def read_chunk(document: Document) -> Chunk:
     return Chunk(
         id=_text(document["_id"]),
         source_id=_text(document.get("source_id")),
@@ -47,7 +47,7 @@ def chunk_of(document: Document) -> Chunk:
     )
 
 
-def extraction_of(document: Document) -> Extraction:
+def read_extraction(document: Document) -> Extraction:
     return Extraction(
         id=_text(document["_id"]),
         source_id=_text(document.get("source_id")),
@@ -61,7 +61,7 @@ def extraction_of(document: Document) -> Extraction:
 
 
 def reading_order(document: Document) -> tuple[float, str]:
-    """Chunks by number; those that have none after them by id, which is the order in which drivers make ids."""
+    """Sorts chunks by number; those without a number come last, by id, which is the order in which they were made."""
     number = document.get("number")
     return (number if isinstance(number, int | float) else math.inf), _text(document["_id"])
 
@@ -72,42 +72,42 @@ def _position(value: Any) -> Position:
     return Position(_text(value.get("chapter")), _text(value.get("section")), _number(value.get("page"), None))
 
 
-def _text(value: Any, otherwise: str = "") -> str:
-    said = _plain(value)
-    return otherwise if said is None else str(said)
+def _text(value: Any, default: str = "") -> str:
+    plain = _to_plain(value)
+    return default if plain is None else str(plain)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    several = value if isinstance(value, list) else [value]
-    return tuple(_text(each) for each in several if each is not None)
+    values = value if isinstance(value, list) else [value]
+    return tuple(_text(each) for each in values if each is not None)
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """A document in a document; anything else is its only part."""
-    plain = _plain(value)
+    """An embedded document; any other value becomes its `text`."""
+    plain = _to_plain(value)
     if isinstance(plain, dict):
         return plain
     return {} if plain is None else {"text": plain}
 
 
-def _number(value: Any, otherwise: T) -> int | T:
-    """A whole number, also where it was written as text or with a point."""
+def _number(value: Any, default: T) -> int | T:
+    """An integer, also where it is stored as a string or a float."""
     match value:
         case bool():
-            return otherwise
+            return default
         case float():
-            return int(value) if value.is_integer() else otherwise
+            return int(value) if value.is_integer() else default
         case int() | str():
             try:
                 return int(value)
             except ValueError:
-                return otherwise
+                return default
         case _:
-            return otherwise
+            return default
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON could say it: what only MongoDB knows (ids, moments, decimals) becomes text."""
+def _to_plain(value: Any) -> Any:
+    """The value as JSON; types of MongoDB (ids, dates, decimals) become strings."""
     match value:
         case None | bool():
             return value
@@ -118,9 +118,9 @@ def _plain(value: Any) -> Any:
         case float():
             return float(value) if math.isfinite(value) else str(value)
         case Mapping():
-            return {str(name): _plain(each) for name, each in value.items()}
+            return {str(name): _to_plain(each) for name, each in value.items()}
         case list():
-            return [_plain(each) for each in value]
+            return [_to_plain(each) for each in value]
         case datetime():
             return value.isoformat()
         case bytes():

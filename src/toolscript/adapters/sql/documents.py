@@ -1,11 +1,12 @@
-"""Documents in SQL, one tenant at a time; a tenant's term counts change in the transaction that changes a text, and so
-does the note that the index is behind on it."""
+"""Documents in SQL, one tenant at a time. The transaction that changes a text also updates the tenant's term counts and
+marks the document as pending: the index has to be updated."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session
@@ -13,8 +14,8 @@ from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.search import TermCounts
 
-# A writer needs minutes at most from storing a document to having indexed it. A mark that is older than this is of one
-# that is no longer alive, and whoever has brought the index up to date may take it away.
+# A writer needs minutes at most from storing a document to indexing it. A mark older than this is of a writer that no
+# longer runs, and any other may remove it.
 ABANDONED_AFTER_SECONDS = 3_600.0
 
 
@@ -28,109 +29,74 @@ class SqlDocuments:
 
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
         def work(session: Session) -> None:
-            old = _terms(session, tenant, [d.document.id for d in documents])
-            rows = [
-                {
-                    "tenant": tenant,
-                    "id": d.document.id,
-                    "title": d.document.title,
-                    "text": d.document.text,
-                    "metadata": dict(d.document.metadata),
-                    "digest": d.document.digest,
-                    "terms": pack_terms(d.terms),
-                }
-                for d in documents
-            ]
-            upsert(session, "documents", rows, keys=["tenant", "id"])
-            self._wait(session, tenant, [d.document.id for d in documents])
-            change_counts(session, _scope(tenant), removed=old, added=(d.terms for d in documents))
+            ids = [d.document.id for d in documents]
+            old = _select(session, "terms", tenant, ids)
+            upsert(session, "documents", [_document_row(tenant, d) for d in documents], keys=["tenant", "id"])
+            self._mark(session, tenant, ids)
+            removed = [unpack_terms(row["terms"]) for row in old]
+            change_counts(session, _scope(tenant), removed=removed, added=(d.terms for d in documents))
 
         await write_scope(self._database, _scope(tenant), work)
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         def work(session: Session) -> int:
-            statement = f"SELECT id, terms FROM documents WHERE {_named(session)}"
-            old = session.rows(statement, tenant=tenant, ids=list(ids))
-            session.run(f"DELETE FROM documents WHERE {_named(session)}", tenant=tenant, ids=list(ids))
-            self._wait(session, tenant, [row["id"] for row in old])
+            old = _select(session, "id, terms", tenant, ids)
+            session.run(f"DELETE FROM documents WHERE {_condition(session)}", tenant=tenant, ids=list(ids))
+            self._mark(session, tenant, [row["id"] for row in old])
             change_counts(session, _scope(tenant), removed=[unpack_terms(row["terms"]) for row in old])
             return len(old)
 
         return await write_scope(self._database, _scope(tenant), work)
 
     async def mark_pending(self, tenant: str, ids: Sequence[str]) -> None:
-        await self._database.write(lambda session: self._wait(session, tenant, ids))
+        await self._database.write(lambda session: self._mark(session, tenant, ids))
 
     async def mark_indexed(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         def work(session: Session) -> None:
-            # In turn with other writers of the tenant: the documents of an unfinished one would look absent.
             mark = {"tenant": tenant, "writer": self._writer, "before": self._clock() - ABANDONED_AFTER_SECONDS}
-            kept = "EXISTS (SELECT 1 FROM documents WHERE tenant = :tenant AND id = :id"
+            stored = "EXISTS (SELECT 1 FROM documents WHERE tenant = :tenant AND id = :id"
             own = "(writer = :writer OR since < :before)"
-            settled = f"DELETE FROM documents_waiting WHERE tenant = :tenant AND id = :id AND {own}"
+            delete = f"DELETE FROM documents_waiting WHERE tenant = :tenant AND id = :id AND {own}"
             session.run_many(
-                f"{settled} AND {kept} AND digest = :digest)",
+                f"{delete} AND {stored} AND digest = :digest)",
                 [{**mark, "id": i, "digest": digest} for i, digest in digests.items() if digest is not None],
             )
             session.run_many(
-                f"{settled} AND NOT {kept})", [{**mark, "id": i} for i, digest in digests.items() if digest is None]
+                f"{delete} AND NOT {stored})", [{**mark, "id": i} for i, digest in digests.items() if digest is None]
             )
 
+        # One after the other with writers of the tenant: documents of an unfinished one would look absent.
         await write_scope(self._database, _scope(tenant), work)
 
     async def list_pending(self) -> dict[str, list[str]]:
         statement = "SELECT DISTINCT tenant, id FROM documents_waiting"
-        found: dict[str, list[str]] = {}
+        pending: dict[str, list[str]] = {}
         for row in await self._database.read(lambda session: session.rows(statement)):
-            found.setdefault(row["tenant"], []).append(row["id"])
-        return {tenant: sorted(ids) for tenant, ids in sorted(found.items())}
+            pending.setdefault(row["tenant"], []).append(row["id"])
+        return {tenant: sorted(ids) for tenant, ids in sorted(pending.items())}
 
     async def list_tenants(self) -> list[str]:
         statement = "SELECT DISTINCT tenant FROM documents"
-        found = await self._database.read(lambda session: session.rows(statement))
-        return sorted(row["tenant"] for row in found)
+        rows = await self._database.read(lambda session: session.rows(statement))
+        return sorted(row["tenant"] for row in rows)
 
     async def get_documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
-        def work(session: Session) -> list[Document]:
-            if ids is None:
-                rows = session.rows("SELECT * FROM documents WHERE tenant = :tenant", tenant=tenant)
-            else:
-                statement = f"SELECT * FROM documents WHERE {_named(session)}"
-                rows = session.rows(statement, tenant=tenant, ids=list(ids))
-            return sorted(map(_document, rows), key=lambda d: d.id)
-
-        return await self._database.read(work)
+        rows = await self._database.read(lambda session: _select(session, "*", tenant, ids))
+        return sorted(map(_document, rows), key=lambda d: d.id)
 
     async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
-        def work(session: Session) -> list[Document]:
-            own_id = f"id {session.words['by_code_point']}"
-            statement = (
-                f"SELECT * FROM documents WHERE tenant = :tenant AND {own_id} > :after ORDER BY {own_id} LIMIT :most"
-            )
-            return [*map(_document, session.rows(statement, tenant=tenant, after=after or "", most=limit))]
-
-        return await self._database.read(work)
+        return [*map(_document, await self._page("*", tenant, after, limit))]
 
     async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
-        def work(session: Session) -> list[str]:
-            own_id = f"id {session.words['by_code_point']}"
-            statement = (
-                f"SELECT id FROM documents WHERE tenant = :tenant AND {own_id} > :after ORDER BY {own_id} LIMIT :most"
-            )
-            return [row["id"] for row in session.rows(statement, tenant=tenant, after=after or "", most=limit)]
-
-        return await self._database.read(work)
+        return [row["id"] for row in await self._page("id", tenant, after, limit)]
 
     async def count(self, tenant: str) -> int:
         statement = "SELECT count(*) AS n FROM documents WHERE tenant = :tenant"
         return int((await self._database.read(lambda session: session.rows(statement, tenant=tenant)))[0]["n"])
 
     async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
-        def work(session: Session) -> dict[str, str]:
-            statement = f"SELECT id, digest FROM documents WHERE {_named(session)}"
-            return {r["id"]: r["digest"] for r in session.rows(statement, tenant=tenant, ids=list(ids))}
-
-        return await self._database.read(work)
+        rows = await self._database.read(lambda session: _select(session, "id, digest", tenant, ids))
+        return {row["id"]: row["digest"] for row in rows}
 
     async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, _scope(tenant), terms))
@@ -138,7 +104,20 @@ class SqlDocuments:
     async def ping(self) -> None:
         await self._database.ping()
 
-    def _wait(self, session: Session, tenant: str, ids: Sequence[str]) -> None:
+    async def _page(self, columns: str, tenant: str, after: str | None, limit: int) -> list[dict[str, Any]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            id_column = f"id {session.words['by_code_point']}"
+            return session.rows(
+                f"SELECT {columns} FROM documents WHERE tenant = :tenant AND {id_column} > :after "
+                f"ORDER BY {id_column} LIMIT :size",
+                tenant=tenant,
+                after=after or "",
+                size=limit,
+            )
+
+        return await self._database.read(work)
+
+    def _mark(self, session: Session, tenant: str, ids: Sequence[str]) -> None:
         session.run_many(
             "INSERT INTO documents_waiting (tenant, id, writer, since) VALUES (:tenant, :id, :writer, :since) "
             "ON CONFLICT (tenant, id, writer) DO UPDATE SET since = excluded.since",
@@ -146,18 +125,33 @@ class SqlDocuments:
         )
 
 
-def _document(row: Row) -> Document:
-    return Document(row["id"], row["text"], row["title"], row["metadata"])
+def _select(session: Session, columns: str, tenant: str, ids: Sequence[str] | None) -> list[dict[str, Any]]:
+    if ids is None:
+        return session.rows(f"SELECT {columns} FROM documents WHERE tenant = :tenant", tenant=tenant)
+    statement = f"SELECT {columns} FROM documents WHERE {_condition(session)}"
+    return session.rows(statement, tenant=tenant, ids=list(ids))
+
+
+def _condition(session: Session) -> str:
+    return f"tenant = :tenant AND {session.among('id', 'ids')}"
 
 
 def _scope(tenant: str) -> str:
     return f"tenant:{tenant}"
 
 
-def _named(session: Session) -> str:
-    return f"tenant = :tenant AND {session.among('id', 'ids')}"
+def _document(row: Row) -> Document:
+    return Document(row["id"], row["text"], row["title"], row["metadata"])
 
 
-def _terms(session: Session, tenant: str, ids: Sequence[str]) -> list[frozenset[int]]:
-    statement = f"SELECT terms FROM documents WHERE {_named(session)}"
-    return [unpack_terms(row["terms"]) for row in session.rows(statement, tenant=tenant, ids=list(ids))]
+def _document_row(tenant: str, stored: StoredDocument) -> dict[str, Any]:
+    document = stored.document
+    return {
+        "tenant": tenant,
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+        "digest": document.digest,
+        "terms": pack_terms(stored.terms),
+    }

@@ -1,19 +1,25 @@
-"""Knowledge in SQL: the embedded default, in the file or database that holds the rest. Every write is one
-transaction."""
+"""Knowledge in SQL: the embedded default, in the same database as everything else. Every write is one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from toolscript.adapters.knowledge_records import is_text, metadata_of, no_such_source, record_of, records_of
+from toolscript.adapters.knowledge_records import (
+    build_record,
+    build_records,
+    build_status_values,
+    is_storable,
+    unknown_source,
+)
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source
 
 
 class SqlKnowledgeReader:
-    """The knowledge of one database, to be read."""
+    """Reads the knowledge of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -23,9 +29,9 @@ class SqlKnowledgeReader:
     ) -> KnowledgeRecords:
         def work(session: Session) -> KnowledgeRecords:
             return KnowledgeRecords(
-                {row["id"]: _source(row) for row in _named(session, "knowledge_sources", source_ids)},
-                {row["id"]: _chunk(row) for row in _named(session, "knowledge_chunks", chunk_ids)},
-                {row["id"]: _extraction(row) for row in _named(session, "knowledge_extractions", extraction_ids)},
+                {row["id"]: _source(row) for row in _find_by_id(session, "knowledge_sources", source_ids)},
+                {row["id"]: _chunk(row) for row in _find_by_id(session, "knowledge_chunks", chunk_ids)},
+                {row["id"]: _extraction(row) for row in _find_by_id(session, "knowledge_extractions", extraction_ids)},
             )
 
         return await self._database.read(work)
@@ -41,7 +47,7 @@ class SqlKnowledgeReader:
             extractions = session.rows(f"SELECT * FROM knowledge_extractions {own}", source_id=source_id)
             return [*map(_chunk, chunks)], sorted(map(_extraction, extractions), key=lambda each: each.id)
 
-        return await self._database.read(work) if is_text(source_id) else ([], [])
+        return await self._database.read(work) if is_storable(source_id) else ([], [])
 
     async def count_contents(self) -> dict[str, tuple[int, int]]:
         own = "WHERE source_id = knowledge_sources.id"
@@ -60,77 +66,66 @@ class SqlKnowledgeReader:
 
 
 class SqlKnowledge(SqlKnowledgeReader):
-    """The same, for the pipeline that writes it."""
+    """Reads and writes the knowledge of one database."""
 
     async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
-        kept = record_of(source)
-        parts = [{**_flat(each), "number": number} for number, each in enumerate(records_of(source.id, chunks))]
-        drawn = records_of(source.id, extractions)
+        own = build_record(source)
+        parts = [{**_flatten(each), "number": number} for number, each in enumerate(build_records(source.id, chunks))]
+        findings = build_records(source.id, extractions)
 
         def work(session: Session) -> None:
-            _take_turns(session, source.id)
-            upsert(session, "knowledge_sources", [kept], keys=["id"])
+            _lock(session, source.id)
+            upsert(session, "knowledge_sources", [own], keys=["id"])
             for table in ("knowledge_chunks", "knowledge_extractions"):
                 session.run(f"DELETE FROM {table} WHERE source_id = :source_id", source_id=source.id)
             upsert(session, "knowledge_chunks", parts, keys=["id"])
-            upsert(session, "knowledge_extractions", drawn, keys=["id"])
+            upsert(session, "knowledge_extractions", findings, keys=["id"])
 
         await self._database.write(work)
 
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
-        drawn = records_of(source_id, extractions)
-        if not is_text(source_id):
-            raise no_such_source(source_id)
+        records = build_records(source_id, extractions)
+        if not is_storable(source_id):
+            raise unknown_source(source_id)
 
         def work(session: Session) -> None:
-            _take_turns(session, source_id)
-            if not _named(session, "knowledge_sources", [source_id]):
-                raise no_such_source(source_id)
-            upsert(session, "knowledge_extractions", drawn, keys=["id"])
+            _lock(session, source_id)
+            if not _find_by_id(session, "knowledge_sources", [source_id]):
+                raise unknown_source(source_id)
+            upsert(session, "knowledge_extractions", records, keys=["id"])
 
         await self._database.write(work)
 
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
-        values: dict[str, Any] = {"status": str(status)}
-        if metadata is not None:
-            values["metadata"] = metadata_of(source_id, metadata)
+        values = build_status_values(source_id, status, metadata)
         statement = f"UPDATE knowledge_sources SET {', '.join(f'{name} = :{name}' for name in values)} WHERE id = :id"
         await self._database.write(lambda session: session.run(statement, id=source_id, **values))
 
     async def remove(self, source_id: str) -> bool:
         def work(session: Session) -> bool:
-            _take_turns(session, source_id)
+            _lock(session, source_id)
             return session.run("DELETE FROM knowledge_sources WHERE id = :id", id=source_id) > 0
 
-        return is_text(source_id) and await self._database.write(work)
+        return is_storable(source_id) and await self._database.write(work)
 
 
-def _take_turns(session: Session, source_id: str) -> None:
+def _lock(session: Session, source_id: str) -> None:
     session.lock(f"knowledge {source_id}")
 
 
-def _named(session: Session, table: str, ids: Collection[str]) -> list[dict[str, Any]]:
-    known = [each for each in ids if is_text(each)]
-    return session.rows(f"SELECT * FROM {table} WHERE {session.among('id', 'ids')}", ids=known) if known else []
+def _find_by_id(session: Session, table: str, ids: Collection[str]) -> list[dict[str, Any]]:
+    possible = [each for each in ids if is_storable(each)]
+    return session.rows(f"SELECT * FROM {table} WHERE {session.among('id', 'ids')}", ids=possible) if possible else []
 
 
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
+def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     position = record.pop("position")
     return {**record, **position}
 
 
 def _source(row: Row) -> Source:
-    return Source(
-        row["id"],
-        row["type"],
-        row["title"],
-        tuple(row["authors"]),
-        row["path"],
-        row["ingested_at"],
-        row["status"],
-        row["metadata"],
-        row["schema_version"],
-    )
+    values = {each.name: row[each.name] for each in fields(Source)}
+    return Source(**{**values, "authors": tuple(row["authors"])})
 
 
 def _chunk(row: Row) -> Chunk:
@@ -139,13 +134,5 @@ def _chunk(row: Row) -> Chunk:
 
 
 def _extraction(row: Row) -> Extraction:
-    return Extraction(
-        row["id"],
-        row["source_id"],
-        row["chunk_id"],
-        row["type"],
-        row["content"],
-        tuple(row["topics"]),
-        row["extracted_at"],
-        row["schema_version"],
-    )
+    values = {each.name: row[each.name] for each in fields(Extraction)}
+    return Extraction(**{**values, "topics": tuple(row["topics"])})

@@ -114,42 +114,37 @@ class SqlSkills:
 
 
 def _save_skills(session: Session, skills: Sequence[Skill]) -> None:
-    """Adds or replaces skills by a person's word, which no seed takes back. Items of those that are not active count as
-    not classified."""
     upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": False} for s in skills], keys=["id"])
     _reset_classification(session, [s.id for s in skills if not s.is_active])
 
 
 def _seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
-    """Makes the seeded skills these, unless that digest was the last; returns whether it did. What people have changed
-    or removed stays so, and a skill that goes stays, inactive, as long as people have put items into it."""
     if session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest):
         return False
-    of_people = "SELECT id FROM skill_categories WHERE NOT is_seeded"
-    removed = "SELECT id FROM seeded_skills WHERE is_removed"
-    kept = {row["id"] for row in session.rows(f"{of_people} UNION {removed}")}
+    saved = "SELECT id FROM skill_categories WHERE NOT is_seeded"
+    deleted = "SELECT id FROM seeded_skills WHERE is_removed"
+    decided_by_people = {row["id"] for row in session.rows(f"{saved} UNION {deleted}")}
     _remove_seeds(session, {s.id for s in skills})
-    planted = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in kept]
-    upsert(session, "skill_categories", planted, keys=["id"])
-    named = [{"id": s.id} for s in skills]
-    session.run_many("INSERT INTO seeded_skills (id) VALUES (:id) ON CONFLICT (id) DO NOTHING", named)
+    rows = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in decided_by_people]
+    upsert(session, "skill_categories", rows, keys=["id"])
+    ids = [{"id": s.id} for s in skills]
+    session.run_many("INSERT INTO seeded_skills (id) VALUES (:id) ON CONFLICT (id) DO NOTHING", ids)
     session.run("DELETE FROM skill_seeds")
     session.run("INSERT INTO skill_seeds (digest) VALUES (:digest)", digest=digest)
     return True
 
 
 def _delete_skill(session: Session, skill_id: str) -> None:
-    """Removes a skill by a person's word, which no seed takes back. Raises NotFound."""
     if not _delete_skills(session, [skill_id]):
         raise _unknown_skill([skill_id])
     session.run("UPDATE seeded_skills SET is_removed = TRUE WHERE id = :id", id=skill_id)
 
 
-def _remove_seeds(session: Session, but: Collection[str]) -> None:
-    """Takes back the skills of earlier seeds but these: those that people use become inactive, the others go."""
+def _remove_seeds(session: Session, kept: Collection[str]) -> None:
+    """Removes the seeded skills except these: those with items of people become inactive, the others are deleted."""
     by_people = "id IN (SELECT skill_id FROM tool_skill_assignments WHERE origin = 'human')"
     seeded = session.rows(f"SELECT id, {by_people} AS is_used FROM skill_categories WHERE is_seeded")
-    gone = [row for row in seeded if row["id"] not in but]
+    gone = [row for row in seeded if row["id"] not in kept]
     used = [row["id"] for row in gone if row["is_used"]]
     _reset_classification(session, used)
     session.run(f"UPDATE skill_categories SET is_active = FALSE WHERE {session.among('id', 'ids')}", ids=used)
@@ -157,25 +152,25 @@ def _remove_seeds(session: Session, but: Collection[str]) -> None:
 
 
 def _delete_skills(session: Session, skill_ids: Collection[str]) -> int:
-    """Removes skills and what is assigned to them, whose items then count as not classified; returns how many. An item
-    that loses its primary skill has the surest of its others instead."""
+    """Deletes skills and their assignments; returns their number. Items count as not classified, and the most confident
+    of an item's other skills becomes primary where that one was."""
     ids = sorted(skill_ids)
     _reset_classification(session, ids)
     primaries = session.rows(
         f"SELECT tool_id FROM tool_skill_assignments WHERE is_primary AND {session.among('skill_id', 'ids')}", ids=ids
     )
-    done = session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
+    number = session.run(f"DELETE FROM skill_categories WHERE {session.among('id', 'ids')}", ids=ids)
     session.run(
         "UPDATE tool_skill_assignments SET is_primary = TRUE WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
         "OVER (PARTITION BY tool_id ORDER BY confidence DESC, skill_id) AS place FROM tool_skill_assignments "
         f"WHERE {session.among('tool_id', 'numbers')}) AS placed WHERE place = 1)",
         numbers=[row["tool_id"] for row in primaries],
     )
-    return done
+    return number
 
 
 def _reset_classification(session: Session, skill_ids: Sequence[str]) -> None:
-    """Has the items of these skills count as not classified."""
+    """Makes the items of these skills count as not classified."""
     session.run(
         "UPDATE tools SET classified = '' WHERE id IN "
         f"(SELECT tool_id FROM tool_skill_assignments WHERE {session.among('skill_id', 'ids')})",
@@ -184,21 +179,20 @@ def _reset_classification(session: Session, skill_ids: Sequence[str]) -> None:
 
 
 def read_assignments(session: Session, numbers: Sequence[int] | None) -> dict[int, list[Assignment]]:
-    """The assignments of the items with these numbers (of all), surest first."""
-    named = "TRUE" if numbers is None else session.among("tool_id", "numbers")
-    given = {} if numbers is None else {"numbers": list(numbers)}
-    found: dict[int, list[Assignment]] = defaultdict(list)
+    """The assignments of the items with these numbers (None: of all), by falling confidence."""
+    condition = "TRUE" if numbers is None else session.among("tool_id", "numbers")
+    parameters = {} if numbers is None else {"numbers": list(numbers)}
+    assignments: dict[int, list[Assignment]] = defaultdict(list)
     for row in session.rows(
-        f"SELECT * FROM tool_skill_assignments WHERE {named} ORDER BY confidence DESC, is_primary DESC, skill_id",
-        **given,
+        f"SELECT * FROM tool_skill_assignments WHERE {condition} ORDER BY confidence DESC, is_primary DESC, skill_id",
+        **parameters,
     ):
         assignment = Assignment(row["skill_id"], row["confidence"], row["is_primary"], Origin(row["origin"]))
-        found[row["tool_id"]].append(assignment)
-    return found
+        assignments[row["tool_id"]].append(assignment)
+    return assignments
 
 
 def _assign(session: Session, item_id: str, assignments: Sequence[Assignment]) -> None:
-    """Replaces an item's assignments by a person's; with none it counts as not classified."""
     number = _item_number(session, item_id)
     _require_skills(session, {a.skill_id for a in assignments})
     _replace_assignments(session, {number: assignments})
@@ -221,22 +215,21 @@ def _save_classifications(session: Session, records: Sequence[ClassificationReco
     _replace_assignments(session, kept)
     session.run_many(
         "UPDATE tools SET classified = :stamp WHERE id = :number",
-        # An item that loses a skill in the meantime is to be looked at again.
+        # An item that lost a skill in the meantime must be classified again.
         [{"number": n, "stamp": d.stamp if len(kept[n]) == len(d.assignments) else ""} for n, d in by_number.items()],
     )
     _replace_suggestions(session, {n: d.suggestion for n, d in by_number.items()})
 
 
 def _add_suggestion(session: Session, suggestion: Suggestion) -> Suggestion:
-    """Queues a suggestion and returns it with its number."""
     source = suggestion.source_item_id
     row = _suggestion_row(_item_number(session, source) if source else None, suggestion)
-    made = session.rows(f"{INSERT_SUGGESTION} RETURNING id", **row)
-    return _read_suggestions(session, "s.id = :number", number=made[0]["id"])[0]
+    (inserted,) = session.rows(f"{INSERT_SUGGESTION} RETURNING id", **row)
+    return _read_suggestions(session, "s.id = :number", number=inserted["id"])[0]
 
 
 def withdraw_suggestions(session: Session, numbers: Sequence[int]) -> None:
-    """Takes back what is pending for the items with these numbers."""
+    """Deletes the pending suggestions for the items with these numbers."""
     session.run(
         f"DELETE FROM skill_suggestions WHERE status = 'pending' AND {session.among('source_tool_id', 'numbers')}",
         numbers=list(numbers),
@@ -246,8 +239,7 @@ def withdraw_suggestions(session: Session, numbers: Sequence[int]) -> None:
 def _review(
     session: Session, number: int, status: SuggestionStatus, reviewed_by: str | None, into: Skill | str | None
 ) -> Suggestion:
-    """Decides a pending suggestion, and puts its item into a skill."""
-    touched = session.run(
+    was_pending = session.run(
         "UPDATE skill_suggestions SET status = :status, reviewed_by = :who WHERE id = :number AND status = 'pending'",
         status=status.value,
         who=reviewed_by,
@@ -255,10 +247,10 @@ def _review(
     )
     found = _read_suggestions(session, "s.id = :number", number=number)
     if not found:
-        raise NotFound(f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number})
-    if not touched:
+        raise NotFound(f"no such suggestion: {number}; see the list of suggestions", details={"suggestion": number})
+    if not was_pending:
         raise Conflict(
-            f"suggestion {number} is {found[0].status} already: only pending ones can be reviewed",
+            f"suggestion {number} is already {found[0].status}: only pending suggestions can be reviewed",
             details={"suggestion": number, "status": found[0].status.value},
         )
     if isinstance(into, Skill):
@@ -271,11 +263,10 @@ def _review(
     return found[0]
 
 
-def _read_suggestions(session: Session, wanted: str, **parameters: Any) -> list[Suggestion]:
-    """The suggestions that fulfil a condition, oldest first."""
-    found = session.rows(
+def _read_suggestions(session: Session, condition: str, **parameters: Any) -> list[Suggestion]:
+    rows = session.rows(
         "SELECT s.*, t.item_id FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id "
-        f"WHERE {wanted} ORDER BY s.id",
+        f"WHERE {condition} ORDER BY s.id",
         **parameters,
     )
     return [
@@ -289,7 +280,7 @@ def _read_suggestions(session: Session, wanted: str, **parameters: Any) -> list[
             keywords=tuple(row["keywords"]),
             examples=tuple(row["examples"]),
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -301,15 +292,15 @@ INSERT_SUGGESTION = (
 
 
 def _replace_suggestions(session: Session, wanted: Mapping[int, Suggestion | None]) -> None:
-    """Makes what is pending for the items with these numbers this, less what people have rejected. What is pending
-    under that name already stays as it is: somebody may be about to name it by its number."""
+    """Replaces the pending suggestions for the items with these numbers, without those that people have rejected. A
+    suggestion that is already pending under its name stays: a reviewer may be about to use its number."""
     numbers = list(wanted)
     named = {(n, s.name.casefold()): s for n, s in wanted.items() if s}
-    for refused in _find_suggestions(session, numbers, SuggestionStatus.REJECTED):
-        named.pop(refused, None)
+    for rejected in _find_suggestions(session, numbers, SuggestionStatus.REJECTED):
+        named.pop(rejected, None)
     pending = _find_suggestions(session, numbers, SuggestionStatus.PENDING)
-    gone = [row for key, rows in pending.items() for row in rows[key in named :]]
-    session.run(f"DELETE FROM skill_suggestions WHERE {session.among('id', 'gone')}", gone=gone)
+    stale = [row for key, rows in pending.items() for row in rows[key in named :]]
+    session.run(f"DELETE FROM skill_suggestions WHERE {session.among('id', 'stale')}", stale=stale)
     new = [_suggestion_row(key[0], s) for key, s in named.items() if key not in pending]
     session.run_many(INSERT_SUGGESTION, new)
 
@@ -328,7 +319,7 @@ def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any
 def _find_suggestions(
     session: Session, numbers: Sequence[int], status: SuggestionStatus
 ) -> dict[tuple[int, str], list[int]]:
-    """The suggestions of that status, oldest first, by the number of the item and the name."""
+    """The numbers of the suggestions of that status, by item and name."""
     found: dict[tuple[int, str], list[int]] = defaultdict(list)
     for row in session.rows(
         "SELECT id, source_tool_id, suggested_name FROM skill_suggestions "
@@ -363,7 +354,7 @@ def _item_number(session: Session, item_id: str) -> int:
     found = session.rows("SELECT id FROM tools WHERE item_id = :item_id", item_id=item_id)
     if not found:
         raise NotFound(
-            f"there is no item {item_id!r}: searches and lists of tools show the ids", details={"item_id": item_id}
+            f"no such item: {item_id!r}; searches and lists of tools show the ids", details={"item_id": item_id}
         )
     return int(found[0]["id"])
 
@@ -376,16 +367,13 @@ def _require_skills(session: Session, wanted: set[str]) -> None:
 
 
 def _unknown_skill(unknown: Collection[str]) -> NotFound:
-    return NotFound(
-        f"there is no skill {min(unknown)!r}: see the list of skills", details={"skill_ids": sorted(unknown)}
-    )
+    return NotFound(f"no such skill: {min(unknown)!r}; see the list of skills", details={"skill_ids": sorted(unknown)})
 
 
 def _add_skill(session: Session, skill: Skill) -> None:
-    """Adds a skill of an id that no other has."""
     if session.rows("SELECT id FROM skill_categories WHERE id = :id", id=skill.id):
         raise Conflict(
-            f"there is a skill {skill.id!r} already: give another id, or use that skill",
+            f"skill {skill.id!r} already exists: give another id, or use that skill",
             details={"skill_id": skill.id},
         )
     _save_skills(session, [skill])

@@ -21,7 +21,7 @@ from pymongo.collection import Collection
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import LENIENT, MongoKnowledge, MongoKnowledgeReader
-from toolscript.adapters.mongo.records import chunk_of, source_of
+from toolscript.adapters.mongo.records import read_chunk, read_source
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import (
     UNKNOWN_SOURCE,
@@ -75,7 +75,7 @@ def collections(mongo: str) -> Iterator[dict[str, Collection[Any]]]:
 
 @pytest.fixture
 async def reader(mongo: str) -> AsyncIterator[MongoKnowledgeReader]:
-    opened = MongoKnowledgeReader.at(mongo, patience_seconds=30.0)
+    opened = MongoKnowledgeReader.at(mongo, timeout_seconds=30.0)
     yield opened
     await opened.close()
 
@@ -87,7 +87,7 @@ async def store(mongo: str) -> AsyncIterator[MongoKnowledge]:
     await opened.close()
 
 
-async def test_what_is_written_is_the_documents_that_others_read(
+async def test_documents_are_written_as_other_pipelines_read_them(
     store: MongoKnowledge, collections: dict[str, Collection[Any]]
 ) -> None:
     source = Source(str(SOURCE), "book", "T", ("A",), "a.md", "2025-01-01T00:00:00Z", metadata={"digest": "d"})
@@ -208,7 +208,7 @@ async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
     assert found.extractions["plain"].topics == ("a", "1")
 
 
-async def test_nothing_that_a_document_holds_makes_reading_fail(
+async def test_no_value_in_a_document_makes_reading_fail(
     reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
 ) -> None:
     fields = {
@@ -217,9 +217,9 @@ async def test_nothing_that_a_document_holds_makes_reading_fail(
         "extractions": ["source_id", "chunk_id", "type", "content", "topics", "extracted_at", "schema_version"],
     }
     ids = [f"odd-{n}" for n in range(len(ODD))]
-    for name, held in fields.items():
+    for name, names in fields.items():
         odd: list[dict[str, Any]] = [
-            {"_id": own, **dict.fromkeys(held, value)} for own, value in zip(ids, ODD, strict=True)
+            {"_id": own, **dict.fromkeys(names, value)} for own, value in zip(ids, ODD, strict=True)
         ]
         collections[name].insert_many(odd)
         collections[name].insert_many([{**one, "_id": one["_id"] + " too", "source_id": "book"} for one in odd])
@@ -234,14 +234,14 @@ async def test_nothing_that_a_document_holds_makes_reading_fail(
     assert len(await reader.count_contents()) == 2 * len(ODD)
 
 
-def test_bytes_that_are_no_text_and_moments_that_no_calendar_has_are_read_as_far_as_they_go() -> None:
+def test_invalid_utf8_and_dates_out_of_range_are_read_as_far_as_possible() -> None:
     # As neither a driver nor a server of today would write it: three bytes of the content are no UTF-8.
     element = b"\x02_id\x00\x04\x00\x00\x00bad\x00" + b"\x02content\x00\x06\x00\x00\x00a\xff\xfe\xedb\x00"
     document = (len(element) + 5).to_bytes(4, "little") + element + b"\x00"
     lenient: Any = LENIENT
-    content = chunk_of(bson.decode(document, lenient)).content
+    content = read_chunk(bson.decode(document, lenient)).content
     assert (content[0], content[-1]) == ("a", "b")
-    source = source_of(bson.decode(bson.encode({"_id": SOURCE, "ingested_at": DatetimeMS(2**60)}), lenient))
+    source = read_source(bson.decode(bson.encode({"_id": SOURCE, "ingested_at": DatetimeMS(2**60)}), lenient))
     assert str(2**60) in source.ingested_at
 
 
@@ -316,20 +316,22 @@ async def test_what_another_pipeline_keeps_in_its_documents_stays(
     more = Chunk(derive_id("more"), source.id, "more", Position(), 1)
     changed = replace(source, title="Ours")
     await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
-    held = {name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)}
-    assert held["sources"]["title"] == "Ours"
-    assert held["extractions"]["type"] == "warning"
+    stored = {
+        name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)
+    }
+    assert stored["sources"]["title"] == "Ours"
+    assert stored["extractions"]["type"] == "warning"
     documents["sources"]["title"], documents["extractions"]["type"] = "Ours", "warning"
     for name, document in documents.items():
         # As the driver reads it here: moments without their zone.
         read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
-        assert {field: held[name][field] for field in document} == document | read
+        assert {field: stored[name][field] for field in document} == document | read
     assert await store.list_sources() == [changed]
     assert [chunk.content for chunk in (await store.get_contents(source.id))[0]] == ["text", "more"]
 
 
 @pytest.mark.req("K-06")
-async def test_what_is_imported_for_a_source_of_another_pipeline_leaves_it_as_it_is(
+async def test_an_import_into_a_source_of_another_pipeline_keeps_its_fields(
     store: MongoKnowledge, collections: dict[str, Collection[Any]]
 ) -> None:
     collections["sources"].insert_one({"_id": SOURCE, "title": "Theirs", "status": "complete", "isbn": "123"})
@@ -347,7 +349,7 @@ async def test_what_is_imported_for_a_source_of_another_pipeline_leaves_it_as_it
 
 
 @pytest.mark.req("K-06")
-async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
+async def test_an_import_does_not_mark_a_half_replaced_book_as_complete(
     store: MongoKnowledge, collections: dict[str, Collection[Any]]
 ) -> None:
     library = Library(store=store, books={HANDBOOK: book(1, 2, 3)})
@@ -362,14 +364,14 @@ async def test_a_book_of_which_half_is_there_is_not_called_whole_by_an_import(
     with pytest.raises(Unavailable):
         await library.ingesting.ingest(HANDBOOK)
     line = {"extraction": {"source_id": "The Handbook", "type": "warning", "content": {"a": "b"}}}
-    ((_, said),) = (await library.importing.take([line])).refused
-    assert "is not complete" in said
+    ((_, problem),) = (await library.importing.take([line])).refused
+    assert "is not complete" in problem
     assert [each.status for each in await store.list_sources()] == ["indexing"]
     assert (await library.ingesting.ingest(HANDBOOK)).chunks == 2
     await library.assert_whole()
 
 
-async def test_a_document_that_is_larger_than_mongodb_takes_is_refused(store: MongoKnowledge) -> None:
+async def test_a_document_that_is_too_large_for_mongodb_is_rejected(store: MongoKnowledge) -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "", metadata={"all": "x" * 17_000_000})
     with pytest.raises(Invalid, match="rejects a value"):
         await store.replace(source, [], [])
@@ -377,45 +379,45 @@ async def test_a_document_that_is_larger_than_mongodb_takes_is_refused(store: Mo
 
 @asynccontextmanager
 async def _silent() -> AsyncIterator[int]:
-    """The port of a server that takes connections and never says a word."""
-    held: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    """The port of a server that takes connections and never answers."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        for writer in held:
+        for writer in writers:
             writer.close()
         server.close()
         await server.wait_closed()
 
 
 async def _unavailable_within(seconds: float, reader: MongoKnowledgeReader) -> str:
-    said = ""
+    message = ""
     for ask in (reader.ping(), reader.list_sources(), reader.get_records(["a"], ["b"], ["c"])):
         start = time.monotonic()
         with pytest.raises(Unavailable) as raised:
             await ask
         assert time.monotonic() - start < seconds
-        said = raised.value.message
-        assert "\n" not in said
-        assert "check TOOLSCRIPT_KNOWLEDGE" in said
-        assert "hunter2" not in said + json.dumps(raised.value.details)
+        message = raised.value.message
+        assert "\n" not in message
+        assert "check TOOLSCRIPT_KNOWLEDGE" in message
+        assert "hunter2" not in message + json.dumps(raised.value.details)
     await reader.close()
-    return said
+    return message
 
 
 async def test_a_server_that_is_down_is_unavailable_within_bounds() -> None:
-    reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", patience_seconds=0.3)
+    reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", timeout_seconds=0.3)
     assert "mongodb://127.0.0.1:9/books does not answer" in await _unavailable_within(1.5, reader)
 
 
 async def test_a_server_that_is_silent_is_unavailable_within_bounds() -> None:
     async with _silent() as port:
-        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", patience_seconds=0.3)
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", timeout_seconds=0.3)
         assert "timed out" in await _unavailable_within(1.5, reader)
 
 
-async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_told_soon() -> None:
+async def test_a_writer_with_a_long_timeout_fails_soon_when_no_server_listens() -> None:
     store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")
     start = time.monotonic()
     with pytest.raises(Unavailable, match="Connect call failed"):
@@ -425,7 +427,7 @@ async def test_however_patient_the_side_that_writes_is_that_nobody_listens_is_to
 
 
 @pytest.mark.req("K-06")
-async def test_a_server_that_dies_while_it_is_written_to_is_told_soon() -> None:
+async def test_a_server_that_stops_during_a_write_is_reported_soon() -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
     chunks = [Chunk(derive_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
     with ExitStack() as life:
@@ -444,10 +446,10 @@ async def test_a_server_that_dies_while_it_is_written_to_is_told_soon() -> None:
         assert time.monotonic() - start < 12.0
 
 
-async def test_an_address_cannot_ask_for_more_patience_than_there_is() -> None:
+async def test_timeouts_in_the_address_do_not_extend_the_timeout() -> None:
     options = "timeoutMS=60000&serverSelectionTimeoutMS=60000&connectTimeoutMS=60000&socketTimeoutMS=60000"
     async with _silent() as port:
-        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/?{options}", patience_seconds=0.3)
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/?{options}", timeout_seconds=0.3)
         await _unavailable_within(1.5, reader)
 
 
@@ -455,7 +457,7 @@ async def test_a_server_that_falls_silent_in_between_is_unavailable_within_bound
     mongo: str, collections: dict[str, Collection[Any]]
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "content": "text"})
-    reader = MongoKnowledgeReader.at(mongo, patience_seconds=1.0)
+    reader = MongoKnowledgeReader.at(mongo, timeout_seconds=1.0)
     assert (await reader.get_records([], [str(CHUNK)], [])).chunks
     blocking = {
         "configureFailPoint": "failCommand",

@@ -50,7 +50,7 @@ def database(postgres_server: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def opened(url: str, collection: Collection = THINGS, **options: Any) -> AsyncIterator[PgVectorIndex]:
+async def open_things(url: str, collection: Collection = THINGS, **options: Any) -> AsyncIterator[PgVectorIndex]:
     index = PgVectorIndex(url, **options)
     try:
         await index.open(collection)
@@ -69,47 +69,47 @@ def points(count: int, **payload: Any) -> list[Point]:
 
 
 @pytest.mark.req("X-03")
-async def test_a_server_without_pgvector_is_told_what_it_needs(database: str) -> None:
+async def test_the_error_for_a_server_without_pgvector_says_what_it_needs(database: str) -> None:
     name = urlsplit(database).path.removeprefix("/")
     run(database, f"ALTER DATABASE {name} SET extension_control_path = '/nowhere'")
     with pytest.raises(Unavailable, match=r"TOOLSCRIPT_INDEX.*CREATE EXTENSION vector needs pgvector"):
-        async with opened(database):
+        async with open_things(database):
             pass
 
 
 @pytest.mark.req("X-03")
-async def test_a_user_who_may_not_add_the_extension_is_sent_to_an_administrator(database: str) -> None:
+async def test_the_error_for_a_user_without_rights_names_the_administrator(database: str) -> None:
     guest = f"guest_{uuid.uuid4().hex}"
     run(database, f"CREATE ROLE {guest} LOGIN PASSWORD 'guest'")
     try:
         parts = urlsplit(database)
         netloc = f"{guest}:guest@{parts.netloc.rpartition('@')[2]}"
         with pytest.raises(Unavailable, match=r"administrator .* run CREATE EXTENSION vector"):
-            async with opened(parts._replace(netloc=netloc).geturl()):
+            async with open_things(parts._replace(netloc=netloc).geturl()):
                 pass
     finally:
         run(database, f"DROP ROLE {guest}")
 
 
 @pytest.mark.req("X-03", "X-04")
-async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
     index = PgVectorIndex(f"postgresql://anna:{SECRET}@127.0.0.1:9/tools")
     with pytest.raises(
         Unavailable, match=r"postgresql://127\.0\.0\.1:9/tools cannot be opened.*TOOLSCRIPT_INDEX"
-    ) as told:
+    ) as raised:
         await index.describe(NAME)
     await index.close()
-    assert told.value.details["field"] == "TOOLSCRIPT_INDEX"
-    assert told.value.__cause__ is None
-    assert not any(secret in str(told.value.to_envelope()) for secret in (SECRET, "ge#heim", "heim"))
+    assert raised.value.details["field"] == "TOOLSCRIPT_INDEX"
+    assert raised.value.__cause__ is None
+    assert not any(secret in str(raised.value.to_envelope()) for secret in (SECRET, "ge#heim", "heim"))
 
 
 @pytest.mark.req("X-03", "X-04")
 @pytest.mark.parametrize("url", [f"postgresql://anna:{SECRET}%zz@host/x", f"postgresql://anna:{SECRET}@[host/x"])
-def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(Invalid, match="TOOLSCRIPT_INDEX is not a usable PostgreSQL address") as told:
+def test_an_unusable_address_is_rejected_without_repeating_it(url: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_INDEX is not a usable PostgreSQL address") as raised:
         PgVectorIndex(url)
-    assert "heim" not in str(told.value.to_envelope())
+    assert "heim" not in str(raised.value.to_envelope())
 
 
 @pytest.mark.req("X-04")
@@ -127,7 +127,7 @@ async def test_processes_that_open_a_new_database_at_once_all_succeed(database: 
 
 
 async def test_connections_that_were_cut_are_replaced(database: str) -> None:
-    async with opened(database) as index:
+    async with open_things(database) as index:
         await index.upsert(NAME, points(5))
         for work in (lambda: index.count(NAME), lambda: index.upsert(NAME, points(5))):
             run(
@@ -139,16 +139,16 @@ async def test_connections_that_were_cut_are_replaced(database: str) -> None:
         assert await index.count(NAME) == 5
 
 
-async def test_a_closed_index_says_so(database: str) -> None:
-    async with opened(database) as index:
+async def test_a_closed_index_is_unavailable(database: str) -> None:
+    async with open_things(database) as index:
         pass
     with pytest.raises(Unavailable, match="closed"):
         await index.count(NAME)
 
 
-async def test_a_statement_that_takes_too_long_is_given_up(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_statement_that_takes_too_long_is_cancelled(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgvector_connections, "STATEMENT_SECONDS", 0.2)
-    async with opened(database) as index:
+    async with open_things(database) as index:
         with psycopg.connect(database) as other:
             other.execute("LOCK TABLE toolscript_index.collections, toolscript_index.points_1")
             with pytest.raises(Unavailable, match=r"within 0\.2 seconds"):
@@ -156,8 +156,8 @@ async def test_a_statement_that_takes_too_long_is_given_up(database: str, monkey
         assert await index.count(NAME) == 0
 
 
-async def test_an_index_that_another_process_made_anew_is_found_again(database: str) -> None:
-    async with opened(database) as ours, opened(database) as other:
+async def test_an_index_that_another_process_recreated_is_found_again(database: str) -> None:
+    async with open_things(database) as ours, open_things(database) as other:
         await ours.upsert(NAME, points(5))
         await other.drop(NAME)
         await other.open(THINGS)
@@ -170,15 +170,15 @@ async def test_an_index_that_another_process_made_anew_is_found_again(database: 
 
 
 async def test_a_collection_may_gain_fields(database: str) -> None:
-    async with opened(database) as index:
+    async with open_things(database) as index:
         await index.open(replace(THINGS, fields={**THINGS.fields, "shape": FieldType.KEYWORD}))
-        held = await index.describe(NAME)
-        assert held is not None
-        assert set(held.fields) == {*THINGS.fields, "shape"}
+        described = await index.describe(NAME)
+        assert described is not None
+        assert set(described.fields) == {*THINGS.fields, "shape"}
 
 
 async def test_readers_see_all_of_a_batch_or_nothing(database: str) -> None:
-    async with opened(database) as index, opened(database) as reader:
+    async with open_things(database) as index, open_things(database) as reader:
         writing = asyncio.create_task(index.upsert(NAME, points(6_000)))
         seen = {await reader.count(NAME)}
         while not writing.done():
@@ -189,8 +189,8 @@ async def test_readers_see_all_of_a_batch_or_nothing(database: str) -> None:
 
 
 @pytest.mark.req("X-03")
-async def test_what_a_table_cannot_hold_is_refused_and_nothing_is_written(database: str) -> None:
-    async with opened(database) as index:
+async def test_an_invalid_value_is_rejected_and_nothing_is_written(database: str) -> None:
+    async with open_things(database) as index:
         for wrong in (
             Point("nul", vector(1), Terms(), {"text": "a\0b"}),
             Point("short", vector(1, 4), Terms(), {}),
@@ -202,10 +202,10 @@ async def test_what_a_table_cannot_hold_is_refused_and_nothing_is_written(databa
         assert await index.count(NAME) == 0
 
 
-async def test_long_ids_and_texts_of_many_words_are_held(database: str) -> None:
+async def test_long_ids_and_texts_of_many_words_are_stored(database: str) -> None:
     many = Terms(tuple(range(20_000)), tuple(1.0 + n / 1000 for n in range(20_000)))
     long_id = "".join(chr(0x4E00 + n * 7 % 20_000) for n in range(5_000))
-    async with opened(database) as index:
+    async with open_things(database) as index:
         await index.upsert(NAME, [Point(long_id, vector(1), many, {"text": "x" * 20_000}), *points(3)])
         (found,) = await index.lexical(NAME, Terms((19_999,), (1.0,)), limit=5)
         assert found.id == long_id
@@ -240,7 +240,7 @@ ODD_VALUES: list[Any] = [
     ["2024-01-01T00:00:00+14:00", "0001-01-01"],
     "2024-13-01",
 ]
-ASKED: list[tuple[Op, Any]] = [
+CONDITIONS: list[tuple[Op, Any]] = [
     *product([Op.EQ, Op.NE, Op.CONTAINS], ["red", "", "3", "true", 3, 3.0, 0, True, False, "2024-01-01"]),
     *product([Op.LT, Op.LTE, Op.GT, Op.GTE], [3, 0.5, "2024-01-01", "2024-01-01T00:00:00+14:00", "9999-12-31"]),
     *product([Op.IN, Op.NIN], [[], ["red", "3"], ["red", 3, False], [True]]),
@@ -252,19 +252,19 @@ ASKED: list[tuple[Op, Any]] = [
 async def test_filters_mean_the_same_for_the_oddest_payloads(database: str) -> None:
     for field in ("color", "100% 'odd'", "meta.free text"):
         payloads = {f"p{n:02d}": {field: value} for n, value in enumerate(ODD_VALUES)} | {"p99": {}}
-        async with opened(database) as index:
+        async with open_things(database) as index:
             await index.drop(NAME)
             await index.open(THINGS)
-            await index.upsert(NAME, [Point(i, None, Terms(), told) for i, told in payloads.items()])
-            for op, value in ASKED:
+            await index.upsert(NAME, [Point(i, None, Terms(), payload) for i, payload in payloads.items()])
+            for op, value in CONDITIONS:
                 condition = Condition(field, op, value)
                 for where in (Filter(must=(condition,)), Filter(must_not=(condition,)), Filter(should=(condition,))):
-                    expected = [i for i, told in sorted(payloads.items()) if matches(where, told)]
+                    expected = [i for i, payload in sorted(payloads.items()) if matches(where, payload)]
                     assert [c.id for c in await index.scroll(NAME, where=where)] == expected, where
 
 
 @pytest.mark.req("X-04")
-def test_what_a_caller_gives_is_never_part_of_the_statement() -> None:
+def test_values_of_callers_are_never_part_of_a_statement() -> None:
     value = "'; DROP TABLE x; --"
     conditions = [Condition(value, op, value) for op in (Op.EQ, Op.NE, Op.CONTAINS)]
     conditions += [Condition(value, op, [value]) for op in (Op.IN, Op.NIN)]
@@ -280,7 +280,7 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
     oracle = MemoryIndex()
     await oracle.open(THINGS)
     await oracle.upsert(NAME, many)
-    async with opened(database, graph_from=300, exact_up_to=50) as index:
+    async with open_things(database, graph_from=300, exact_up_to=50) as index:
         await index.upsert(NAME, many)
         await index.wait_until_idle()
         with psycopg.connect(database) as connection:
@@ -299,10 +299,10 @@ async def test_a_large_collection_gets_a_graph_and_answers_as_before(database: s
         await index.wait_until_idle()
 
 
-async def test_a_graph_under_way_does_not_hold_up_the_end(database: str) -> None:
-    async with opened(database, graph_from=1_000) as index:
+async def test_closing_cancels_a_graph_that_is_being_built(database: str) -> None:
+    async with open_things(database, graph_from=1_000) as index:
         await index.upsert(NAME, points(3_000))
-    async with opened(database, graph_from=1_000) as index:
+    async with open_things(database, graph_from=1_000) as index:
         await index.upsert(NAME, points(1_000))
         await index.drop(NAME)
         assert await index.describe(NAME) is None
