@@ -453,7 +453,7 @@ async def test_a_wrong_call_is_refused_with_the_reason(
 @pytest.mark.parametrize("tool", ["describe_tool", "call_tool"])
 async def test_an_unknown_tool_is_refused_with_the_nearest_names(agent: Agent, tool: str) -> None:
     text = await agent.refusal(tool, tool_id="good__ecoh")
-    assert "there is no tool 'good__ecoh': did you mean good__echo" in text
+    assert "no such tool: 'good__ecoh': did you mean good__echo" in text
 
 
 @pytest.mark.req("G-08")
@@ -479,7 +479,7 @@ async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_t
             assert hidden not in await agent.find(query, limit=20, strategy=strategy)
     for tool in ("describe_tool", "call_tool"):
         text = await agent.refusal(tool, tool_id=hidden)
-        assert "there is no tool" in text
+        assert "no such tool" in text
         assert hidden not in text.partition("did you mean")[2]
 
 

@@ -1,4 +1,4 @@
-"""The catalogue that comes with the package: something to search before anything is configured."""
+"""The demo catalogue of the package, to search before any server is configured."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from toolscript.domain.catalog import Item
 
 def load_demo_items() -> list[Item]:
     """The tools of the demo catalogue."""
-    return [parse_item(told) for told in _lines("tools.jsonl")]
+    return [parse_item(row) for row in _read_lines("tools.jsonl")]
 
 
 def load_demo_pairs() -> list[tuple[str, str]]:
-    """Plain questions about the demo catalogue, each with the id of the one tool that answers it."""
-    plain = (q for q in _lines("queries.jsonl") if q["kind"] == "plain")
+    """Plain queries for the demo catalogue, each with the id of the one tool that fits."""
+    plain = (q for q in _read_lines("queries.jsonl") if q["kind"] == "plain")
     return [(q["query"], q["relevant"][0]) for q in plain if len(q["relevant"]) == 1]
 
 
-def parse_item(told: Mapping[str, Any]) -> Item:
-    """A tool from an object with server, name, description and input_schema."""
+def parse_item(row: Mapping[str, Any]) -> Item:
+    """Builds a tool from an object with server, name, description and input_schema."""
     return Item(
-        server=told["server"],
-        name=told["name"],
-        description=told.get("description") or "",
-        input_schema=told.get("input_schema"),
+        server=row["server"],
+        name=row["name"],
+        description=row.get("description") or "",
+        input_schema=row.get("input_schema"),
     )
 
 
-def _lines(name: str) -> list[dict[str, Any]]:
+def _read_lines(name: str) -> list[dict[str, Any]]:
     text = resources.files("toolscript").joinpath(f"data/demo/{name}").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Sorts items into skills without a language model, and names the skill that an item would need when none fits."""
+"""Classifies items into skills by embeddings, and suggests a new skill for an item that fits none."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from toolscript.retrieval.text.words import split_identifier
 
 MIN_CONFIDENCE = 0.5
 MAX_SKILLS = 3
-# A second or third skill must leave hardly more doubt than the first.
-AS_GOOD = 1.06
+# A second or third skill counts if its distance to certainty is at most this much larger than the first one's.
+MAX_DOUBT_RATIO = 1.06
 
 MAX_NAME_LENGTH = 80
 MAX_DESCRIPTION_LENGTH = 500
@@ -28,8 +28,7 @@ _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 
 
 def suggest_skill(item: Item) -> Suggestion:
-    """A skill for the item alone, until a person gives it a better name: named after its server and itself, described
-    by its first sentence."""
+    """Suggests a skill for this item alone: named after its server and itself, described by its first sentence."""
     words = split_identifier(f"{item.server} {item.name}"[: 8 * MAX_NAME_LENGTH]).split()
     named = [w[:1].upper() + w[1:] for i, w in enumerate(words) if i == 0 or w.lower() != words[i - 1].lower()]
     sentence = _END_OF_SENTENCE.split(item.description[: 8 * MAX_DESCRIPTION_LENGTH].strip(), maxsplit=1)[0]
@@ -41,21 +40,21 @@ def suggest_skill(item: Item) -> Suggestion:
     )
 
 
-def one_line(text: str, most: int) -> str:
-    """A stranger's text as one line of at most so many characters, without any that control or cannot be written."""
-    seen = text[: 8 * most]
+def one_line(text: str, max_length: int) -> str:
+    """An untrusted text as one line of at most `max_length` characters, without control characters."""
+    seen = text[: 8 * max_length]
     plain = "".join(" " if c.isspace() else c for c in seen if c.isspace() or unicodedata.category(c)[0] != "C")
     line = " ".join(plain.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    return line if len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
 
 
 class EmbeddingClassifier:
-    """Sorts by how near an item is to a skill in meaning and in words. Nothing it says depends on the other items, so
-    the same item among the same skills is always sorted the same way."""
+    """Classifies by how near an item is to a skill in meaning and in words. The other items have no influence: the same
+    item with the same skills always gets the same classification."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._known: tuple[tuple[Skill, ...], SkillMatcher] | None = None
+        self._fitted: tuple[tuple[Skill, ...], SkillMatcher] | None = None
 
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
@@ -64,19 +63,19 @@ class EmbeddingClassifier:
             return [Classification(missing=suggest_skill(item)) for item, _ in items]
         fit = await self._fit(tuple(skills))
         confidences = fit.confidences([item for item, _ in items], [vector for _, vector in items])
-        return [_classified(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
+        return [_classify(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
 
     async def _fit(self, skills: tuple[Skill, ...]) -> SkillMatcher:
-        if self._known is None or self._known[0] != skills:
+        if self._fitted is None or self._fitted[0] != skills:
             vectors = await self._embedder.embed_documents([build_skill_text(skill) for skill in skills])
-            self._known = skills, SkillMatcher(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
-        return self._known[1]
+            self._fitted = skills, SkillMatcher(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
+        return self._fitted[1]
 
 
-def _classified(item: Item, confidences: NDArray[np.float32], skills: Sequence[Skill]) -> Classification:
+def _classify(item: Item, confidences: NDArray[np.float32], skills: Sequence[Skill]) -> Classification:
     ranked = sorted(zip((round(float(c), 4) for c in confidences), skills, strict=True), key=lambda r: (-r[0], r[1].id))
     best = ranked[0][0]
-    kept = [(c, s) for c, s in ranked[:MAX_SKILLS] if c >= MIN_CONFIDENCE and 1 - c <= (1 - best) * AS_GOOD]
+    kept = [(c, s) for c, s in ranked[:MAX_SKILLS] if c >= MIN_CONFIDENCE and 1 - c <= (1 - best) * MAX_DOUBT_RATIO]
     if not kept:
         return Classification(missing=suggest_skill(item))
     return Classification(tuple(Assignment(s.id, c, n == 0, Origin.EMBEDDING) for n, (c, s) in enumerate(kept)))

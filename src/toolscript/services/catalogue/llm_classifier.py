@@ -1,7 +1,7 @@
-"""Sorts items into skills with a language model, and believes only what can be checked of what it says.
+"""Classifies items into skills with a language model, and accepts only answers that pass every check.
 
-What a tool says of itself is a stranger's text, and the model reads it. So a prompt holds tools of one server only: the
-worst that a server can talk the model into is a wrong place for its own tools, and in a skill that exists.
+Tool descriptions are untrusted text that the model reads. So a prompt has tools of one server only: the worst that a
+server can achieve is a wrong skill for its own tools, and only one that exists.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Batch = list[tuple[int, Item]]
 
 
 class LlmClassifier:
-    """Asks about a few items at a time. `batch` is how many, fewer where they are long."""
+    """Asks about at most `batch` items per prompt, fewer if they are long."""
 
     def __init__(self, model: LanguageModel, *, batch: int = BATCH) -> None:
         self._model = model
@@ -69,36 +69,35 @@ class LlmClassifier:
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
-        """What the model says of each item, as far as it is valid. Not clear where it spoke nonsense, twice, None where
-        it could not be had; the log says why. Raises nothing for a model's fault, nor for settings that do not fit
-        it."""
-        asked = [item for item, _ in items]
+        """The valid part of the model's answer for each item: unclear after two unusable answers, None when the model
+        could not be asked. The log has the reasons; nothing is raised."""
+        given = [item for item, _ in items]
         if not skills:
-            return [Classification(missing=suggest_skill(item)) for item in asked]
+            return [Classification(missing=suggest_skill(item)) for item in given]
         run = _ClassificationRun(self._model, skills)
-        batches = _batches(asked, self._batch)
+        batches = _split_batches(given, self._batch)
         await run.ask(batches)
         await run.ask([[each] for batch in batches if len(batch) > 1 for each in batch if each[0] in run.unclear])
         for position, reason in sorted(run.unclear.items()):
-            log.warning("item_not_classified", extra={"item": asked[position].id, "reason": reason})
+            log.warning("item_not_classified", extra={"item": given[position].id, "reason": reason})
         if run.lost:
-            missed = len(asked) - len(run.found) - len(run.unclear)
+            missed = len(given) - len(run.found) - len(run.unclear)
             log.warning("language_model_unavailable", extra={"reason": run.lost, "items": missed})
-        return [run.found.get(n, UNCLEAR if n in run.unclear else None) for n in range(len(asked))]
+        return [run.found.get(n, UNCLEAR if n in run.unclear else None) for n in range(len(given))]
 
 
 class _ModelGone(Exception):
-    """The model cannot be had: whoever is still waiting for it need not."""
+    """The model does not respond: all pending questions are cancelled."""
 
 
 class _ClassificationRun:
-    """One classification of many items: what was found, what the model could not say, and whether it is gone."""
+    """One classification of many items: valid answers, unusable answers, and why the model was lost."""
 
     def __init__(self, model: LanguageModel, skills: Sequence[Skill]) -> None:
         self._model = model
         self._ids = [skill.id for skill in skills]
-        self._instructions = _instructions(skills)
-        self._examples = _examples(skills)
+        self._instructions = _build_instructions(skills)
+        self._examples = _build_examples(skills)
         self._failures = 0
         self._over = False
         self.found: dict[int, Classification] = {}
@@ -106,9 +105,9 @@ class _ClassificationRun:
         self.lost: str | None = None
 
     async def ask(self, batches: Sequence[Batch]) -> None:
-        """Asks of all at once: the model itself bounds how many questions it takes at a time."""
+        """Asks about all batches concurrently; the model adapter limits the number of concurrent prompts."""
         for position, _ in (each for batch in batches for each in batch):
-            self.unclear.pop(position, None)  # until it has been asked, too
+            self.unclear.pop(position, None)  # it is asked again now
         if self._over:
             return
         try:
@@ -119,50 +118,50 @@ class _ClassificationRun:
             self._over = True
 
     async def _ask(self, batch: Batch) -> None:
-        said: Mapping[str, Any]
+        answers: Mapping[str, Any]
         try:
-            said = await self._model.answer(self._prompt(batch))
-            reason = "the answer leaves it out, or says nothing usable of it"
+            answers = await self._model.answer(self._build_prompt(batch))
+            reason = "the model's answer has no usable entry for it"
         except UpstreamFailed as error:
             answer = error.details.get("answer")
-            said, reason = answer if isinstance(answer, Mapping) else {}, error.message
+            answers, reason = answer if isinstance(answer, Mapping) else {}, error.message
         except (Unavailable, Invalid) as error:
             self._failures += 1
             self.lost = error.message
-            # Waiting for the same silence hundreds of times would take hours; what is left out is asked next time.
+            # Hundreds of timeouts would take hours; the next run asks about the rest.
             if isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW:
                 raise _ModelGone from error
             return
         self._failures = 0
-        self._take(batch, said, reason)
+        self._add_answers(batch, answers, reason)
 
-    def _take(self, batch: Batch, said: Mapping[str, Any], reason: str) -> None:
+    def _add_answers(self, batch: Batch, answers: Mapping[str, Any], reason: str) -> None:
         for key, (position, item) in enumerate(batch, start=1):
-            classification = _checked(said.get(str(key)), item, self._ids)
+            classification = _parse_answer(answers.get(str(key)), item, self._ids)
             if classification is None:
                 self.unclear[position] = reason
             else:
                 self.found[position] = classification
 
-    def _prompt(self, batch: Batch) -> Prompt:
-        data = {str(key): _data(item) for key, (_, item) in enumerate(batch, start=1)}
+    def _build_prompt(self, batch: Batch) -> Prompt:
+        data = {str(key): _describe(item) for key, (_, item) in enumerate(batch, start=1)}
         return Prompt(
             self._instructions,
             json.dumps(data, ensure_ascii=False),
-            _answer_schema(list(data), self._ids),
+            _build_schema(list(data), self._ids),
             max_tokens=TOKENS_PER_ITEM * len(batch),
             examples=self._examples,
         )
 
 
-def _batches(items: Sequence[Item], most: int) -> list[Batch]:
-    """The items with their positions: server by server, so many at a time at most, fewer where they are long."""
+def _split_batches(items: Sequence[Item], max_items: int) -> list[Batch]:
+    """The items with their positions, server by server, in batches limited in number and length."""
     batches: list[Batch] = []
     used = 0
     for position, item in sorted(enumerate(items), key=lambda each: each[1].server):
-        size = len(json.dumps(_data(item), ensure_ascii=False))
+        size = len(json.dumps(_describe(item), ensure_ascii=False))
         last = batches[-1] if batches else []
-        if last and last[0][1].server == item.server and len(last) < most and used + size <= MAX_CHARACTERS:
+        if last and last[0][1].server == item.server and len(last) < max_items and used + size <= MAX_CHARACTERS:
             last.append((position, item))
             used += size
         else:
@@ -171,8 +170,8 @@ def _batches(items: Sequence[Item], most: int) -> list[Batch]:
     return batches
 
 
-def _data(item: Item) -> dict[str, str]:
-    """What the model reads of an item: some hundred characters, however much the server says."""
+def _describe(item: Item) -> dict[str, str]:
+    """What the model reads of an item: a few hundred characters, however long its texts are."""
     return {
         "server": one_line(item.server, 60),
         "name": one_line(item.name, 100),
@@ -181,7 +180,7 @@ def _data(item: Item) -> dict[str, str]:
     }
 
 
-def _instructions(skills: Sequence[Skill]) -> str:
+def _build_instructions(skills: Sequence[Skill]) -> str:
     lines = []
     for skill in skills:
         parts = [f"- {skill.id}: {one_line(skill.name, MAX_NAME_LENGTH)}.", one_line(skill.description, 400)]
@@ -193,71 +192,74 @@ def _instructions(skills: Sequence[Skill]) -> str:
     return INSTRUCTIONS.format(skills="\n".join(lines))
 
 
-def _examples(skills: Sequence[Skill]) -> tuple[tuple[str, str], ...]:
-    """Tools that people say belong to a skill, one each, after one that belongs nowhere."""
+def _build_examples(skills: Sequence[Skill]) -> tuple[tuple[str, str], ...]:
+    """A tool that fits no skill, then one tool for each of a few skills, from the skills' own examples."""
     shown = [skill for skill in skills if skill.examples][:MAX_EXAMPLES]
-    fitting = [_example(skill.name, one_line(skill.examples[0], MAX_NAME_LENGTH), _fits(skill)) for skill in shown]
-    return _example("Kitchen", "make_coffee", NOTHING_FITS), *fitting
+    fitting = [
+        _build_example(skill.name, one_line(skill.examples[0], MAX_NAME_LENGTH), _build_fitting_answer(skill))
+        for skill in shown
+    ]
+    return _build_example("Kitchen", "make_coffee", NOTHING_FITS), *fitting
 
 
-def _fits(skill: Skill) -> dict[str, Any]:
+def _build_fitting_answer(skill: Skill) -> dict[str, Any]:
     work = one_line(split_identifier(skill.examples[0]), MAX_NAME_LENGTH)
     return {"work": work, "assignments": [{"skill_id": skill.id, "confidence": 0.95}], "missing": None}
 
 
-def _example(server: str, name: str, answer: Mapping[str, Any]) -> tuple[str, str]:
-    tool = _data(Item(server, name, answer["work"]))
+def _build_example(server: str, name: str, answer: Mapping[str, Any]) -> tuple[str, str]:
+    tool = _describe(Item(server, name, answer["work"]))
     return json.dumps({"1": tool}, ensure_ascii=False), json.dumps({"1": answer}, ensure_ascii=False)
 
 
-def _answer_schema(keys: list[str], ids: Sequence[str]) -> dict[str, Any]:
-    """Keys as properties rather than a list, so that a server that obeys the schema leaves no item out."""
-    assignment = _closed(
+def _build_schema(keys: list[str], ids: Sequence[str]) -> dict[str, Any]:
+    """Keys are properties rather than a list, so that a server that enforces the schema leaves no item out."""
+    assignment = _object_schema(
         skill_id={"type": "string", "enum": list(ids)}, confidence={"type": "number", "minimum": 0, "maximum": 1}
     )
-    missing = _closed(name={"type": "string"}, description={"type": "string"})
-    tool = _closed(
+    missing = _object_schema(name={"type": "string"}, description={"type": "string"})
+    tool = _object_schema(
         work={"type": "string"},
         assignments={"type": "array", "items": assignment, "maxItems": MAX_SKILLS},
         missing={"anyOf": [{"type": "null"}, missing]},
     )
-    return {**_closed(**{key: {"$ref": "#/$defs/tool"} for key in keys}), "$defs": {"tool": tool}}
+    return {**_object_schema(**{key: {"$ref": "#/$defs/tool"} for key in keys}), "$defs": {"tool": tool}}
 
 
-def _closed(**properties: Any) -> dict[str, Any]:
+def _object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _checked(said: Any, item: Item, ids: Sequence[str]) -> Classification | None:
-    """What was said of an item, less what is not valid; None when nothing valid was said at all."""
-    if not isinstance(said, Mapping) or not isinstance(said.get("assignments"), list):
+def _parse_answer(answer: Any, item: Item, ids: Sequence[str]) -> Classification | None:
+    """The valid part of an answer about an item; None when nothing in it is valid."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("assignments"), list):
         return None
     sure: dict[str, float] = {}
-    for each in said["assignments"]:
-        skill_id, confidence = _pair(each)
+    for each in answer["assignments"]:
+        skill_id, confidence = _parse_assignment(each)
         if skill_id in ids and confidence >= 0:
             sure[skill_id] = max(sure.get(skill_id, 0.0), confidence)
     best = sorted(((c, i) for i, c in sure.items() if c >= MIN_CONFIDENCE), key=lambda each: (-each[0], each[1]))
     if best:
         return Classification(tuple(Assignment(i, c, n == 0, Origin.LLM) for n, (c, i) in enumerate(best[:MAX_SKILLS])))
-    missing = _suggested(said.get("missing"), item)
-    if missing is None and said["assignments"] and not sure:
+    missing = _parse_suggestion(answer.get("missing"), item)
+    if missing is None and answer["assignments"] and not sure:
         return None
     return Classification(missing=missing or suggest_skill(item))
 
 
-def _pair(said: Any) -> tuple[str, float]:
-    """An assignment as it was said; a confidence that is not a number from 0 to 1 becomes -1."""
-    pair = said if isinstance(said, Mapping) else {}
+def _parse_assignment(value: Any) -> tuple[str, float]:
+    """The skill id and the confidence, which is -1 unless it is a number from 0 to 1."""
+    pair = value if isinstance(value, Mapping) else {}
     skill_id, confidence = pair.get("skill_id"), pair.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         confidence = -1
     return skill_id if isinstance(skill_id, str) else "", float(confidence)
 
 
-def _suggested(said: Any, item: Item) -> Suggestion | None:
+def _parse_suggestion(value: Any, item: Item) -> Suggestion | None:
     """The skill that the model says is missing, if it names one."""
-    name, description = (said.get("name"), said.get("description")) if isinstance(said, Mapping) else (None, None)
+    name, description = (value.get("name"), value.get("description")) if isinstance(value, Mapping) else (None, None)
     named = one_line(name, MAX_NAME_LENGTH) if isinstance(name, str) else ""
     described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
     return Suggestion(named, described, source_item_id=item.id, examples=(item.name,)) if named else None

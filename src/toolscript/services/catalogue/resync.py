@@ -1,4 +1,4 @@
-"""Everything brought up to date on request: what the servers offer, how it is sorted into skills, the index."""
+"""Brings everything up to date on request: what servers offer, the classification, the index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolscript.services.catalogue.sync import Sync
 
 @dataclass(frozen=True, slots=True)
 class ResyncReport:
-    """What was found and done: per server, then over the whole catalogue."""
+    """What a resync did: per server, then for the whole catalogue."""
 
     servers: list[RefreshResult]
     items: int
@@ -24,7 +24,7 @@ class ResyncReport:
 
 
 class Resync:
-    """Asks every connected server anew, and leaves nothing behind."""
+    """Lists every connected server again and brings catalogue and index up to date."""
 
     def __init__(self, gateway: Gateway, sync: Sync, item_store: ItemStore, skill_store: SkillStore) -> None:
         self._gateway = gateway
@@ -40,17 +40,17 @@ class Resync:
         just_connected: bool = False,
         progress: Progress | None = None,
     ) -> ResyncReport:
-        """With `reclassify` every item is sorted anew; what a person decided only with `force`, too. Servers that were
-        `just_connected` have been asked already: what that has led to is told."""
+        """With `reclassify` every item is classified again, with `force` also those that a person assigned. Servers
+        that are `just_connected` were listed already: the report has those results."""
         refined_before = 0 if just_connected else self._sync.refinement.refined
         servers = self._gateway.last_refreshes if just_connected else await self._gateway.refresh()
         everything = reclassify or force
         done = await self._sync.reclassify(
             None if everything else (), force=force, replace_model=everything, progress=progress
         )
-        items = [m.id for m in await self._item_store.get_fingerprints() if m.is_active]
+        items = [item.id for item in await self._item_store.get_fingerprints() if item.is_active]
         await self._sync.refinement.run(items if everything else None, progress=progress)
         waiting = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
-        refined = self._sync.refinement.refined - refined_before  # some of it while the servers were asked
+        refined = self._sync.refinement.refined - refined_before  # includes items refined while servers were listed
         return ResyncReport(servers, len(items), classified, refined, len(waiting))

@@ -1,5 +1,5 @@
-"""Categories for tools that have none yet: "seed from existing tools". The tools are grouped by what they mean, and
-each group is named by its own words, or by a language model that is shown its most central tools."""
+"""Proposes skills for existing tools. Groups tools by meaning, and names each group by its frequent words, or by a
+language model that reads its most central tools."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MAX_PROPOSALS = 200
 # Starts of the grouping, of which the best counts. With 8, groups changed with the last digits of the vectors, which
 # differ between processors; with 64, clear groups are always found. It takes 2.6 s of one core for 6 000 tools.
 STARTS = 64
-# A category is for several tools.
-SMALLEST = 2
-# An existing skill is nearly the proposed one when its description scores this with the middle of the tools. Set by
-# looking at the tools of eighty servers and the default skills: below it, more pairs are wrong than right.
-NEARLY = 0.8
+# A skill is for several tools.
+MIN_GROUP = 2
+# The score of an existing skill's description with the centre of a group above which both are nearly the same. Set on
+# the tools of eighty servers and the default skills: below it, more pairs are wrong than right.
+MIN_NEARNESS = 0.8
 
 MAX_NAME_LENGTH, MAX_DESCRIPTION_LENGTH, MAX_KEYWORD_LENGTH, MAX_KEYWORDS = 60, 400, 40, 8
 MAX_EXAMPLES = 5
@@ -76,15 +76,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A skill that the tools call for: which they are, nearest to the middle first, and how close together."""
+    """A proposed skill with its tools, the most central ones first, and how close together they lie."""
 
     skill: Skill
     items: tuple[str, ...]
     cohesion: float
     nearest_skill: str | None = None
-    """The skill that there is and that nearly is this one, if any."""
+    """The id of an existing skill that is nearly the same, if any."""
     nearness: float = 0.0
-    """How near that one is: 1 when it says the same."""
+    """The score of that skill: 1 when it means the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _GroupNaming:
-    """What a language model says of a group, as far as it can be used."""
+    """The usable part of a language model's answer about a group."""
 
     name: str
     description: str
@@ -104,7 +104,7 @@ class _GroupNaming:
 
 
 class ProposeSkills:
-    """Looks at the tools there are and proposes skills for them. Nothing changes but, if asked for, the queue."""
+    """Proposes skills for the tools of the catalogue. Changes nothing except, on request, the queue of suggestions."""
 
     def __init__(
         self,
@@ -119,21 +119,21 @@ class ProposeSkills:
         self._index = index
         self._embedder = embedder
         self._language_model = language_model
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def propose(
         self, *, count: int | None = None, only_waiting: bool = False, queue: bool = False
     ) -> list[Proposal]:
         """Proposals for all active items, or only for those without a skill; the largest first.
 
-        `count` is into how many groups the items are sorted; groups of a single item are left out, unless there is
-        nothing else. `queue` has a person decide: each proposal becomes a suggestion, unless one of that name waits
-        or was declined, or there is such a skill. Raises Invalid for a count that cannot be, Unavailable where items
-        have no vectors.
+        `count` is the number of groups; groups of a single item are left out, unless there is nothing else. With
+        `queue` each proposal becomes a suggestion for a person to review, unless one of that name is pending or was
+        rejected, or such a skill exists. Raises Invalid for a count out of range, Unavailable when items have no
+        vectors.
         """
         if count is not None and not 1 <= count <= MAX_PROPOSALS:
             raise Invalid(
-                f"count {count} is out of range: 1 to {MAX_PROPOSALS}, or none to have it chosen",
+                f"count {count} is out of range: give 1 to {MAX_PROPOSALS}, or leave it out",
                 details={"field": "count", "least": 1, "most": MAX_PROPOSALS},
             )
         marks = [
@@ -143,7 +143,7 @@ class ProposeSkills:
             return []
         vectors = await self._vectors([m.id for m in marks])
         items = [s.item for s in await self._item_store.get_items(list(vectors))]
-        groups = await asyncio.to_thread(_groups, items, vectors, count)
+        groups = await asyncio.to_thread(_group_items, items, vectors, count)
         proposals = await self._proposals(groups)
         if queue:
             await self._queue(proposals)
@@ -152,9 +152,9 @@ class ProposeSkills:
     async def _vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         found = await self._index.vectors(TOOLS, ids) if self._embedder else {}
         if not found:
-            missing = "the index holds no vectors of them" if self._embedder else "there is no embedding model"
+            missing = "the index has no vectors of them" if self._embedder else "there is no embedding model"
             raise Unavailable(
-                f"tools cannot be grouped: {missing}. Set TOOLSCRIPT_SEARCH_MODEL to a model that can be had, then "
+                f"tools cannot be grouped: {missing}. Set TOOLSCRIPT_SEARCH_MODEL to an available model, then "
                 "run `toolscript index rebuild`",
                 details={"items": len(ids)},
             )
@@ -162,20 +162,20 @@ class ProposeSkills:
 
     async def _proposals(self, groups: Sequence[_Group]) -> list[Proposal]:
         skills = await self._skill_store.list_skills(active_only=False)
-        told = await self._told(groups)
+        namings = await self._ask_for_names(groups)
         nearest = await self._nearest([g.cluster.centroid for g in groups], [s for s in skills if s.is_active])
         ids = {skill.id for skill in skills}
         names: set[str] = set()
         proposals = []
-        for group, said, (near, nearness) in zip(groups, told, nearest, strict=True):
-            skill = _skill(group, said, ids, names)
+        for group, naming, (near, nearness) in zip(groups, namings, nearest, strict=True):
+            skill = _build_skill(group, naming, ids, names)
             ids.add(skill.id)
             names.add(skill.name.casefold())
             members = tuple(item.id for item in group.items)
             proposals.append(Proposal(skill, members, group.cluster.cohesion, near, nearness))
         return proposals
 
-    async def _told(self, groups: Sequence[_Group]) -> list[_GroupNaming | None]:
+    async def _ask_for_names(self, groups: Sequence[_Group]) -> list[_GroupNaming | None]:
         model = self._language_model
         if model is None:
             return [None] * len(groups)
@@ -189,16 +189,16 @@ class ProposeSkills:
             async with asyncio.TaskGroup() as asking:
                 for number, group in enumerate(groups):
                     asking.create_task(ask(number, group))
-        except* (Unavailable, Invalid) as errors:  # it will not be had for the others either, however long they wait
+        except* (Unavailable, Invalid) as errors:  # it will not respond for the other groups either
             gone = str(errors.exceptions[0])
-        said = [answers.get(number, gone) for number in range(len(groups))]
-        failures = [answer for answer in said if isinstance(answer, str)]
+        results = [answers.get(number, gone) for number in range(len(groups))]
+        failures = [answer for answer in results if isinstance(answer, str)]
         if failures:
             log.warning(
                 "proposals_named_by_words",
                 extra={"model": model.model, "groups": len(failures), "reason": gone or failures[0]},
             )
-        return [None if isinstance(answer, str) else answer for answer in said]
+        return [None if isinstance(answer, str) else answer for answer in results]
 
     async def _nearest(self, centres: Sequence[Vector], skills: Sequence[Skill]) -> list[tuple[str | None, float]]:
         nothing: list[tuple[str | None, float]] = [(None, 0.0)] * len(centres)
@@ -214,11 +214,11 @@ class ProposeSkills:
         for centre in centres:
             cosine, n = max((float(centre @ vector), -n) for n, vector in enumerate(vectors))
             nearness = calibrate(cosine, similarity)
-            found.append((skills[-n].id, nearness) if nearness >= NEARLY else (None, 0.0))
+            found.append((skills[-n].id, nearness) if nearness >= MIN_NEARNESS else (None, 0.0))
         return found
 
     async def _queue(self, proposals: Sequence[Proposal]) -> None:
-        async with self._turn:
+        async with self._lock:
             known = {skill.name.casefold() for skill in await self._skill_store.list_skills(active_only=False)}
             suggested = await self._skill_store.list_suggestions()
             known |= {s.name.casefold() for s in suggested if s.status is not SuggestionStatus.APPROVED}
@@ -228,16 +228,16 @@ class ProposeSkills:
                 )
 
 
-def _groups(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | None) -> list[_Group]:
+def _group_items(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | None) -> list[_Group]:
     found = find_clusters([vectors[item.id] for item in items], count, starts=STARTS)
     members = [[items[n] for n in cluster.members] for cluster in found]
     groups = [_Group(*each) for each in zip(members, found, find_themes(members), strict=True)]
-    return [g for g in groups if len(g.items) >= SMALLEST] or groups
+    return [g for g in groups if len(g.items) >= MIN_GROUP] or groups
 
 
 async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
-    """What the model says of the group, or why that cannot be used. Raises Unavailable or Invalid when there is no
-    asking it."""
+    """The model's answer about the group, or why it cannot be used. Raises Unavailable or Invalid when the model cannot
+    be asked."""
     tools = [
         {
             "server": one_line(item.server, MAX_NAME_LENGTH),
@@ -248,39 +248,39 @@ async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
     ]
     text = json.dumps({"tools": tools, "words": group.theme.topics}, ensure_ascii=False)
     try:
-        return _usable(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, max_tokens=400)))
+        return _parse_naming(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, max_tokens=400)))
     except UpstreamFailed as error:
         return error.message
 
 
-def _usable(said: Mapping[str, Any]) -> _GroupNaming | str:
-    name, description, keywords = (said.get(key) for key in ("name", "description", "keywords"))
+def _parse_naming(answer: Mapping[str, Any]) -> _GroupNaming | str:
+    name, description, keywords = (answer.get(key) for key in ("name", "description", "keywords"))
     named = one_line(name, 2 * MAX_NAME_LENGTH) if isinstance(name, str) else ""
     if len(named) > MAX_NAME_LENGTH or not any(c.isalpha() for c in named):
-        return f"the answer holds no name of 1 to {MAX_NAME_LENGTH} characters"
+        return f"the answer has no name of 1 to {MAX_NAME_LENGTH} characters"
     described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
     listed = keywords if isinstance(keywords, Sequence) and not isinstance(keywords, str) else ()
     kept = (one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed if isinstance(word, str))
     return _GroupNaming(named, described, tuple(dict.fromkeys(word for word in kept if word))[:MAX_KEYWORDS])
 
 
-def _skill(group: _Group, told: _GroupNaming | None, ids: set[str], names: set[str]) -> Skill:
-    """The skill of a group: by what was told of it, as far as something was, else by its own words."""
-    name = next(n for n in _names(group, told) if n.casefold() not in names)
+def _build_skill(group: _Group, naming: _GroupNaming | None, ids: set[str], names: set[str]) -> Skill:
+    """The skill of a group: named by the model where it answered, else by the group's own words."""
+    name = next(n for n in _suggest_names(group, naming) if n.casefold() not in names)
     names_of_tools = dict.fromkeys(word for item in group.items for word in words(item.name))
     own = tuple(one_line(word, MAX_KEYWORD_LENGTH) for word in group.theme.topics or names_of_tools)
     return Skill(
         id=find_free_id(name, ids),
         name=name,
-        description=told.description if told and told.description else _description(group),
-        keywords=told.keywords if told and told.keywords else own[:MAX_KEYWORDS],
+        description=naming.description if naming and naming.description else _build_description(group),
+        keywords=naming.keywords if naming and naming.keywords else own[:MAX_KEYWORDS],
         examples=_examples(group),
     )
 
 
-def _names(group: _Group, told: _GroupNaming | None) -> Iterator[str]:
-    """Names for a group, the best first, and never an end of them."""
-    best = told.name if told else None
+def _suggest_names(group: _Group, naming: _GroupNaming | None) -> Iterator[str]:
+    """Names for a group, the best first, without end."""
+    best = naming.name if naming else None
     if best:
         yield best
         yield from (one_line(f"{best}: {topic}", MAX_NAME_LENGTH) for topic in group.theme.topics)
@@ -295,14 +295,14 @@ def _names(group: _Group, told: _GroupNaming | None) -> Iterator[str]:
         number += 1
 
 
-def _description(group: _Group) -> str:
+def _build_description(group: _Group) -> str:
     """One sentence: what the tools are for, what they do with it, which they are."""
     doable = VERBS - {word for topic in group.theme.topics for word in words(topic)}
     done = Counter(word for item in group.items for word in dict.fromkeys(words(item.name)[:3]) if word in doable)
     verbs = [verb for verb, _ in sorted(done.items(), key=lambda each: (-each[1], each[0]))[:4]]
-    about = _listed(group.theme.topics[:4]) or "related work"
-    doing = f" that {_listed(verbs)}" if verbs else ""
-    return one_line(f"Tools for {about}{doing}, such as {_listed(_examples(group)[:3])}.", MAX_DESCRIPTION_LENGTH)
+    about = _join_words(group.theme.topics[:4]) or "related work"
+    doing = f" that {_join_words(verbs)}" if verbs else ""
+    return one_line(f"Tools for {about}{doing}, such as {_join_words(_examples(group)[:3])}.", MAX_DESCRIPTION_LENGTH)
 
 
 def _examples(group: _Group) -> tuple[str, ...]:
@@ -310,5 +310,5 @@ def _examples(group: _Group) -> tuple[str, ...]:
     return tuple(name for name in names if name)[:MAX_EXAMPLES]
 
 
-def _listed(found: Sequence[str]) -> str:
+def _join_words(found: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(found[:-1]), *found[-1:])))

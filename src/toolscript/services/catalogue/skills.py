@@ -1,7 +1,7 @@
-"""What people do with skills: define them, put items into them, decide about suggested ones.
+"""What people do with skills: define them, assign items to them, review suggested ones.
 
-The store is written first and is the truth; then the index follows. Should it not be able to just now, the change
-stands all the same, and the next sync brings the index along.
+The store is written first; then the index follows. If the index is not available, the change stays, and the next sync
+updates the index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
 
 ID = re.compile(r"[a-z][a-z0-9_]*")
-# Where a skill of that id would be found over HTTP, there is something else.
+# Paths of the HTTP API that a skill of that id would hide.
 RESERVED_IDS = frozenset({"suggestions"})
 MAX_ID_LENGTH = 64
 MAX_NAME_LENGTH = 255
@@ -51,17 +51,17 @@ class CountedSkill:
 
 
 class Skills:
-    """The skills and who is in them, as people see and change them."""
+    """The skills and their items, as people see and change them."""
 
     def __init__(self, item_store: ItemStore, skill_store: SkillStore, sync: Sync) -> None:
         self._item_store = item_store
         self._skill_store = skill_store
         self._sync = sync
-        # What is looked at and then written must not change in between.
-        self._turn = asyncio.Lock()
+        # What is read and then written must not change in between.
+        self._lock = asyncio.Lock()
 
     async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
-        """Every skill in order of its id."""
+        """Every skill, ordered by id."""
         counts = await self._skill_store.count_items()
         skills = await self._skill_store.list_skills(active_only=active_only)
         return [CountedSkill(skill, counts.get(skill.id, 0)) for skill in skills]
@@ -74,23 +74,23 @@ class Skills:
         return known[skill_id]
 
     async def create(self, skill: Skill) -> CountedSkill:
-        """Adds a skill and sorts the waiting items anew. Raises Invalid, naming the field, or Conflict when there is
-        a skill of that id."""
+        """Adds a skill and classifies the items without a skill again. Raises Invalid, naming the field, or Conflict
+        when the id is taken."""
         skill = check_skill(skill)
         await self._skill_store.add_skill(skill)
         await self._follow(await self._waiting())
         return await self.get(skill.id)
 
     async def replace(self, skill_id: str, skill: Skill) -> CountedSkill:
-        """Changes everything of a skill but its id, and sorts the waiting items anew; those of a skill that is made
-        inactive too. Raises Invalid or NotFound."""
+        """Replaces a skill, and classifies the items without a skill again, and those of a skill that becomes inactive.
+        Raises Invalid or NotFound."""
         skill = check_skill(skill)
         if skill.id != skill_id:
             raise Invalid(
-                f"the id of a skill cannot change: {skill_id!r} was asked for and {skill.id!r} was given",
+                f"the id of a skill cannot change: the request is for {skill_id!r}, the skill has {skill.id!r}",
                 details={"field": "id", "allowed": skill_id},
             )
-        async with self._turn:
+        async with self._lock:
             before = (await self.get(skill_id)).skill
             await self._skill_store.save_skills([skill])
         retired = before.is_active and not skill.is_active
@@ -99,24 +99,23 @@ class Skills:
         return await self.get(skill_id)
 
     async def remove(self, skill_id: str) -> None:
-        """Removes a skill; the items that were in it are sorted anew. Raises NotFound."""
-        async with self._turn:
+        """Removes a skill, and classifies its items again. Raises NotFound."""
+        async with self._lock:
             left = [s.item.id for s in await self.tools(skill_id)]
             await self._skill_store.delete_skill(skill_id)
         await self._follow(left)
 
     async def tools(self, skill_id: str) -> list[StoredItem]:
-        """The active items of a skill, surest first. Raises NotFound."""
+        """The active items of a skill, ordered by falling confidence. Raises NotFound."""
         await self.get(skill_id)
         return await self._item_store.get_items_of_skill(skill_id)
 
     async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:
-        """Puts an item into one to three skills, the first of them its primary one, by a person's word, which no
-        classifier takes back. Raises Invalid or NotFound."""
+        """Assigns an item to one to three skills for a person, the first one primary; no classifier changes that.
+        Raises Invalid or NotFound."""
         if not 1 <= len(skill_ids) <= MAX_SKILLS or len(set(skill_ids)) < len(skill_ids):
             raise Invalid(
-                f"an item belongs to 1 to {MAX_SKILLS} different skills, the most fitting one first: "
-                f"{len(skill_ids)} were given",
+                f"an item has 1 to {MAX_SKILLS} different skills, the best one first: {len(skill_ids)} were given",
                 details={"field": "skill_ids", "allowed": f"1 to {MAX_SKILLS} different ids of skills"},
             )
         await self._item(item_id)
@@ -129,7 +128,7 @@ class Skills:
         return await self._item(item_id)
 
     async def release(self, item_id: str) -> StoredItem:
-        """Gives an item back to the classifier, which sorts it at once. Raises NotFound."""
+        """Removes a person's assignment and classifies the item again. Raises NotFound."""
         await self._item(item_id)
         await self._skill_store.assign(item_id, [])
         await self._follow_items([item_id])
@@ -137,7 +136,7 @@ class Skills:
         return await self._item(item_id)
 
     async def suggestions(self, status: SuggestionStatus | None = SuggestionStatus.PENDING) -> list[Suggestion]:
-        """The suggested skills of that status (of all), oldest first."""
+        """The suggested skills of that status (None: all), oldest first."""
         return await self._skill_store.list_suggestions(status)
 
     async def approve(
@@ -149,26 +148,27 @@ class Skills:
         description: str | None = None,
         reviewed_by: str | None = None,
     ) -> CountedSkill:
-        """Makes a suggestion a skill, with other words where they are given, puts the item that it was made for into
-        it, and sorts the waiting items anew; where it was proposed for a group of items that may have been sorted
-        elsewhere since, all but those that a person or a language model has sorted.
+        """Makes a suggestion a skill, with another id, name or description where given, and assigns its item to it.
+
+        Classifies the items without a skill again; for a suggestion that was proposed for a group of items, all items
+        that neither a person nor a language model has classified.
 
         Raises NotFound, Invalid, or Conflict when the suggestion is decided already or the id is taken.
         """
-        reviewed_by = _reviewer(reviewed_by)
-        async with self._turn:
+        reviewed_by = _check_reviewer(reviewed_by)
+        async with self._lock:
             suggested = await self._pending(number)
-            named = _tidy(suggested.name, MAX_NAME_LENGTH) if name is None else name
+            named = _clean(suggested.name, MAX_NAME_LENGTH) if name is None else name
             taken = {skill.id for skill in await self._skill_store.list_skills(active_only=False)}
             skill = check_skill(
                 Skill(
                     id=find_free_id(named, taken) if skill_id is None else skill_id,
                     name=named,
-                    description=_tidy(suggested.description, MAX_DESCRIPTION_LENGTH)
+                    description=_clean(suggested.description, MAX_DESCRIPTION_LENGTH)
                     if description is None
                     else description,
-                    keywords=_tidy_words(suggested.keywords),
-                    examples=_tidy_words(suggested.examples),
+                    keywords=_clean_words(suggested.keywords),
+                    examples=_clean_words(suggested.examples),
                 )
             )
             await self._skill_store.review_suggestion(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
@@ -176,15 +176,15 @@ class Skills:
         return await self.get(skill.id)
 
     async def reject(self, number: int, *, reviewed_by: str | None = None) -> Suggestion:
-        """Declines a suggestion: its item stays without a skill, and the same is not suggested for it again. Raises
+        """Rejects a suggestion: its item stays without a skill, and the same is not suggested for it again. Raises
         NotFound or Conflict."""
-        reviewed_by = _reviewer(reviewed_by)
+        reviewed_by = _check_reviewer(reviewed_by)
         await self._pending(number)
         return await self._skill_store.review_suggestion(number, SuggestionStatus.REJECTED, reviewed_by)
 
     async def merge(self, number: int, into: str, *, reviewed_by: str | None = None) -> Suggestion:
-        """Puts the item of a suggestion into a skill that there is. Raises NotFound or Conflict."""
-        reviewed_by = _reviewer(reviewed_by)
+        """Assigns the item of a suggestion to an existing skill. Raises NotFound or Conflict."""
+        reviewed_by = _check_reviewer(reviewed_by)
         await self._pending(number)
         await self.get(into)
         decided = await self._skill_store.review_suggestion(number, SuggestionStatus.MERGED, reviewed_by, into=into)
@@ -195,7 +195,7 @@ class Skills:
         found = await self._item_store.get_items([item_id], active_only=False) if _can_be_stored(item_id) else []
         if not found:
             raise NotFound(
-                f"there is no item {item_id!r}: an id is the server's name, two underscores and the tool's name, as "
+                f"no such item: {item_id!r}: an id is the server's name, two underscores and the tool's name, as "
                 "searches and lists of tools show it",
                 details={"item_id": item_id},
             )
@@ -204,9 +204,7 @@ class Skills:
     async def _pending(self, number: int) -> Suggestion:
         found = next((s for s in await self._skill_store.list_suggestions() if s.number == number), None)
         if found is None:
-            raise NotFound(
-                f"there is no suggestion {number}: see the list of suggestions", details={"suggestion": number}
-            )
+            raise NotFound(f"no such suggestion: {number}: see the list of suggestions", details={"suggestion": number})
         if found.status is not SuggestionStatus.PENDING:
             raise Conflict(
                 f"suggestion {number} is {found.status} already: only pending ones can be reviewed",
@@ -215,19 +213,18 @@ class Skills:
         return found
 
     async def _waiting(self) -> list[str]:
-        """The active items that are in no skill. Those whose suggestion was rejected are among them, because whoever
-        rejects one may well define a better skill next."""
+        """The active items without a skill, including those whose suggestion was rejected: a person who rejects one may
+        define a better skill next."""
         return [mark.id for mark in await self._item_store.get_fingerprints() if _waits(mark)]
 
     async def _follow(self, item_ids: Collection[str] | None) -> None:
-        """Has those items (all, for None) sorted anew and the index brought to what the store says now; then whoever
-        has the last word is asked, in the background."""
+        """Classifies these items (None: all) again, updates the index, and refines in the background."""
         with _index_may_be_away():
             await self._sync.reclassify(item_ids)
         self._sync.refinement.start_soon()
 
     async def _follow_items(self, item_ids: Collection[str]) -> None:
-        """Has the index brought to what the store says now of those items."""
+        """Brings the index to what the store says of these items."""
         with _index_may_be_away():
             await self._sync.follow(item_ids)
 
@@ -237,34 +234,34 @@ def _index_may_be_away() -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        log.warning("the index does not follow the skills until the next sync: %s", error.message)
+        log.warning("the index has old skills until the next sync: %s", error.message)
 
 
 def check_skill(skill: Skill) -> Skill:
-    """The skill without space around its texts. Raises Invalid, naming the field that cannot be used."""
+    """The skill with its texts stripped. Raises Invalid, naming the invalid field."""
     if len(skill.id) > MAX_ID_LENGTH or not ID.fullmatch(skill.id):
         raise Invalid(
-            f"the id {skill.id[:MAX_ID_LENGTH]!r} of a skill cannot be used: it starts with a letter a-z, goes on with "
-            f"a-z, 0-9 and _ and has at most {MAX_ID_LENGTH} characters",
+            f"invalid skill id {skill.id[:MAX_ID_LENGTH]!r}: expected a letter a-z, then a-z, 0-9 and _, at most "
+            f"{MAX_ID_LENGTH} characters",
             details={"field": "id", "allowed": f"^{ID.pattern}$, at most {MAX_ID_LENGTH} characters"},
         )
     if skill.id in RESERVED_IDS:
         raise Invalid(
-            f"the id {skill.id!r} of a skill cannot be used: it means something else. Give another",
+            f"invalid skill id {skill.id!r}: it is reserved. Choose another",
             details={"field": "id", "reserved": sorted(RESERVED_IDS)},
         )
     return replace(
         skill,
-        name=_text("name", skill.name, MAX_NAME_LENGTH, required=True),
-        description=_text("description", skill.description, MAX_DESCRIPTION_LENGTH, lines=True),
-        parent_domain=_text("parent_domain", skill.parent_domain or "", MAX_ID_LENGTH) or None,
-        keywords=_words("keywords", skill.keywords),
-        examples=_words("examples", skill.examples),
+        name=_check_text("name", skill.name, MAX_NAME_LENGTH, required=True),
+        description=_check_text("description", skill.description, MAX_DESCRIPTION_LENGTH, lines=True),
+        parent_domain=_check_text("parent_domain", skill.parent_domain or "", MAX_ID_LENGTH) or None,
+        keywords=_check_words("keywords", skill.keywords),
+        examples=_check_words("examples", skill.examples),
     )
 
 
 def find_free_id(name: str, taken: Collection[str]) -> str:
-    """An id for a skill of that name that no other skill has."""
+    """A free id for a skill of that name."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     if not ID.fullmatch(slug):
@@ -282,32 +279,36 @@ def _waits(mark: ItemFingerprint) -> bool:
 
 def _no_skill(skill_id: str, known: Collection[str]) -> NotFound:
     near = difflib.get_close_matches(skill_id[:MAX_ID_LENGTH], known, n=NEAREST)
-    told = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
-    return NotFound(f"there is no skill {skill_id!r}: {told}", details={"skill_id": skill_id, "nearest": near})
+    hint = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
+    return NotFound(f"no such skill: {skill_id!r}: {hint}", details={"skill_id": skill_id, "nearest": near})
 
 
-def _reviewer(reviewed_by: str | None) -> str | None:
-    return _text("reviewed_by", reviewed_by or "", MAX_NAME_LENGTH) or None
+def _check_reviewer(reviewed_by: str | None) -> str | None:
+    return _check_text("reviewed_by", reviewed_by or "", MAX_NAME_LENGTH) or None
 
 
-def _words(field: str, words: Sequence[str]) -> tuple[str, ...]:
+def _check_words(field: str, words: Sequence[str]) -> tuple[str, ...]:
     if len(words) > MAX_WORDS:
         raise Invalid(
             f"{field} has {len(words)} entries: at most {MAX_WORDS} are allowed",
             details={"field": field, "allowed": f"at most {MAX_WORDS} entries"},
         )
-    return tuple(_text(f"{field}[{n}]", word, MAX_WORD_LENGTH, required=True) for n, word in enumerate(words))
+    return tuple(_check_text(f"{field}[{n}]", word, MAX_WORD_LENGTH, required=True) for n, word in enumerate(words))
 
 
-def _text(field: str, text: str, longest: int, *, required: bool = False, lines: bool = False) -> str:
+def _check_text(field: str, text: str, max_length: int, *, required: bool = False, lines: bool = False) -> str:
     text = text.strip()
-    allowed = f"{1 if required else 0} to {longest} characters, none of them a control character"
-    if len(text) > longest:
-        raise Invalid(f"{field} has {len(text)} characters: {allowed}", details={"field": field, "allowed": allowed})
+    allowed = f"{1 if required else 0} to {max_length} characters, no control characters"
+    if len(text) > max_length:
+        raise Invalid(
+            f"{field} has {len(text)} characters: expected {allowed}", details={"field": field, "allowed": allowed}
+        )
     if required and not text:
-        raise Invalid(f"{field} is blank: give {allowed}", details={"field": field, "allowed": allowed})
+        raise Invalid(f"{field} is blank: expected {allowed}", details={"field": field, "allowed": allowed})
     if not _is_plain(text, lines=lines):
-        raise Invalid(f"{field} holds a control character: {allowed}", details={"field": field, "allowed": allowed})
+        raise Invalid(
+            f"{field} contains a control character: expected {allowed}", details={"field": field, "allowed": allowed}
+        )
     return text
 
 
@@ -319,12 +320,12 @@ def _can_be_stored(text: str) -> bool:
     return "\0" not in text and not any(unicodedata.category(c) == "Cs" for c in text)
 
 
-def _tidy(text: str, longest: int) -> str:
-    """What a classifier has written, made fit for a skill: nobody could correct it there."""
+def _clean(text: str, max_length: int) -> str:
+    """A classifier's text made valid for a skill, because the classifier cannot correct it."""
     kept = "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in text)
-    return kept.strip()[:longest].strip()
+    return kept.strip()[:max_length].strip()
 
 
-def _tidy_words(words: Sequence[str]) -> tuple[str, ...]:
-    tidied = dict.fromkeys(_tidy(word, MAX_WORD_LENGTH) for word in words)
-    return tuple(word for word in tidied if word)[:MAX_WORDS]
+def _clean_words(words: Sequence[str]) -> tuple[str, ...]:
+    cleaned = dict.fromkeys(_clean(word, MAX_WORD_LENGTH) for word in words)
+    return tuple(word for word in cleaned if word)[:MAX_WORDS]

@@ -1,4 +1,4 @@
-"""Describing and calling what a search has found. Only what can be found can be called."""
+"""Describes and calls tools that a search can find. Other tools cannot be called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class CallTool:
-    """One tool at a time: what it takes, and what it answers."""
+    """Describes and calls one tool at a time."""
 
     def __init__(self, item_store: ItemStore, gateway: Gateway, search: ToolSearch) -> None:
         self._item_store = item_store
@@ -34,12 +34,12 @@ class CallTool:
         found = await self._item_store.get_items([item_id])
         if found:
             return found[0].item
-        near = await self._near(item_id)
-        told = f": did you mean {' or '.join(near)}?" if near else ""
-        raise NotFound(f"there is no tool {item_id!r}{told}", details={"tool": item_id, "nearest": near})
+        near = await self._find_similar(item_id)
+        hint = f": did you mean {' or '.join(near)}?" if near else ""
+        raise NotFound(f"no such tool: {item_id!r}{hint}", details={"tool": item_id, "nearest": near})
 
     async def call(self, item_id: str, arguments: Any, *, within: float | None = None) -> CallResult:
-        """What the tool answers, within so many seconds where that is said.
+        """The tool's result, within that many seconds.
 
         Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the server's own message, TimedOut, or
         Unavailable.
@@ -49,19 +49,19 @@ class CallTool:
             raise InvalidArguments(
                 f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
             )
-        _require_writable(arguments)
+        _require_json(arguments)
         self._check(item, arguments)
         result = await self._gateway.call(item, arguments, within)
         if result.is_error:
             raise UpstreamFailed(
-                f"{item_id} failed: {result.text or 'it did not say why'}", details={"server": item.server}
+                f"{item_id} failed: {result.text or 'the server gave no reason'}", details={"server": item.server}
             )
         return result
 
     def _check(self, item: Item, arguments: Mapping[str, Any]) -> None:
         known = self._checks.get(item.id)
         if known is None or known[0] != item.input_schema:
-            known = self._checks[item.id] = (item.input_schema or {}, _validator(item))
+            known = self._checks[item.id] = (item.input_schema or {}, _build_validator(item))
         validator = known[1]
         if validator is None:
             return
@@ -69,16 +69,16 @@ class CallTool:
 
         try:
             problem = best_match(validator.iter_errors(dict(arguments)))
-        except Exception as error:  # noqa: BLE001  (a schema that cannot be followed must not keep anyone from the tool)
+        except Exception as error:  # noqa: BLE001  (a tool with an unusable schema stays callable)
             log.debug("arguments_not_checked", extra={"tool": item.id, "reason": str(error)})
             return
         if problem is not None:
-            field, told = _field(problem), _shortened(problem.message)
+            field, message = _find_field(problem), _shorten(problem.message)
             raise InvalidArguments(
-                f"{field or 'arguments'}: {told}", details={"field": field, "problem": told, "tool": item.id}
+                f"{field or 'arguments'}: {message}", details={"field": field, "problem": message, "tool": item.id}
             )
 
-    async def _near(self, item_id: str) -> list[str]:
+    async def _find_similar(self, item_id: str) -> list[str]:
         try:
             found = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0)
         except ToolscriptError:
@@ -86,16 +86,16 @@ class CallTool:
         return [hit.id for hit in found.hits]
 
 
-def _require_writable(arguments: Mapping[str, Any]) -> None:
-    """Raises InvalidArguments for what JSON cannot say: no number, too large a number, half a character."""
+def _require_json(arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidArguments for values that JSON cannot express: NaN, infinity, lone surrogates."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidArguments(f"the arguments cannot be sent as JSON: {error}", details={"field": ""}) from error
+        raise InvalidArguments(f"the arguments are not valid JSON: {error}", details={"field": ""}) from error
 
 
-def _validator(item: Item) -> Any:
-    """What checks an item's arguments; None where its schema is no schema. References lead nowhere outside it."""
+def _build_validator(item: Item) -> Any:
+    """A validator of an item's arguments; None for an invalid schema. External references are not followed."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import extend, validator_for
@@ -108,18 +108,17 @@ def _validator(item: Item) -> Any:
     except (SchemaError, TypeError, RecursionError) as error:
         log.debug("schema_not_usable", extra={"tool": item.id, "reason": str(error).partition("\n")[0]})
         return None
-    # A pattern can take for ever on a text that is made for it, and nobody else is served meanwhile: it is left to the
-    # server, which knows its own.
-    unhurried = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
-    return unhurried(schema, registry=Registry())
+    # A malicious pattern can block the process for hours on a matching text: the tool's own server checks patterns.
+    without_patterns = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
+    return without_patterns(schema, registry=Registry())
 
 
-def _shortened(message: str) -> str:
-    """What is wrong is said at the end of a message, after what was given."""
+def _shorten(message: str) -> str:
+    """Cuts out the middle: a message begins with the given value and ends with what is wrong."""
     return message if len(message) <= MAX_PROBLEM_LENGTH else f"{message[:40]}…{message[40 - MAX_PROBLEM_LENGTH :]}"
 
 
-def _field(problem: Any) -> str:
+def _find_field(problem: Any) -> str:
     path = [str(part) for part in problem.absolute_path]
     if problem.validator == "required":
         missing = [name for name in problem.validator_value if name not in problem.instance]

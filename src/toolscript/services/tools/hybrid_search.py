@@ -1,6 +1,7 @@
-"""Hybrid tool search, one straight line: spelling, meaning and words, names, domains and capabilities, threshold.
+"""Hybrid tool search: correct the spelling, rank by meaning and words, boost names, domains and capabilities, apply
+the threshold.
 
-`confidence = alpha * semantic + (1 - alpha) * keyword`, plus what the hit's reason names (docs/decisions/0007).
+`confidence = alpha * semantic + (1 - alpha) * keyword`, plus boosts that the hit's reason names (docs/decisions/0007).
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
 
-# What speaks for a candidate, given the words that it shares with the query.
-Tell = Callable[[str, tuple[str, ...]], Evidence]
+# Returns the evidence for a candidate, given the words that it shares with the query.
+FindEvidence = Callable[[str, tuple[str, ...]], Evidence]
 
 
 class Blend(StrEnum):
-    """Which sides of a hybrid search count: both, weighed; both, by rank; or one alone."""
+    """How the two rankings are combined: weighted scores, ranks, or one of them alone."""
 
     HYBRID = "hybrid"
     RRF = "rrf"
@@ -58,7 +59,7 @@ class ToolHit:
 
 @dataclass(frozen=True, slots=True)
 class ToolResults:
-    """The answer to a tool search."""
+    """The results of a tool search."""
 
     query: str
     hits: list[ToolHit]
@@ -67,7 +68,7 @@ class ToolResults:
 
 
 class ToolSearch:
-    """Finds tools, prompts and resources by what they do, what they are called, or nearly so."""
+    """Finds tools, prompts and resources by what they do and by their names, misspelt or not."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class ToolSearch:
         threshold: float = DEFAULT_THRESHOLD,
         blend: Blend = Blend.HYBRID,
     ) -> ToolResults:
-        """The best tools, most confident first, those under the threshold left out.
+        """The tools at or above the threshold, most confident first.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
@@ -113,8 +114,8 @@ class ToolSearch:
             legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit), fields=())
             ranked, evidence = self._rank(text, prepared, legs, catalogue, blend)
             best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.items][:limit]
-            asked = [w for w in words(prepared.text) if w not in STOP_WORDS]
-            hits = [_hit(i, score, catalogue.items[i], asked, evidence) for i, score in best]
+            query_words = [w for w in words(prepared.text) if w not in STOP_WORDS]
+            hits = [_build_hit(i, score, catalogue.items[i], query_words, evidence) for i, score in best]
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
         report.counts.update(candidates=len(ranked), returned=len(hits))
@@ -122,14 +123,14 @@ class ToolSearch:
 
     def _rank(
         self, text: str, prepared: PreparedQuery, legs: Legs, catalogue: CatalogueFacts, blend: Blend
-    ) -> tuple[list[tuple[str, float]], Tell]:
-        """Every candidate with its confidence, best first, and what tells the evidence for it."""
+    ) -> tuple[list[tuple[str, float]], FindEvidence]:
+        """Every candidate with its confidence, best first, and a function that returns the evidence for it."""
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             return [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks], lambda _, __: Evidence()
         alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
-        asked = self._capabilities.of_query(prepared.text) if blend is Blend.HYBRID else frozenset()
-        about = QueryTopics(asked, catalogue.subjects, self._capabilities)
+        domains = self._capabilities.of_query(prepared.text) if blend is Blend.HYBRID else frozenset()
+        about = QueryTopics(domains, catalogue.subjects, self._capabilities)
         found = Confidences(legs, prepared.terms.full_score, self._retriever.similarity, alpha, about)
         if blend is Blend.HYBRID:
             found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
@@ -137,9 +138,11 @@ class ToolSearch:
         return found.sort(), found.evidence
 
 
-def _hit(item_id: str, confidence: float, facts: ItemFacts, asked: Sequence[str], evidence: Tell) -> ToolHit:
+def _build_hit(
+    item_id: str, confidence: float, facts: ItemFacts, query_words: Sequence[str], evidence: FindEvidence
+) -> ToolHit:
     own = _own_stems(f"{facts.name} {facts.server} {facts.description}")
-    shared = tuple(dict.fromkeys(w for w in asked if stem(w) in own))[:3]
+    shared = tuple(dict.fromkeys(w for w in query_words if stem(w) in own))[:3]
     return ToolHit(
         id=item_id,
         server=facts.server,

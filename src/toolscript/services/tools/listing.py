@@ -1,4 +1,4 @@
-"""What there is: the catalogue, whole or in part."""
+"""Lists the items of the catalogue."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ListTools:
         self._item_store = item_store
 
     async def matching(self, filter: str | None) -> list[Item]:  # noqa: A002  (the name it has on every surface)
-        """The items that a filter names, by id; all without one. Unknown names are nothing."""
+        """The items that a filter names, ordered by id; all without one. Unknown names are ignored."""
         return select_items([stored.item for stored in await self._item_store.get_items()], filter)
 
     async def by_id(self, item_ids: list[str]) -> dict[str, Item]:
-        """The named items that there are."""
+        """The items with these ids that exist."""
         return {stored.item.id: stored.item for stored in await self._item_store.get_items(item_ids)}

@@ -225,9 +225,9 @@ async def test_an_item_belongs_to_one_to_three_different_skills(house: House, sk
 @pytest.mark.req("H-10")
 async def test_unknown_items_and_skills_are_named(house: House) -> None:
     for item_id in ("files__nothing", "\0", "\ud800"):
-        with pytest.raises(NotFound, match="there is no item"):
+        with pytest.raises(NotFound, match="no such item"):
             await house.skills.assign(item_id, ["files"])
-        with pytest.raises(NotFound, match="there is no item"):
+        with pytest.raises(NotFound, match="no such item"):
             await house.skills.release(item_id)
     with pytest.raises(NotFound, match="did you mean files"):
         await house.skills.assign(READ.id, ["files", "filee"])

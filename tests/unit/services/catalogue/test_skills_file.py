@@ -89,26 +89,26 @@ def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("replace = 1", "replace is true or false"),
-        ('replace = "yes"', "replace is true or false"),
-        ("skills = []", "skills is not known: give replace and skill"),
-        ('skill = "email"', "skill is a list of tables: write [[skill]]"),
-        ('[skill]\nid = "a"\nname = "A"', "skill is a list of tables: write [[skill]]"),
-        ('skill = ["email"]', "skill 1 is not a table"),
+        ("replace = 1", "replace must be true or false"),
+        ('replace = "yes"', "replace must be true or false"),
+        ("skills = []", "skills is an unknown key: use replace and skill"),
+        ('skill = "email"', "skill must be a list of tables: write [[skill]]"),
+        ('[skill]\nid = "a"\nname = "A"', "skill must be a list of tables: write [[skill]]"),
+        ('skill = ["email"]', "skill 1 must be a table"),
         ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nname = "B"', "skill 2 has no id"),
         ('[[skill]]\nid = "a"', "skill a has no name"),
-        ('[[skill]]\nid = 5\nname = "A"', "skill 1, id is a text"),
-        ('[[skill]]\nid = "a"\nname = 5', "skill a, name is a text"),
-        ('[[skill]]\nid = "a"\nname = "A"\nparent_domain = []', "skill a, parent_domain is a text"),
-        ('[[skill]]\nid = "a"\nname = "A"\nkeywords = "clay"', "skill a, keywords is a list of texts"),
-        ('[[skill]]\nid = "a"\nname = "A"\nexamples = [1]', "skill a, examples is a list of texts"),
-        ('[[skill]]\nid = "a"\nname = "A"\ncolour = "red"', "skill a, colour is not known: give id, name"),
+        ('[[skill]]\nid = 5\nname = "A"', "skill 1, id must be a string"),
+        ('[[skill]]\nid = "a"\nname = 5', "skill a, name must be a string"),
+        ('[[skill]]\nid = "a"\nname = "A"\nparent_domain = []', "skill a, parent_domain must be a string"),
+        ('[[skill]]\nid = "a"\nname = "A"\nkeywords = "clay"', "skill a, keywords must be a list of strings"),
+        ('[[skill]]\nid = "a"\nname = "A"\nexamples = [1]', "skill a, examples must be a list of strings"),
+        ('[[skill]]\nid = "a"\nname = "A"\ncolour = "red"', "skill a, colour is an unknown key: use id, name"),
         ('[[skill]]\nid = "a"\nname = "A"\nis_active = true', "skill a, is_active is not known"),
-        ('[[skill]]\nid = "A-b"\nname = "A"', "skill A-b: the id 'A-b' of a skill cannot be used"),
+        ('[[skill]]\nid = "A-b"\nname = "A"', "skill A-b: invalid skill id 'A-b'"),
         ('[[skill]]\nid = "suggestions"\nname = "A"', "skill suggestions: the id 'suggestions'"),
         ('[[skill]]\nid = "a"\nname = " "', "skill a: name is blank"),
         ('[[skill]]\nid = "a"\nname = "A"\nkeywords = ["fine", ""]', "skill a: keywords[1] is blank"),
-        ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nid = "a"\nname = "B"', "skill a is there twice"),
+        ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nid = "a"\nname = "B"', "skill a is defined twice"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text: str, told: str) -> None:
@@ -125,12 +125,12 @@ def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text
     ("text", "name", "told"),
     [
         ("[[skill]\n", "skills.toml", "line 1"),
-        ('a = "x"\na = "y"', "skills.toml", "cannot be read"),
+        ('a = "x"\na = "y"', "skills.toml", "cannot read skills"),
         ('{"skill": [}', "skills.json", "line 1"),
-        ("", "skills.json", "cannot be read"),
-        ("[]", "skills.json", "holds no tables"),
-        ("null", "skills.json", "holds no tables"),
-        ('{"skill": [7]}', "skills.json", "skill 1 is not a table"),
+        ("", "skills.json", "cannot read skills"),
+        ("[]", "skills.json", "has no tables"),
+        ("null", "skills.json", "has no tables"),
+        ('{"skill": [7]}', "skills.json", "skill 1 must be a table"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, told: str) -> None:
@@ -144,7 +144,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, told
 def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml", ""):
-        with pytest.raises(Invalid, match="cannot be read") as caught:
+        with pytest.raises(Invalid, match="cannot read skills") as caught:
             load_skills(tmp_path / name)
         assert caught.value.details["file"] == str(tmp_path / name)
 
