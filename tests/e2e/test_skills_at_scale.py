@@ -42,7 +42,7 @@ SETS = (
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[App]:
+async def open_catalogue(folder: Path) -> AsyncIterator[App]:
     async with open_app(load_settings(variables={}, data_dir=folder, search_model=PACKAGED)) as app:
         yield app
 
@@ -58,14 +58,14 @@ def real_tools(shared_data: Path) -> list[Item]:
 async def large(
     anyio_backend: str, real_tools: list[Item], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[App]:
-    async with opened(tmp_path_factory.mktemp("large")) as app:
+    async with open_catalogue(tmp_path_factory.mktemp("large")) as app:
         await app.sync.run(real_tools)
         yield app
 
 
 def without_times(found: HierarchicalResults) -> dict[str, Any]:
-    told = build_hierarchical_response(found, with_schemas=True)
-    return {**told, "metadata": {k: v for k, v in told["metadata"].items() if not k.endswith("_ms")}}
+    response = build_hierarchical_response(found, with_schemas=True)
+    return {**response, "metadata": {k: v for k, v in response["metadata"].items() if not k.endswith("_ms")}}
 
 
 async def state(app: App) -> tuple[object, ...]:
@@ -150,7 +150,7 @@ async def test_searches_hold_while_a_thousand_tools_change(large: App, real_tool
     assert [found for found in after if not is_consistent(found, counts[1:])] == []
 
 
-def shortened(data: ToolSet) -> ToolSet:
+def shorten(data: ToolSet) -> ToolSet:
     """The set with at most so many of its queries, none longer than a query may be."""
     step = max(1, -(-len(data.queries) // QUERIES))
     queries = [JudgedQuery(q.text[:1000], q.grades, q.groups) for q in data.queries[::step]]
@@ -158,12 +158,12 @@ def shortened(data: ToolSet) -> ToolSet:
 
 
 @pytest.mark.req("H-01", "H-07")
-async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
+async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_the_work(
     shared_data: Path, tmp_path: Path
 ) -> None:
     outcomes: list[tuple[EvaluationResult, EvaluationResult]] = []
     unanswered: list[bool] = []
-    async with opened(tmp_path) as app:
+    async with open_catalogue(tmp_path) as app:
         evaluation = Evaluation(
             app.sync,
             app.tool_search,
@@ -175,7 +175,7 @@ async def test_skills_first_costs_hardly_any_answer_and_saves_most_of_the_work(
         for name in SETS:
             data = read_set(shared_data / "tools" / name)
             assert isinstance(data, ToolSet)
-            some = shortened(data)
+            some = shorten(data)
             outcomes.append((await evaluation.run(some, "hierarchical"), await evaluation.run(some, "direct")))
             found = [
                 await app.hierarchical_search.search(HierarchicalQuery(q.text, include_schemas=False))

@@ -29,7 +29,7 @@ async def first_hit(app: App, query: str) -> str:
 
 
 @pytest.mark.req("S-08")
-async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_told_once(
+async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = load_settings(data_dir=tmp_path)
@@ -153,7 +153,7 @@ async def test_postgres_carries_the_same_application(small: Settings, postgres: 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("store", "told"),
+    ("store", "message"),
     [
         ("mysql://x", "'mysql://x' is not usable"),
         ("sqlite:", "'sqlite:' is not usable"),
@@ -164,9 +164,9 @@ async def test_postgres_carries_the_same_application(small: Settings, postgres: 
     ],
 )
 async def test_a_store_that_cannot_be_opened_is_named_without_its_password(
-    small: Settings, store: str, told: str
+    small: Settings, store: str, message: str
 ) -> None:
-    with pytest.raises((Invalid, Unavailable), match=told) as caught:
+    with pytest.raises((Invalid, Unavailable), match=message) as caught:
         async with open_app(replace(small, store=store)):
             pass
     assert "secret" not in str(caught.value)
@@ -198,20 +198,20 @@ async def test_an_embeddings_api_takes_the_place_of_a_local_model(tmp_path: Path
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("status", "kind", "told"), [(401, Invalid, "refuses model"), (400, Unavailable, "not answer")]
+    ("status", "kind", "message"), [(401, Invalid, "refuses model"), (400, Unavailable, "not answer")]
 )
 async def test_an_embeddings_api_that_refuses_is_named(
-    tmp_path: Path, status: int, kind: type[Exception], told: str
+    tmp_path: Path, status: int, kind: type[Exception], message: str
 ) -> None:
     with EmbeddingsApi() as api:
         api.fail_with = status
-        with pytest.raises(kind, match=told):
+        with pytest.raises(kind, match=message):
             async with open_app(load_settings(data_dir=tmp_path, embeddings_url=api.url, search_model="m")):
                 pass
 
 
 @pytest.mark.req("X-05")
-async def test_a_second_application_on_the_same_folder_is_told_so(small: Settings) -> None:
+async def test_a_second_application_on_the_same_folder_gets_an_error(small: Settings) -> None:
     async with open_app(small):
         with pytest.raises(Unavailable, match="in use by another process"):
             async with open_app(small):

@@ -24,12 +24,12 @@ async def ids(app: App) -> set[str]:
     return {counted.skill.id for counted in await app.skills.all()}
 
 
-async def indexed(app: App) -> set[str]:
+async def read_indexed_skills(app: App) -> set[str]:
     """The skills that searches look at."""
     return {c.payload["skill_id"] for c in await app.index.scroll(SKILLS)}
 
 
-async def held(app: App) -> dict[str, tuple[str, int, int]]:
+async def read_points(app: App) -> dict[str, tuple[str, int, int]]:
     """Of every point of a skill what it was made from, and how long its vector is."""
     points = await app.index.scroll(SKILLS)
     vectors = await app.index.vectors(SKILLS, [p.id for p in points])
@@ -46,7 +46,7 @@ async def test_the_packaged_skills_are_there_and_searchable_from_the_first_start
     async with open_app(small) as app:
         assert await ids(app) == {s.id for s in load_skills()}
         await app.sync.configure([])
-        assert await indexed(app) == await ids(app)
+        assert await read_indexed_skills(app) == await ids(app)
 
 
 async def test_what_people_do_to_seeded_skills_outlives_a_restart(anywhere: Settings) -> None:
@@ -60,7 +60,7 @@ async def test_what_people_do_to_seeded_skills_outlives_a_restart(anywhere: Sett
         async with open_app(anywhere) as app:
             await app.sync.configure({item.server for item in load_demo_items()})
             assert "email" not in await ids(app)
-            assert await ids(app) == before == await indexed(app)
+            assert await ids(app) == before == await read_indexed_skills(app)
             assert (await app.skills.get("databases")).skill.name == "My databases"
 
 
@@ -79,7 +79,7 @@ async def test_a_file_is_applied_at_the_next_start_and_when_it_changes(anywhere:
         assert await ids(app) == {"databases", "own", "pottery"}
         assert (await app.skills.get("pottery")).skill.description == "More clay and kilns"
         await app.sync.configure([])
-        assert await indexed(app) == {"databases", "own", "pottery"}
+        assert await read_indexed_skills(app) == {"databases", "own", "pottery"}
     async with open_app(anywhere) as app:
         assert await ids(app) == {*(s.id for s in load_skills()), "own"} - {"email"}
         assert (await app.skills.get("databases")).skill.name == "As I like them"
@@ -96,7 +96,7 @@ async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_nex
     file.write_text(f"replace = true\n{git}")
     async with open_app(replace(small, skills=file)) as app:
         await app.sync.run(load_demo_items())
-        assert await indexed(app) == {"git"}
+        assert await read_indexed_skills(app) == {"git"}
         assert (await app.skills.get("git")).tool_count > 0
         assert {a.origin for s in await app.skills.tools("git") for a in s.assignments} == {Origin.EMBEDDING}
         assert len(await app.skills.suggestions()) > 0
@@ -118,10 +118,10 @@ async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings)
     servers = {item.server for item in load_demo_items()}
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
-        before = await held(app)
+        before = await read_points(app)
     async with open_app(replace(small, search_model="hashed-32")) as app:
         await app.sync.configure(servers)
-        after = await held(app)
+        after = await read_points(app)
     assert {dimensions for _, _, dimensions in before.values()} == {64}
     assert {dimensions for _, _, dimensions in after.values()} == {32}
     assert {i.partition("#")[0] for i in after} == {s.id for s in load_skills()}
@@ -133,12 +133,12 @@ async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) 
     async with open_app(anywhere) as app:
         await app.sync.run(load_demo_items())
         await app.skills.assign("git__git_commit", ["memory_and_notes"])
-        before = await held(app)
+        before = await read_points(app)
         assert sum(count for i, (_, count, _) in before.items() if "#" not in i) >= 30
     async with open_app(anywhere, fresh_index=True) as app:
         assert await app.index.count(SKILLS) == 0
         await app.sync.index_catalogue()
-        assert await held(app) == before
+        assert await read_points(app) == before
         (stored,) = await app.item_store.get_items(["git__git_commit"])
         assert [(a.skill_id, a.origin) for a in stored.assignments] == [("memory_and_notes", Origin.HUMAN)]
 
@@ -147,9 +147,9 @@ async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) 
 async def test_a_restart_writes_nothing_that_is_there_already(small: Settings) -> None:
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
-        before = await held(app)
+        before = await read_points(app)
     async with open_app(small) as app:
         await app.sync.configure({item.server for item in load_demo_items()})
         report = await app.sync.run(load_demo_items())
         assert (report.indexed, report.classified, report.embedded) == (0, 0, 0)
-        assert await held(app) == before
+        assert await read_points(app) == before

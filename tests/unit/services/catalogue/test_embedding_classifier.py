@@ -101,7 +101,7 @@ async def test_an_item_that_fits_nowhere_suggests_a_skill_for_itself(item: Item,
 
 
 @pytest.mark.req("H-11")
-async def test_what_a_server_says_at_length_is_cut_for_whoever_reads_the_queue() -> None:
+async def test_long_texts_of_a_server_are_cut_in_suggestions() -> None:
     suggested = suggest_skill(Item("s" * 5000, "n" * 5000, "d" * 5000))
     assert len(suggested.name) == 80
     assert len(suggested.description) == 500
@@ -109,9 +109,9 @@ async def test_what_a_server_says_at_length_is_cut_for_whoever_reads_the_queue()
 
 
 @given(st.text(), st.integers(2, 50))
-def test_a_line_is_one_line_and_short(text: str, most: int) -> None:
-    line = one_line(text, most)
-    assert len(line) <= most
+def test_a_line_is_one_line_and_short(text: str, max_length: int) -> None:
+    line = one_line(text, max_length)
+    assert len(line) <= max_length
     assert "\n" not in line
     assert line.isprintable() or not line.isascii()
     line.encode()

@@ -27,9 +27,9 @@ TIMEOUT_SECONDS = 20.0
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    opened = Gateway(McpServers(), app.sync, TIMEOUTS)
-    yield opened
-    await opened.close()
+    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    yield gateway
+    await gateway.close()
 
 
 @pytest.fixture

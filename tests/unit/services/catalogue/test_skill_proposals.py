@@ -44,17 +44,17 @@ class ScriptedModel:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self.asked: list[Prompt] = []
+        self.questions: list[Prompt] = []
 
     async def answer(self, prompt: Prompt) -> dict[str, Any]:
-        self.asked.append(prompt)
+        self.questions.append(prompt)
         return self._answer(prompt)
 
     async def close(self) -> None:
         return None
 
 
-class House:
+class SyncedCatalogue:
     """A catalogue and an index that hold the same items."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -75,32 +75,32 @@ class House:
             self.item_store, self.skill_store, self.index, self.embedder, ScriptedModel(answer) if answer else None
         )
 
-    async def queued(self) -> list[str]:
+    async def list_queued(self) -> list[str]:
         return [s.name for s in await self.skill_store.list_suggestions(SuggestionStatus.PENDING)]
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
+async def catalogue() -> AsyncIterator[SyncedCatalogue]:
     """A small one, with an embedder for which texts are alike that share words."""
-    made = House(HashedEmbedder(64))
+    made = SyncedCatalogue(HashedEmbedder(64))
     await made.fill([*MAIL, *CLOCK])
     yield made
     await made.item_store.close()
 
 
 @pytest.fixture
-async def demo(minilm: OnnxEmbedder) -> AsyncIterator[House]:
+async def demo(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
     """The demo catalogue with the model that the package brings."""
-    made = House(minilm)
+    made = SyncedCatalogue(minilm)
     await made.fill(load_demo_items())
     yield made
     await made.item_store.close()
 
 
 @pytest.fixture
-async def clear(minilm: OnnxEmbedder) -> AsyncIterator[House]:
+async def clear(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
     """The tools of six servers that have little in common: their groups are the same on every processor."""
-    made = House(minilm)
+    made = SyncedCatalogue(minilm)
     await made.fill([item for item in load_demo_items() if item.server in CLEAR])
     yield made
     await made.item_store.close()
@@ -115,7 +115,7 @@ def is_one_clean_line(text: str) -> bool:
 
 
 async def test_tools_that_belong_together_are_proposed_together_and_named_so_that_a_person_understands(
-    clear: House,
+    clear: SyncedCatalogue,
 ) -> None:
     proposals = await clear.propose().propose(count=len(CLEAR))
     for item_id, word in {
@@ -131,7 +131,7 @@ async def test_tools_that_belong_together_are_proposed_together_and_named_so_tha
         assert {i.partition("__")[0] for i in proposal.items} == {item_id.partition("__")[0]}
 
 
-async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: House) -> None:
+async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: SyncedCatalogue) -> None:
     proposals = await demo.propose().propose()
     for skill in (p.skill for p in proposals):
         assert re.fullmatch("[a-z][a-z0-9_]*", skill.id)
@@ -142,19 +142,21 @@ async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: House) ->
     assert len({p.skill.id for p in proposals}) == len({p.skill.name for p in proposals}) == len(proposals)
 
 
-async def test_a_proposal_is_described_by_its_own_words_and_its_most_central_tools(clear: House) -> None:
+async def test_a_proposal_is_described_by_its_own_words_and_its_central_tools(clear: SyncedCatalogue) -> None:
     calendar = holding(await clear.propose().propose(count=len(CLEAR)), "calendar__create_event")
     assert {"event", "calendar"} <= set(calendar.skill.keywords)
     assert calendar.skill.examples[0] == calendar.items[0].removeprefix("calendar__")
     assert calendar.skill.examples[0] in calendar.skill.description
 
 
-async def test_a_group_without_a_word_of_its_own_gets_the_words_of_its_names_as_keywords(house: House) -> None:
-    (all_of_them,) = await house.propose().propose(count=1)
+async def test_a_group_without_a_word_of_its_own_gets_the_words_of_its_names_as_keywords(
+    catalogue: SyncedCatalogue,
+) -> None:
+    (all_of_them,) = await catalogue.propose().propose(count=1)
     assert {"mail", "time"} <= set(all_of_them.skill.keywords)
 
 
-async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear: House) -> None:
+async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear: SyncedCatalogue) -> None:
     await clear.skill_store.save_skills(
         [
             Skill("weather", "Weather", "Current weather and forecasts for a place."),
@@ -169,11 +171,11 @@ async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear:
     assert (docker.nearest_skill, docker.nearness) == (None, 0.0)
 
 
-async def test_the_same_tools_give_the_same_proposals(demo: House) -> None:
+async def test_the_same_tools_give_the_same_proposals(demo: SyncedCatalogue) -> None:
     assert await demo.propose().propose() == await demo.propose().propose()
 
 
-async def test_every_item_is_in_one_proposal_at_most_and_the_largest_comes_first(demo: House) -> None:
+async def test_no_item_is_in_two_proposals_and_the_largest_comes_first(demo: SyncedCatalogue) -> None:
     proposals = await demo.propose().propose(count=8)
     assert 1 < len(proposals) <= 8
     sizes = [len(p.items) for p in proposals]
@@ -182,97 +184,101 @@ async def test_every_item_is_in_one_proposal_at_most_and_the_largest_comes_first
     assert all(0 < p.cohesion <= 1 for p in proposals)
 
 
-async def test_an_id_that_is_taken_gets_a_number(house: House) -> None:
-    first = holding(await house.propose().propose(count=2), "mail__send_mail").skill
-    await house.skill_store.save_skills([replace(first, is_active=False)])
-    assert holding(await house.propose().propose(count=2), "mail__send_mail").skill.id == f"{first.id}_2"
+async def test_an_id_that_is_taken_gets_a_number(catalogue: SyncedCatalogue) -> None:
+    first = holding(await catalogue.propose().propose(count=2), "mail__send_mail").skill
+    await catalogue.skill_store.save_skills([replace(first, is_active=False)])
+    assert holding(await catalogue.propose().propose(count=2), "mail__send_mail").skill.id == f"{first.id}_2"
 
 
-async def test_a_single_tool_is_left_out(house: House) -> None:
-    await house.fill([LONER])
-    proposals = await house.propose().propose(count=3)
+async def test_a_single_tool_is_left_out(catalogue: SyncedCatalogue) -> None:
+    await catalogue.fill([LONER])
+    proposals = await catalogue.propose().propose(count=3)
     assert {i for p in proposals for i in p.items} == {i.id for i in [*MAIL, *CLOCK]}
 
 
-async def test_single_tools_are_proposed_where_there_is_nothing_else(house: House) -> None:
-    proposals = await house.propose().propose(count=MAX_PROPOSALS)
+async def test_single_tools_are_proposed_where_there_is_nothing_else(catalogue: SyncedCatalogue) -> None:
+    proposals = await catalogue.propose().propose(count=MAX_PROPOSALS)
     assert [len(p.items) for p in proposals] == [1] * 5
     assert len({p.skill.name for p in proposals}) == 5
 
 
-async def test_only_the_tools_without_a_skill_are_looked_at_when_asked_so(house: House) -> None:
-    await house.skill_store.save_skills([Skill("clocks", "Clocks")])
+async def test_on_request_only_tools_without_a_skill_are_grouped(catalogue: SyncedCatalogue) -> None:
+    await catalogue.skill_store.save_skills([Skill("clocks", "Clocks")])
     for item in CLOCK:
-        await house.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
-    (only,) = await house.propose().propose(only_waiting=True)
+        await catalogue.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
+    (only,) = await catalogue.propose().propose(only_waiting=True)
     assert set(only.items) == {i.id for i in MAIL}
     for item in MAIL:
-        await house.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
-    assert await house.propose().propose(only_waiting=True) == []
+        await catalogue.skill_store.assign(item.id, [Assignment("clocks", 1.0, True, Origin.HUMAN)])
+    assert await catalogue.propose().propose(only_waiting=True) == []
 
 
-async def test_vanished_tools_are_not_looked_at(house: House) -> None:
-    await house.item_store.deactivate([i.id for i in CLOCK])
-    assert {i for p in await house.propose().propose() for i in p.items} == {i.id for i in MAIL}
+async def test_vanished_tools_are_not_looked_at(catalogue: SyncedCatalogue) -> None:
+    await catalogue.item_store.deactivate([i.id for i in CLOCK])
+    assert {i for p in await catalogue.propose().propose() for i in p.items} == {i.id for i in MAIL}
 
 
-async def test_nothing_is_queued_unless_asked_for(house: House) -> None:
-    await house.propose().propose()
-    assert await house.queued() == []
+async def test_proposals_are_queued_on_request_only(catalogue: SyncedCatalogue) -> None:
+    await catalogue.propose().propose()
+    assert await catalogue.list_queued() == []
 
 
-async def test_proposals_are_queued_once_however_often_they_are_made(house: House) -> None:
-    proposals = await house.propose().propose(count=2, queue=True)
-    await house.propose().propose(count=2, queue=True)
-    assert sorted(await house.queued()) == sorted(p.skill.name for p in proposals)
-    queued = {s.name: s for s in await house.skill_store.list_suggestions()}
+async def test_proposals_are_queued_once_however_often_they_are_made(catalogue: SyncedCatalogue) -> None:
+    proposals = await catalogue.propose().propose(count=2, queue=True)
+    await catalogue.propose().propose(count=2, queue=True)
+    assert sorted(await catalogue.list_queued()) == sorted(p.skill.name for p in proposals)
+    list_queued = {s.name: s for s in await catalogue.skill_store.list_suggestions()}
     for skill in (p.skill for p in proposals):
-        told = queued[skill.name]
-        assert (told.description, told.keywords, told.examples) == (skill.description, skill.keywords, skill.examples)
+        proposal_texts = list_queued[skill.name]
+        assert (proposal_texts.description, proposal_texts.keywords, proposal_texts.examples) == (
+            skill.description,
+            skill.keywords,
+            skill.examples,
+        )
 
 
-async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_again(house: House) -> None:
-    first, second = await house.propose().propose(count=2, queue=True)
-    for told in await house.skill_store.list_suggestions():
-        assert told.number is not None
-        await house.skill_store.review_suggestion(told.number, SuggestionStatus.REJECTED)
-    await house.propose().propose(count=2, queue=True)
-    assert await house.queued() == []
+async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_again(catalogue: SyncedCatalogue) -> None:
+    first, second = await catalogue.propose().propose(count=2, queue=True)
+    for proposal_texts in await catalogue.skill_store.list_suggestions():
+        assert proposal_texts.number is not None
+        await catalogue.skill_store.review_suggestion(proposal_texts.number, SuggestionStatus.REJECTED)
+    await catalogue.propose().propose(count=2, queue=True)
+    assert await catalogue.list_queued() == []
 
-    fresh = House(house.embedder)
+    fresh = SyncedCatalogue(catalogue.embedder)
     await fresh.fill([*MAIL, *CLOCK])
     await fresh.skill_store.save_skills([Skill("other", first.skill.name.upper())])
     await fresh.propose().propose(count=2, queue=True)
-    assert await fresh.queued() == [second.skill.name]
+    assert await fresh.list_queued() == [second.skill.name]
     await fresh.item_store.close()
 
 
 async def test_an_empty_catalogue_calls_for_nothing() -> None:
-    house = House(HashedEmbedder(8))
-    await house.fill([])
-    assert await house.propose().propose() == []
-    assert await ProposeSkills(house.item_store, house.skill_store, house.index, None).propose() == []
-    await house.item_store.close()
+    catalogue = SyncedCatalogue(HashedEmbedder(8))
+    await catalogue.fill([])
+    assert await catalogue.propose().propose() == []
+    assert await ProposeSkills(catalogue.item_store, catalogue.skill_store, catalogue.index, None).propose() == []
+    await catalogue.item_store.close()
 
 
-async def test_without_a_model_it_says_what_to_do(house: House) -> None:
+async def test_without_a_model_it_says_what_to_do(catalogue: SyncedCatalogue) -> None:
     with pytest.raises(Unavailable, match=r"no embedding model.*TOOLSCRIPT_SEARCH_MODEL.*index rebuild"):
-        await ProposeSkills(house.item_store, house.skill_store, house.index, None).propose()
+        await ProposeSkills(catalogue.item_store, catalogue.skill_store, catalogue.index, None).propose()
 
 
-async def test_without_vectors_it_says_what_to_do(house: House) -> None:
-    await house.index.delete(TOOLS, [i.id for i in [*MAIL, *CLOCK]])
+async def test_without_vectors_it_says_what_to_do(catalogue: SyncedCatalogue) -> None:
+    await catalogue.index.delete(TOOLS, [i.id for i in [*MAIL, *CLOCK]])
     with pytest.raises(Unavailable, match=r"no vectors.*index rebuild"):
-        await house.propose().propose()
+        await catalogue.propose().propose()
 
 
 @pytest.mark.parametrize("count", [0, MAX_PROPOSALS + 1])
-async def test_a_count_out_of_range_is_refused(house: House, count: int) -> None:
+async def test_a_count_out_of_range_is_refused(catalogue: SyncedCatalogue, count: int) -> None:
     with pytest.raises(Invalid, match="1 to 200"):
-        await house.propose().propose(count=count)
+        await catalogue.propose().propose(count=count)
 
 
-async def test_a_language_model_names_what_it_is_shown(house: House) -> None:
+async def test_a_language_model_names_what_it_is_shown(catalogue: SyncedCatalogue) -> None:
     model = ScriptedModel(
         lambda prompt: {
             "name": "Letters" if "send_mail" in prompt.text else "Hours",
@@ -280,32 +286,34 @@ async def test_a_language_model_names_what_it_is_shown(house: House) -> None:
             "keywords": ["Post", "post", "stamp"],
         }
     )
-    proposals = await ProposeSkills(house.item_store, house.skill_store, house.index, house.embedder, model).propose(
-        count=2
-    )
+    proposals = await ProposeSkills(
+        catalogue.item_store, catalogue.skill_store, catalogue.index, catalogue.embedder, model
+    ).propose(count=2)
     letters = holding(proposals, "mail__send_mail").skill
     assert (letters.id, letters.name, letters.description) == ("letters", "Letters", "Writes letters.")
     assert letters.keywords == ("post", "stamp")
     assert set(letters.examples) == {"send_mail", "read_mail", "drop_mail"}
-    assert len(model.asked) == 2
-    assert all(set(p.answer["required"]) == {"name", "description", "keywords"} for p in model.asked)
+    assert len(model.questions) == 2
+    assert all(set(p.answer["required"]) == {"name", "description", "keywords"} for p in model.questions)
 
 
-async def test_two_groups_of_one_name_are_told_apart(house: House) -> None:
-    proposals = await house.propose(lambda _: {"name": "Things", "description": "", "keywords": []}).propose(count=2)
+async def test_two_groups_of_one_name_get_different_names(catalogue: SyncedCatalogue) -> None:
+    proposals = await catalogue.propose(lambda _: {"name": "Things", "description": "", "keywords": []}).propose(
+        count=2
+    )
     names = [p.skill.name for p in proposals]
     assert names[0] == "Things"
     assert names[1].startswith("Things: ")
     assert all(p.skill.description.startswith("Tools for ") and p.skill.keywords for p in proposals)
 
 
-async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(house: House) -> None:
-    said = {
+async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(catalogue: SyncedCatalogue) -> None:
+    answers = {
         "name": "Mail\n\u202e & \x1b[31mPost\x00",
         "description": "A\r\nB " + "long " * 400,
         "keywords": ["a\tb", "", "x" * 500, 7, *map(str, range(30))],
     }
-    (proposal,) = await house.propose(lambda _: said).propose(count=1)
+    (proposal,) = await catalogue.propose(lambda _: answers).propose(count=1)
     skill = proposal.skill
     assert skill.name == "Mail & [31mPost"
     assert all(map(is_one_clean_line, [skill.name, skill.description, *skill.keywords]))
@@ -326,46 +334,46 @@ async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(ho
     ],
 )
 async def test_an_answer_without_a_usable_name_leaves_the_words(
-    house: House, said: dict[str, Any], caplog: pytest.LogCaptureFixture
+    catalogue: SyncedCatalogue, answers: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        named = await house.propose(lambda _: said).propose(count=2)
-    assert named == await house.propose().propose(count=2)
+        named = await catalogue.propose(lambda _: answers).propose(count=2)
+    assert named == await catalogue.propose().propose(count=2)
     assert "proposals_named_by_words" in caplog.messages
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), UpstreamFailed("nonsense"), Invalid("no such model")])
 async def test_a_language_model_that_fails_leaves_the_words_and_is_logged(
-    house: House, error: Exception, caplog: pytest.LogCaptureFixture
+    catalogue: SyncedCatalogue, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Prompt) -> dict[str, Any]:
         raise error
 
     with caplog.at_level(logging.WARNING):
-        named = await house.propose(fail).propose(count=2)
-    assert named == await house.propose().propose(count=2)
+        named = await catalogue.propose(fail).propose(count=2)
+    assert named == await catalogue.propose().propose(count=2)
     (record,) = [r for r in caplog.records if r.message == "proposals_named_by_words"]
     assert (record.__dict__["groups"], record.__dict__["reason"]) == (2, str(error))
 
 
 async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group(
-    house: House, caplog: pytest.LogCaptureFixture
+    catalogue: SyncedCatalogue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Fading(ScriptedModel):
         """Answers once, fails once, and is silent from then on."""
 
         async def answer(self, prompt: Prompt) -> dict[str, Any]:
-            said = await super().answer(prompt)
-            if len(self.asked) == 2:
+            answers = await super().answer(prompt)
+            if len(self.questions) == 2:
                 raise Unavailable("gone")
-            if len(self.asked) > 2:
+            if len(self.questions) > 2:
                 await asyncio.Event().wait()
-            return said
+            return answers
 
     model = Fading(lambda _: {"name": "Things", "description": "", "keywords": []})
     async with asyncio.timeout(10):
         proposals = await ProposeSkills(
-            house.item_store, house.skill_store, house.index, house.embedder, model
+            catalogue.item_store, catalogue.skill_store, catalogue.index, catalogue.embedder, model
         ).propose(count=MAX_PROPOSALS)
     assert len(proposals) == 5
     assert [p.skill.name for p in proposals].count("Things") == 1
@@ -374,13 +382,13 @@ async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group
 
 
 async def test_tools_that_write_control_characters_or_nothing_at_all_still_get_names() -> None:
-    house = House(HashedEmbedder(8))
-    await house.fill(
+    catalogue = SyncedCatalogue(HashedEmbedder(8))
+    await catalogue.fill(
         [Item("s\n", "a\x1b\nb", "\u202e"), Item("1", "2"), Item("日本", "天気", "東京の天気"), Item("-", "-")]
     )
     for count in (1, 4):
-        for skill in (p.skill for p in await house.propose().propose(count=count)):
+        for skill in (p.skill for p in await catalogue.propose().propose(count=count)):
             assert skill.name
             assert re.fullmatch("[a-z][a-z0-9_]*", skill.id)
             assert all(map(is_one_clean_line, [skill.name, skill.description, *skill.keywords, *skill.examples]))
-    await house.item_store.close()
+    await catalogue.item_store.close()

@@ -28,7 +28,7 @@ parent_domain = "crafts"
 POTTERY = Skill("pottery", "Pottery", "Clay and kilns", "crafts", ("clay", "kiln"), ("fire_kiln",))
 
 
-def written(folder: Path, text: str, name: str = "skills.toml") -> Path:
+def write_file(folder: Path, text: str, name: str = "skills.toml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return file
@@ -52,17 +52,17 @@ def test_the_packaged_skills_are_a_useful_set() -> None:
 
 
 def test_a_file_of_ones_own_adds_to_them(tmp_path: Path) -> None:
-    assert load_skills(written(tmp_path, OWN)) == [*load_skills(), POTTERY]
+    assert load_skills(write_file(tmp_path, OWN)) == [*load_skills(), POTTERY]
 
 
 def test_a_file_may_take_their_place(tmp_path: Path) -> None:
-    assert load_skills(written(tmp_path, f"replace = true\n{OWN}")) == [POTTERY]
-    assert load_skills(written(tmp_path, "replace = true")) == []
+    assert load_skills(write_file(tmp_path, f"replace = true\n{OWN}")) == [POTTERY]
+    assert load_skills(write_file(tmp_path, "replace = true")) == []
 
 
 def test_a_skill_with_a_known_id_takes_the_place_of_that_one(tmp_path: Path) -> None:
     packaged = load_skills()
-    skills = load_skills(written(tmp_path, '[[skill]]\nid = "email"\nname = "Post"\n'))
+    skills = load_skills(write_file(tmp_path, '[[skill]]\nid = "email"\nname = "Post"\n'))
     assert [s.id for s in skills] == [s.id for s in packaged]
     assert next(s for s in skills if s.id == "email") == Skill("email", "Post")
     assert [s for s in skills if s.id != "email"] == [s for s in packaged if s.id != "email"]
@@ -70,24 +70,24 @@ def test_a_skill_with_a_known_id_takes_the_place_of_that_one(tmp_path: Path) -> 
 
 def test_a_file_that_says_nothing_changes_nothing(tmp_path: Path) -> None:
     for text in ("", "# nothing yet", "replace = false", "skill = []"):
-        assert load_skills(written(tmp_path, text)) == load_skills()
+        assert load_skills(write_file(tmp_path, text)) == load_skills()
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:
     rows = [{"id": "pottery", "name": " Pottery ", "keywords": ["clay"]}]
-    file = written(tmp_path, json.dumps({"replace": True, "skill": rows}), "skills.json")
+    file = write_file(tmp_path, json.dumps({"replace": True, "skill": rows}), "skills.json")
     assert load_skills(file) == [Skill("pottery", "Pottery", keywords=("clay",))]
 
 
 def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    written(tmp_path, f"replace = true\n{OWN}")
+    write_file(tmp_path, f"replace = true\n{OWN}")
     assert load_skills(Path("~/skills.toml")) == [POTTERY]
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("replace = 1", "replace must be true or false"),
         ('replace = "yes"', "replace must be true or false"),
@@ -111,18 +111,18 @@ def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.
         ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nid = "a"\nname = "B"', "skill a is defined twice"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text: str, told: str) -> None:
-    file = written(tmp_path, text)
+def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text: str, message: str) -> None:
+    file = write_file(tmp_path, text)
     with pytest.raises(Invalid) as caught:
         load_skills(file)
-    assert f"{file}: {told}" in caught.value.message
+    assert f"{file}: {message}" in caught.value.message
     assert caught.value.details["file"] == str(file)
-    assert str(caught.value.details["key"]) in told
+    assert str(caught.value.details["key"]) in message
 
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("text", "name", "told"),
+    ("text", "name", "message"),
     [
         ("[[skill]\n", "skills.toml", "line 1"),
         ('a = "x"\na = "y"', "skills.toml", "cannot read skills"),
@@ -133,9 +133,9 @@ def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text
         ('{"skill": [7]}', "skills.json", "skill 1 must be a table"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, told: str) -> None:
-    file = written(tmp_path, text, name)
-    with pytest.raises(Invalid, match=told) as caught:
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, message: str) -> None:
+    file = write_file(tmp_path, text, name)
+    with pytest.raises(Invalid, match=message) as caught:
         load_skills(file)
     assert str(file) in caught.value.message
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         assert caught.value.details["file"] == str(tmp_path / name)
 
 
-def test_the_digest_changes_with_anything_that_is_said() -> None:
+def test_the_digest_changes_with_every_field() -> None:
     skills = load_skills()
     assert compute_skills_digest(skills) == compute_skills_digest(load_skills())
     first = skills[0]

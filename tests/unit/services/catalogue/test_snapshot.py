@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, House
+from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, SyncedCatalogue
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
@@ -74,10 +74,10 @@ class Kit:
     def __init__(self) -> None:
         database = Database("sqlite://")
         self.store, self.index, self.clock = CountingStore(database), CountingIndex(), Clock()
-        self.catalogue = House(database=database, index=self.index, embedder=HashedEmbedder(16))
+        self.catalogue = SyncedCatalogue(database=database, index=self.index, embedder=HashedEmbedder(16))
 
     async def open(self) -> Kit:
-        await self.catalogue.opened(FILES)
+        await self.catalogue.open(FILES)
         await self.catalogue.sync.run([replace(item, input_schema=SCHEMA) for item in ITEMS])
         self.forget_reads()
         return self
@@ -95,9 +95,9 @@ class Kit:
 
 @pytest.fixture
 async def kit() -> AsyncIterator[Kit]:
-    opened = await Kit().open()
-    yield opened
-    await opened.catalogue.close()
+    kit = await Kit().open()
+    yield kit
+    await kit.catalogue.close()
 
 
 async def wait_for_refresh(snapshots: CatalogueSnapshots) -> None:
@@ -217,7 +217,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_reading(kit: Kit) -> Non
     assert kit.store.items_read.count(READ.id) == 1
 
 
-async def test_a_store_that_fails_is_asked_again(kit: Kit) -> None:
+async def test_after_a_failure_the_store_is_read_again(kit: Kit) -> None:
     snapshots = kit.snapshots()
     kit.store.is_broken = True
     with pytest.raises(Unavailable):

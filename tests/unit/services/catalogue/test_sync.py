@@ -45,7 +45,7 @@ class BreakingIndex(MemoryIndex):
         await super().upsert(name, points)
 
 
-class House:
+class SyncedCatalogue:
     """A catalogue and an index with a sync between them."""
 
     def __init__(self, index: MemoryIndex | None = None) -> None:
@@ -55,11 +55,11 @@ class House:
         self.embedder = CountingEmbedder()
         self.sync = Sync(self.item_store, self.skill_store, self.index, self.embedder)
 
-    async def opened(self) -> House:
+    async def open(self) -> SyncedCatalogue:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
         return self
 
-    async def indexed(self) -> dict[str, object]:
+    async def read_indexed(self) -> dict[str, object]:
         return {c.id: c.payload["description"] for c in await self.index.scroll(TOOLS)}
 
     async def close(self) -> None:
@@ -67,94 +67,94 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    made = await House().opened()
+async def catalogue() -> AsyncIterator[SyncedCatalogue]:
+    made = await SyncedCatalogue().open()
     yield made
     await made.close()
 
 
-async def test_what_is_offered_is_stored_and_indexed(house: House) -> None:
-    report = await house.sync.run([A, B, C])
+async def test_what_is_offered_is_stored_and_indexed(catalogue: SyncedCatalogue) -> None:
+    report = await catalogue.sync.run([A, B, C])
     assert (report.added, report.changed, report.vanished, report.indexed) == (3, 0, 0, 3)
-    assert await house.indexed() == {"one__a": "Read a file", "one__b": "Write a file", "two__c": "Send mail"}
+    assert await catalogue.read_indexed() == {"one__a": "Read a file", "one__b": "Write a file", "two__c": "Send mail"}
 
 
-async def test_a_second_sync_changes_nothing_and_embeds_nothing(house: House) -> None:
-    await house.sync.run([A, B, C])
-    house.embedder.embedded.clear()
-    report = await house.sync.run([C, B, A])
+async def test_a_second_sync_changes_nothing_and_embeds_nothing(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, B, C])
+    catalogue.embedder.embedded.clear()
+    report = await catalogue.sync.run([C, B, A])
     assert (report.added, report.changed, report.vanished, report.indexed, report.removed) == (0, 0, 0, 0, 0)
-    assert house.embedder.embedded == []
+    assert catalogue.embedder.embedded == []
 
 
-async def test_only_what_changed_is_embedded_again(house: House) -> None:
-    await house.sync.run([A, B, C])
-    house.embedder.embedded.clear()
-    report = await house.sync.run([A, replace(B, input_schema={"properties": {"path": {}}}), C])
+async def test_only_what_changed_is_embedded_again(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, B, C])
+    catalogue.embedder.embedded.clear()
+    report = await catalogue.sync.run([A, replace(B, input_schema={"properties": {"path": {}}}), C])
     assert (report.changed, report.indexed) == (1, 1)
-    assert house.embedder.embedded == ["one b: Write a file Parameters: path"]
+    assert catalogue.embedder.embedded == ["one b: Write a file Parameters: path"]
 
 
-async def test_what_vanished_is_inactive_and_out_of_the_index_until_it_returns(house: House) -> None:
-    await house.sync.run([A, B])
-    assert (await house.sync.run([A])).vanished == 1
-    assert await house.indexed() == {"one__a": "Read a file"}
-    assert [s.is_active for s in await house.item_store.get_items(active_only=False)] == [True, False]
-    assert (await house.sync.run([A, B])).changed == 1
-    assert set(await house.indexed()) == {"one__a", "one__b"}
+async def test_what_vanished_is_inactive_and_out_of_the_index_until_it_returns(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, B])
+    assert (await catalogue.sync.run([A])).vanished == 1
+    assert await catalogue.read_indexed() == {"one__a": "Read a file"}
+    assert [s.is_active for s in await catalogue.item_store.get_items(active_only=False)] == [True, False]
+    assert (await catalogue.sync.run([A, B])).changed == 1
+    assert set(await catalogue.read_indexed()) == {"one__a", "one__b"}
 
 
-async def test_a_sync_of_one_server_leaves_the_others_alone(house: House) -> None:
-    await house.sync.run([A, B, C])
-    report = await house.sync.run([A], servers={"one"})
+async def test_a_sync_of_one_server_leaves_the_others_alone(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, B, C])
+    report = await catalogue.sync.run([A], servers={"one"})
     assert report.vanished == 1
-    assert set(await house.indexed()) == {"one__a", "two__c"}
+    assert set(await catalogue.read_indexed()) == {"one__a", "two__c"}
 
 
-async def test_of_two_items_with_one_id_the_last_counts(house: House) -> None:
-    await house.sync.run([A, replace(A, description="Newer")])
-    assert await house.indexed() == {"one__a": "Newer"}
+async def test_of_two_items_with_one_id_the_last_counts(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, replace(A, description="Newer")])
+    assert await catalogue.read_indexed() == {"one__a": "Newer"}
 
 
 @pytest.mark.parametrize("at", [1, 2])
 async def test_a_sync_that_was_cut_short_is_completed_by_the_next(at: int) -> None:
     many = [Item("bulk", f"t{n:03d}", f"Number {n}") for n in range(100)]
-    house = await House(BreakingIndex(at)).opened()
+    catalogue = await SyncedCatalogue(BreakingIndex(at)).open()
     with pytest.raises(ConnectionError):
-        await house.sync.run(many)
-    report = await house.sync.run(many)
+        await catalogue.sync.run(many)
+    report = await catalogue.sync.run(many)
     assert report.added == 0
     assert report.indexed == (100 if at == 1 else 36)
-    assert await house.indexed() == {i.id: i.description for i in many}
-    await house.close()
+    assert await catalogue.read_indexed() == {i.id: i.description for i in many}
+    await catalogue.close()
 
 
-async def test_an_index_that_lost_or_kept_too_much_is_repaired(house: House) -> None:
-    await house.sync.run([A, B])
-    await house.index.delete(TOOLS, ["one__a"])
-    (left,) = await house.index.scroll(TOOLS)
-    stray = await house.embedder.embed_query("stray")
-    await house.index.upsert(TOOLS, [Point("stray__x", stray, Terms((1,), (1.0,)), dict(left.payload))])
-    report = await house.sync.run([A, B])
+async def test_an_index_that_lost_or_kept_too_much_is_repaired(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A, B])
+    await catalogue.index.delete(TOOLS, ["one__a"])
+    (left,) = await catalogue.index.scroll(TOOLS)
+    stray = await catalogue.embedder.embed_query("stray")
+    await catalogue.index.upsert(TOOLS, [Point("stray__x", stray, Terms((1,), (1.0,)), dict(left.payload))])
+    report = await catalogue.sync.run([A, B])
     assert (report.indexed, report.removed) == (1, 1)
-    assert set(await house.indexed()) == {"one__a", "one__b"}
+    assert set(await catalogue.read_indexed()) == {"one__a", "one__b"}
 
 
-async def test_a_new_skill_assignment_reaches_the_index(house: House) -> None:
-    await house.sync.run([A])
-    await house.skill_store.save_skills([Skill("files", "Files")])
-    await house.skill_store.assign(A.id, [Assignment("files", 0.9, is_primary=True)])
-    await house.sync.run([A])
-    (point,) = await house.index.scroll(TOOLS)
+async def test_a_new_skill_assignment_reaches_the_index(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([A])
+    await catalogue.skill_store.save_skills([Skill("files", "Files")])
+    await catalogue.skill_store.assign(A.id, [Assignment("files", 0.9, is_primary=True)])
+    await catalogue.sync.run([A])
+    (point,) = await catalogue.index.scroll(TOOLS)
     assert (point.payload["skill_ids"], point.payload["primary_skill_id"]) == (["files"], "files")
 
 
-async def test_progress_ends_where_all_is_done(house: House) -> None:
-    told: list[tuple[int, int]] = []
-    await house.sync.run([Item("bulk", f"t{n}") for n in range(130)], progress=lambda a, b: told.append((a, b)))
-    assert told == [(64, 130), (128, 130), (130, 130)]
+async def test_progress_ends_where_all_is_done(catalogue: SyncedCatalogue) -> None:
+    reported: list[tuple[int, int]] = []
+    await catalogue.sync.run([Item("bulk", f"t{n}") for n in range(130)], progress=lambda a, b: reported.append((a, b)))
+    assert reported == [(64, 130), (128, 130), (130, 130)]
 
 
-async def test_without_a_model_words_are_indexed_all_the_same(house: House) -> None:
-    report = await Sync(house.item_store, house.skill_store, house.index, None).run([A])
+async def test_without_a_model_words_are_indexed_all_the_same(catalogue: SyncedCatalogue) -> None:
+    report = await Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, None).run([A])
     assert report.indexed == 1

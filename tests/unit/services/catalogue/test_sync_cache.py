@@ -25,7 +25,7 @@ def files(settings: Settings) -> list[Path]:
     return sorted((settings.data / "cache" / "embeddings").glob("embeddings-*.json"))
 
 
-async def embedded(settings: Settings, items: list[Item], *, fresh: bool = False) -> int:
+async def count_embedded(settings: Settings, items: list[Item], *, fresh: bool = False) -> int:
     """How many texts a run with these items embeds."""
     async with open_app(settings, fresh_index=fresh) as app:
         await app.sync.configure({item.server for item in items})
@@ -36,64 +36,64 @@ async def embedded(settings: Settings, items: list[Item], *, fresh: bool = False
 
 
 async def test_a_first_run_writes_one_file_with_model_version_and_hashes(small: Settings) -> None:
-    assert await embedded(small, [A, B]) == 2
+    assert await count_embedded(small, [A, B]) == 2
     (file,) = files(small)
-    told = json.loads(file.read_text())
-    assert (told["model"], told["version"], told["servers"]) == ("hashed-64", 1, ["one"])
-    assert set(told["tools"]) == {"one__a", "one__b"}
-    assert all(entry["hash"] for entry in told["tools"].values())
+    content = json.loads(file.read_text())
+    assert (content["model"], content["version"], content["servers"]) == ("hashed-64", 1, ["one"])
+    assert set(content["tools"]) == {"one__a", "one__b"}
+    assert all(entry["hash"] for entry in content["tools"].values())
 
 
 async def test_a_restart_embeds_nothing_even_when_the_index_is_lost(small: Settings) -> None:
-    await embedded(small, [A, B])
-    assert await embedded(small, [A, B]) == 0
-    assert await embedded(small, [A, B], fresh=True) == 0
+    await count_embedded(small, [A, B])
+    assert await count_embedded(small, [A, B]) == 0
+    assert await count_embedded(small, [A, B], fresh=True) == 0
 
 
 async def test_a_changed_schema_costs_that_tool_alone(small: Settings) -> None:
-    await embedded(small, [A, B])
+    await count_embedded(small, [A, B])
     changed = replace(A, input_schema={**SCHEMA, "required": ["path"]})
-    assert await embedded(small, [changed, B]) == 1
-    assert await embedded(small, [changed, B], fresh=True) == 0
+    assert await count_embedded(small, [changed, B]) == 1
+    assert await count_embedded(small, [changed, B], fresh=True) == 0
 
 
 async def test_another_configuration_has_a_file_of_its_own_and_reuses_what_is_unchanged(small: Settings) -> None:
-    await embedded(small, [A, B])
-    assert await embedded(small, [A, B, C]) == 1
+    await count_embedded(small, [A, B])
+    assert await count_embedded(small, [A, B, C]) == 1
     assert len(files(small)) == 2
-    held = [set(json.loads(f.read_text())["tools"]) for f in files(small)]
-    assert {"one__a", "one__b", "two__c"} in held
-    assert await embedded(small, [A, B]) == 0
-    assert await embedded(small, [C], fresh=True) == 0
+    cached = [set(json.loads(f.read_text())["tools"]) for f in files(small)]
+    assert {"one__a", "one__b", "two__c"} in cached
+    assert await count_embedded(small, [A, B]) == 0
+    assert await count_embedded(small, [C], fresh=True) == 0
 
 
 async def test_another_model_embeds_everything_anew(small: Settings) -> None:
-    await embedded(small, [A, B])
-    assert await embedded(replace(small, search_model="hashed-32"), [A, B]) == 2
-    assert await embedded(replace(small, search_model="hashed-32"), [A, B], fresh=True) == 0
+    await count_embedded(small, [A, B])
+    assert await count_embedded(replace(small, search_model="hashed-32"), [A, B]) == 2
+    assert await count_embedded(replace(small, search_model="hashed-32"), [A, B], fresh=True) == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe"])
 async def test_a_damaged_file_costs_time_and_nothing_else(small: Settings, damage: bytes) -> None:
-    await embedded(small, [A, B])
+    await count_embedded(small, [A, B])
     files(small)[0].write_bytes(damage)
-    assert await embedded(small, [A, B], fresh=True) == 2
-    assert await embedded(small, [A, B], fresh=True) == 0
+    assert await count_embedded(small, [A, B], fresh=True) == 2
+    assert await count_embedded(small, [A, B], fresh=True) == 0
 
 
 async def test_without_the_cache_everything_is_embedded_at_every_start_and_nothing_written(small: Settings) -> None:
-    await embedded(small, [A, B])
+    await count_embedded(small, [A, B])
     (file,) = files(small)
     before = file.read_bytes()
     uncached = replace(small, search_no_cache=True)
     for _ in range(2):
-        assert await embedded(uncached, [A, B, C]) == 3
+        assert await count_embedded(uncached, [A, B, C]) == 3
     assert files(small) == [file]
     assert file.read_bytes() == before
 
 
 async def test_servers_that_are_no_longer_configured_leave_catalogue_and_index(small: Settings) -> None:
-    await embedded(small, [A, B, C])
+    await count_embedded(small, [A, B, C])
     async with open_app(small) as app:
         await app.sync.configure(["two"])
         assert [m.id for m in await app.item_store.get_fingerprints() if m.is_active] == ["two__c"]
@@ -102,7 +102,7 @@ async def test_servers_that_are_no_longer_configured_leave_catalogue_and_index(s
 
 
 async def test_an_index_that_lost_its_points_gets_them_back_when_the_servers_are_known(small: Settings) -> None:
-    await embedded(small, [A, B])
+    await count_embedded(small, [A, B])
     async with open_app(small, fresh_index=True) as app:
         await app.sync.configure(["one"])
         assert await app.index.count(TOOLS) == 2

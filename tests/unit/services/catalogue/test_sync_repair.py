@@ -26,14 +26,14 @@ from tests.fixtures.catalogue import (
     STRANGE,
     WRITE,
     Fuse,
-    House,
     ScriptedRefiner,
+    SyncedCatalogue,
 )
 from toolscript.domain.catalog import Item, Skill
 
 pytestmark = pytest.mark.req("H-13", "H-14")
 
-Step = Callable[[House], Awaitable[Any]]
+Step = Callable[[SyncedCatalogue], Awaitable[Any]]
 
 GREEN = Skill("green", "Gardening", "Plants", keywords=("plant",))
 # One stays, one says something else, one goes to another skill, one is gone, one is gone that waited, one is new.
@@ -47,41 +47,41 @@ LATER = [
 ]
 
 
-async def sync_later(house: House) -> None:
-    await house.sync.run(LATER)
+async def sync_later(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(LATER)
 
 
-async def sync_each_server(house: House) -> None:
-    await house.sync.configure(["disk", "post"])
+async def sync_each_server(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.configure(["disk", "post"])
     for server in ("disk", "post"):
-        await house.sync.run([i for i in LATER if i.server == server], servers=[server])
+        await catalogue.sync.run([i for i in LATER if i.server == server], servers=[server])
 
 
-async def a_skill_is_made(house: House) -> None:
-    if GREEN not in await house.skill_store.list_skills():
-        await house.skill_store.save_skills([GREEN])
-    await house.sync.run(LATER)
+async def a_skill_is_made(catalogue: SyncedCatalogue) -> None:
+    if GREEN not in await catalogue.skill_store.list_skills():
+        await catalogue.skill_store.save_skills([GREEN])
+    await catalogue.sync.run(LATER)
 
 
-async def a_skill_is_deleted(house: House) -> None:
-    if any(s.id == "files" for s in await house.skill_store.list_skills()):
-        await house.skill_store.delete_skill("files")
-    await house.sync.run(ITEMS)
+async def a_skill_is_deleted(catalogue: SyncedCatalogue) -> None:
+    if any(s.id == "files" for s in await catalogue.skill_store.list_skills()):
+        await catalogue.skill_store.delete_skill("files")
+    await catalogue.sync.run(ITEMS)
 
 
-async def a_person_decides(house: House) -> None:
-    await house.skills.assign(READ.id, ["money"])
-    await house.sync.run(ITEMS)
+async def a_person_decides(catalogue: SyncedCatalogue) -> None:
+    await catalogue.skills.assign(READ.id, ["money"])
+    await catalogue.sync.run(ITEMS)
 
 
-async def all_is_sorted_anew(house: House) -> None:
-    await house.skill_store.save_skills([replace(MAIL, description="Mail", keywords=("email", "file"))])
-    await house.sync.reclassify(None, force=True)
+async def all_is_sorted_anew(catalogue: SyncedCatalogue) -> None:
+    await catalogue.skill_store.save_skills([replace(MAIL, description="Mail", keywords=("email", "file"))])
+    await catalogue.sync.reclassify(None, force=True)
 
 
-async def all_is_refined(house: House) -> None:
-    await house.sync.run(LATER)
-    await house.sync.refinement.run()
+async def all_is_refined(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(LATER)
+    await catalogue.sync.refinement.run()
 
 
 STEPS: list[Step] = [
@@ -95,53 +95,53 @@ STEPS: list[Step] = [
 ]
 
 
-async def furnished(fuse: Fuse, *, empty: bool = False) -> House:
+async def furnish(fuse: Fuse, *, empty: bool = False) -> SyncedCatalogue:
     refiner = ScriptedRefiner({READ.id: [("mail", 0.9), ("files", 0.6)], SEND.id: [("mail", 0.5123)], WRITE.id: None})
-    house = await House(fuse=fuse, refiner=refiner).opened(FILES, MAIL, MONEY)
+    catalogue = await SyncedCatalogue(fuse=fuse, refiner=refiner).open(FILES, MAIL, MONEY)
     if not empty:
-        await house.sync.run(ITEMS)
-        await house.skills.assign(SAVE.id, ["mail"])
-    return house
+        await catalogue.sync.run(ITEMS)
+        await catalogue.skills.assign(SAVE.id, ["mail"])
+    return catalogue
 
 
-async def nothing_happens(house: House) -> None:
+async def nothing_happens(catalogue: SyncedCatalogue) -> None:
     """The same process tries again."""
 
 
-async def the_process_starts_anew(house: House) -> None:
-    house.start()
+async def the_process_starts_anew(catalogue: SyncedCatalogue) -> None:
+    catalogue.start()
 
 
-async def another_server_comes_first(house: House) -> None:
-    await house.sync.run([STRANGE, Item("zoo", "mail_zebra", "Send an email message")], servers=["zoo"])
-    await house.sync.run([STRANGE], servers=["zoo"])
+async def another_server_comes_first(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([STRANGE, Item("zoo", "mail_zebra", "Send an email message")], servers=["zoo"])
+    await catalogue.sync.run([STRANGE], servers=["zoo"])
 
 
-def named(step: Step) -> str:
+def get_name(step: Step) -> str:
     return getattr(step, "__name__", "")
 
 
 async def outcome(step: Step, *, empty: bool = False) -> dict[str, Any]:
     """What the step leads to when nothing goes wrong."""
-    house = await furnished(Fuse(), empty=empty)
-    await step(house)
-    held = await house.dump()
-    await house.assert_index_is_current()
-    await house.close()
-    return held
+    catalogue = await furnish(Fuse(), empty=empty)
+    await step(catalogue)
+    content = await catalogue.dump()
+    await catalogue.assert_index_is_current()
+    await catalogue.close()
+    return content
 
 
-async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> House:
+async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> SyncedCatalogue:
     """The step with a failure at that call, then what happens meanwhile, then the step again."""
-    house = await furnished(fuse)
+    catalogue = await furnish(fuse)
     fuse.left = at
     try:
-        await step(house)
+        await step(catalogue)
     except ConnectionError:
-        await meanwhile(house)
-        await step(house)
+        await meanwhile(catalogue)
+        await step(catalogue)
     fuse.left = -1
-    return house
+    return catalogue
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> House:
         *((step, the_process_starts_anew) for step in (sync_later, all_is_sorted_anew, all_is_refined)),
         *((step, another_server_comes_first) for step in (sync_each_server, all_is_refined)),
     ],
-    ids=named,
+    ids=get_name,
 )
 async def test_whatever_call_fails_the_next_attempt_ends_where_the_first_would_have(
     step: Step, meanwhile: Step
@@ -160,9 +160,9 @@ async def test_whatever_call_fails_the_next_attempt_ends_where_the_first_would_h
     for at in itertools.count(1):
         for halfway in (False, True):
             fuse = Fuse(halfway=halfway)
-            house = await attempt(step, meanwhile, fuse, at)
-            assert await house.dump() == expected, f"cut off at call {at}, {fuse.burnt_at}"
-            await house.close()
+            catalogue = await attempt(step, meanwhile, fuse, at)
+            assert await catalogue.dump() == expected, f"cut off at call {at}, {fuse.burnt_at}"
+            await catalogue.close()
             if fuse.burnt_at not in HALVES:
                 break
         if not fuse.burnt_at:
@@ -170,55 +170,55 @@ async def test_whatever_call_fails_the_next_attempt_ends_where_the_first_would_h
     assert at > 8
 
 
-@pytest.mark.parametrize("step", [sync_later, sync_each_server], ids=named)
+@pytest.mark.parametrize("step", [sync_later, sync_each_server], ids=get_name)
 async def test_a_first_sync_may_fail_again_and_again(step: Step) -> None:
     expected = await outcome(step, empty=True)
     fuse = Fuse(halfway=True)
-    house = await furnished(fuse, empty=True)
+    catalogue = await furnish(fuse, empty=True)
     for at in itertools.count(1):  # always the same house: each time it gets a little further
         fuse.left, fuse.burnt_at = at, ""
         with suppress(ConnectionError):
-            await step(house)
+            await step(catalogue)
         if not fuse.burnt_at:
             break
     fuse.left = -1
-    assert await house.dump() == expected
-    await house.close()
+    assert await catalogue.dump() == expected
+    await catalogue.close()
     assert at > 5
 
 
-@pytest.mark.parametrize("step", STEPS, ids=named)
+@pytest.mark.parametrize("step", STEPS, ids=get_name)
 async def test_after_a_step_that_failed_a_plain_sync_leaves_the_index_at_what_the_store_says(step: Step) -> None:
     for at in itertools.count(1):
         fuse = Fuse()
-        house = await furnished(fuse)
+        catalogue = await furnish(fuse)
         fuse.left = at
         with suppress(ConnectionError):
-            await step(house)
+            await step(catalogue)
         fuse.left = -1
-        await house.sync.run(ITEMS)
-        await house.assert_index_is_current()
-        await house.close()
+        await catalogue.sync.run(ITEMS)
+        await catalogue.assert_index_is_current()
+        await catalogue.close()
         if not fuse.burnt_at:
             break
 
 
-async def test_whoever_keeps_something_of_the_index_is_told_after_a_failure_too() -> None:
+async def test_a_change_is_reported_after_a_failure_too() -> None:
     fuse = Fuse()
-    house = await furnished(fuse)
+    catalogue = await furnish(fuse)
     for at in itertools.count(1):
-        house.start()
-        await house.sync.configure({item.server for item in ITEMS})
+        catalogue.start()
+        await catalogue.sync.configure({item.server for item in ITEMS})
         changed = [*ITEMS[:-1], replace(STRANGE, title=f"Title {at}")]  # it has no skill whose points would change
-        changes, fuse.left, fuse.burnt_at = house.skill_changes, at, ""
+        changes, fuse.left, fuse.burnt_at = catalogue.skill_changes, at, ""
         with suppress(ConnectionError):
-            await house.sync.run(changed)
+            await catalogue.sync.run(changed)
         fuse.left = -1
-        await house.sync.run(changed)
-        assert house.skill_changes > changes, f"cut off at call {at}"
+        await catalogue.sync.run(changed)
+        assert catalogue.skill_changes > changes, f"cut off at call {at}"
         if not fuse.burnt_at:
             break
-    await house.close()
+    await catalogue.close()
 
 
 DESCRIPTIONS = st.sampled_from(
@@ -248,75 +248,75 @@ class World:
         self.decided: dict[str, str] = {}
         self.known: set[str] = set()
 
-    async def do(self, house: House, action: tuple[Any, ...]) -> None:
+    async def do(self, catalogue: SyncedCatalogue, action: tuple[Any, ...]) -> None:
         kind, *about = action
-        await getattr(self, f"_{kind}")(house, *about)
+        await getattr(self, f"_{kind}")(catalogue, *about)
 
-    async def _offer(self, house: House, server: str, name: str, description: str) -> None:
+    async def _offer(self, catalogue: SyncedCatalogue, server: str, name: str, description: str) -> None:
         item = Item(server, name, description)
         self.offered[item.id] = item
         self.known.add(item.id)
-        await self._sync(house, server)
+        await self._sync(catalogue, server)
 
-    async def _withdraw(self, house: House, server: str, name: str) -> None:
+    async def _withdraw(self, catalogue: SyncedCatalogue, server: str, name: str) -> None:
         self.offered.pop(Item(server, name).id, None)
-        await self._sync(house, server)
+        await self._sync(catalogue, server)
 
-    async def _sync(self, house: House, server: str) -> None:
-        await house.sync.run([i for i in self.offered.values() if i.server == server], servers=[server])
+    async def _sync(self, catalogue: SyncedCatalogue, server: str) -> None:
+        await catalogue.sync.run([i for i in self.offered.values() if i.server == server], servers=[server])
 
-    async def _make(self, house: House, skill_id: str, is_other: bool) -> None:
+    async def _make(self, catalogue: SyncedCatalogue, skill_id: str, is_other: bool) -> None:
         skill = replace(SKILLS[skill_id], description="Else", keywords=("hay",)) if is_other else SKILLS[skill_id]
-        await (house.skills.replace(skill_id, skill) if skill_id in self.skills else house.skills.create(skill))
+        await (catalogue.skills.replace(skill_id, skill) if skill_id in self.skills else catalogue.skills.create(skill))
         self.skills[skill_id] = skill
 
-    async def _remove(self, house: House, skill_id: str) -> None:
+    async def _remove(self, catalogue: SyncedCatalogue, skill_id: str) -> None:
         if skill_id in self.skills:
-            await house.skills.remove(skill_id)
+            await catalogue.skills.remove(skill_id)
             del self.skills[skill_id]
             self.decided = {i: s for i, s in self.decided.items() if s != skill_id}
 
-    async def _assign(self, house: House, server: str, name: str, skill_id: str) -> None:
+    async def _assign(self, catalogue: SyncedCatalogue, server: str, name: str, skill_id: str) -> None:
         item_id = Item(server, name).id
         if item_id in self.known and skill_id in self.skills:
-            await house.skills.assign(item_id, [skill_id])
+            await catalogue.skills.assign(item_id, [skill_id])
             self.decided[item_id] = skill_id
 
-    async def _release(self, house: House, server: str, name: str) -> None:
+    async def _release(self, catalogue: SyncedCatalogue, server: str, name: str) -> None:
         if Item(server, name).id in self.known:
-            await house.skills.release(Item(server, name).id)
+            await catalogue.skills.release(Item(server, name).id)
             self.decided.pop(Item(server, name).id, None)
 
-    async def _reclassify(self, house: House) -> None:
-        await house.sync.reclassify(None)
+    async def _reclassify(self, catalogue: SyncedCatalogue) -> None:
+        await catalogue.sync.reclassify(None)
 
-    async def _restart(self, house: House) -> None:
-        house.start()
+    async def _restart(self, catalogue: SyncedCatalogue) -> None:
+        catalogue.start()
 
-    async def fresh(self) -> House:
+    async def fresh(self) -> SyncedCatalogue:
         """A house that has known nothing but what is the case now."""
-        house = await House().opened(*self.skills.values())
-        await house.sync.run(list(self.offered.values()))
+        catalogue = await SyncedCatalogue().open(*self.skills.values())
+        await catalogue.sync.run(list(self.offered.values()))
         for item_id, skill_id in self.decided.items():
             if item_id in self.offered:
-                await house.skills.assign(item_id, [skill_id])
-        return house
+                await catalogue.skills.assign(item_id, [skill_id])
+        return catalogue
 
 
 async def lives(actions: list[tuple[Any, ...]]) -> None:
-    house, world = await House().opened(FILES, MAIL), World()
-    await house.sync.run([])
+    catalogue, world = await SyncedCatalogue().open(FILES, MAIL), World()
+    await catalogue.sync.run([])
     for action in actions:
-        await world.do(house, action)
-        await house.assert_index_is_current()
-    await house.sync.reclassify(None)  # what is sorted stays where it is when better skills come: until now
+        await world.do(catalogue, action)
+        await catalogue.assert_index_is_current()
+    await catalogue.sync.reclassify(None)  # what is sorted stays where it is when better skills come: until now
     fresh = await world.fresh()
-    assert unstamped(await house.dump()) == unstamped(await fresh.dump())
-    for each in (house, fresh):
+    assert remove_stamps(await catalogue.dump()) == remove_stamps(await fresh.dump())
+    for each in (catalogue, fresh):
         await each.close()
 
 
-def unstamped(dump: dict[str, Any]) -> dict[str, Any]:
+def remove_stamps(dump: dict[str, Any]) -> dict[str, Any]:
     """Without the stamps of what people have decided: they tell what a classifier last looked at."""
     fingerprints = {
         i: (digest, None if _by_people(a) else stamp, a) for i, (digest, stamp, a) in dump["fingerprints"].items()

@@ -22,8 +22,8 @@ from tests.fixtures.catalogue import (
     STRANGE,
     WRITE,
     CountingEmbedder,
-    House,
     Near,
+    SyncedCatalogue,
 )
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -42,213 +42,213 @@ pytestmark = pytest.mark.req("H-13", "H-14")
 
 
 @pytest.fixture(params=["memory", "qdrant-edge", "postgres"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+async def catalogue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SyncedCatalogue]:
     """Three skills, no items yet; every kind of store and index in one of the houses."""
     url = request.getfixturevalue("postgres") if request.param == "postgres" else "sqlite://"
     index = QdrantEdgeIndex(tmp_path / "index") if request.param == "qdrant-edge" else MemoryIndex()
-    made = await House(database=Database(url), index=index).opened(FILES, MAIL, MONEY)
+    made = await SyncedCatalogue(database=Database(url), index=index).open(FILES, MAIL, MONEY)
     yield made
     await made.close()
 
 
 @pytest.fixture
-async def quick() -> AsyncIterator[House]:
+async def quick() -> AsyncIterator[SyncedCatalogue]:
     """Three skills in memory."""
-    made = await House().opened(FILES, MAIL, MONEY)
+    made = await SyncedCatalogue().open(FILES, MAIL, MONEY)
     yield made
     await made.close()
 
 
-def counted(house: House) -> CountingEmbedder:
-    assert isinstance(house.embedder, CountingEmbedder)
-    return house.embedder
+def build_counted(catalogue: SyncedCatalogue) -> CountingEmbedder:
+    assert isinstance(catalogue.embedder, CountingEmbedder)
+    return catalogue.embedder
 
 
-async def vector(house: House, text: str) -> Vector:
-    return (await house.embedder.embed_documents([text]))[0]
+async def vector(catalogue: SyncedCatalogue, text: str) -> Vector:
+    return (await catalogue.embedder.embed_documents([text]))[0]
 
 
-async def expected(house: House, skill_id: str) -> Vector:
+async def compute_expected(catalogue: SyncedCatalogue, skill_id: str) -> Vector:
     """The weighted mean by the book: D's update_skill_embedding."""
-    members = (await house.skill_store.get_members([skill_id]))[skill_id]
-    items = {s.item.id: s.item for s in await house.item_store.get_items()}
-    rows = [await vector(house, build_item_text(items[m.item_id])) for m in members]
+    members = (await catalogue.skill_store.get_members([skill_id]))[skill_id]
+    items = {s.item.id: s.item for s in await catalogue.item_store.get_items()}
+    rows = [await vector(catalogue, build_item_text(items[m.item_id])) for m in members]
     mean = np.average(np.array(rows, dtype=np.float64), axis=0, weights=[m.confidence for m in members])
     return np.asarray(mean / np.linalg.norm(mean))
 
 
-async def assert_vector(house: House, skill_id: str) -> None:
-    _, held = (await house.skill_points())[skill_id]
-    np.testing.assert_allclose(held, await expected(house, skill_id), atol=1e-5)
+async def assert_vector(catalogue: SyncedCatalogue, skill_id: str) -> None:
+    _, vector_now = (await catalogue.skill_points())[skill_id]
+    np.testing.assert_allclose(vector_now, await compute_expected(catalogue, skill_id), atol=1e-5)
 
 
-async def counts(house: House) -> dict[str, int]:
+async def counts(catalogue: SyncedCatalogue) -> dict[str, int]:
     """How many tools the index says that each skill has."""
-    return {i: p["tool_count"] for i, (p, _) in (await house.skill_points()).items() if not p["is_facet"]}
+    return {i: p["tool_count"] for i, (p, _) in (await catalogue.skill_points()).items() if not p["is_facet"]}
 
 
 @pytest.mark.req("H-10", "H-11")
-async def test_new_items_are_sorted_in_the_sync_that_brings_them(house: House) -> None:
-    report = await house.sync.run(ITEMS)
+async def test_new_items_are_sorted_in_the_sync_that_brings_them(catalogue: SyncedCatalogue) -> None:
+    report = await catalogue.sync.run(ITEMS)
     assert (report.added, report.classified, report.indexed) == (7, 7, 7)
     for item, skill in [(READ, "files"), (LIST, "files"), (SAVE, "files"), (SEND, "mail"), (FETCH, "mail")]:
-        assert await house.assigned(item) == [(skill, Origin.EMBEDDING)]
-    assert await house.assigned(STRANGE) == []
-    (waiting,) = await house.skill_store.list_suggestions(SuggestionStatus.PENDING)
+        assert await catalogue.get_assignments(item) == [(skill, Origin.EMBEDDING)]
+    assert await catalogue.get_assignments(STRANGE) == []
+    (waiting,) = await catalogue.skill_store.list_suggestions(SuggestionStatus.PENDING)
     assert waiting.source_item_id == STRANGE.id
-    told = await house.index.payloads(TOOLS, [READ.id, STRANGE.id], ["skill_ids", "primary_skill_id"])
-    assert told[READ.id] == {"skill_ids": ["files"], "primary_skill_id": "files"}
-    assert told[STRANGE.id]["skill_ids"] == []
+    payload = await catalogue.index.payloads(TOOLS, [READ.id, STRANGE.id], ["skill_ids", "primary_skill_id"])
+    assert payload[READ.id] == {"skill_ids": ["files"], "primary_skill_id": "files"}
+    assert payload[STRANGE.id]["skill_ids"] == []
 
 
-async def test_the_vector_of_a_skill_is_the_weighted_mean_of_its_tools(house: House) -> None:
-    await house.sync.run(ITEMS)
-    assert await counts(house) == {"files": 4, "mail": 2, "money": 0}
-    await assert_vector(house, "files")
-    await assert_vector(house, "mail")
-    confidences = {m.confidence for m in (await house.skill_store.get_members(["files"]))["files"]}
+async def test_the_vector_of_a_skill_is_the_weighted_mean_of_its_tools(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    assert await counts(catalogue) == {"files": 4, "mail": 2, "money": 0}
+    await assert_vector(catalogue, "files")
+    await assert_vector(catalogue, "mail")
+    confidences = {m.confidence for m in (await catalogue.skill_store.get_members(["files"]))["files"]}
     assert len(confidences) > 1  # else the weights would not show
 
 
-async def test_the_payload_of_a_skill_is_what_searches_tell_of_it(house: House) -> None:
-    await house.sync.run(ITEMS)
-    told, _ = (await house.skill_points())["mail"]
-    assert (told["skill_id"], told["name"], told["description"]) == ("mail", MAIL.name, MAIL.description)
-    assert (told["tool_count"], told["is_active"], told["is_facet"], told["parts"]) == (2, True, False, 3)
+async def test_the_payload_of_a_skill_is_what_searches_tell_of_it(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    payload, _ = (await catalogue.skill_points())["mail"]
+    assert (payload["skill_id"], payload["name"], payload["description"]) == ("mail", MAIL.name, MAIL.description)
+    assert (payload["tool_count"], payload["is_active"], payload["is_facet"], payload["parts"]) == (2, True, False, 3)
 
 
-async def test_a_skill_without_tools_has_the_vector_of_its_description(house: House) -> None:
-    await house.sync.run([SEND])
-    told, held = (await house.skill_points())["money"]
-    assert (told["tool_count"], told["parts"]) == (0, 1)
-    np.testing.assert_allclose(held, await vector(house, build_skill_text(MONEY)), atol=1e-6)
-    await house.sync.run([])
-    _, held = (await house.skill_points())["mail"]
-    np.testing.assert_allclose(held, await vector(house, build_skill_text(MAIL)), atol=1e-6)
+async def test_a_skill_without_tools_has_the_vector_of_its_description(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run([SEND])
+    payload, vector_now = (await catalogue.skill_points())["money"]
+    assert (payload["tool_count"], payload["parts"]) == (0, 1)
+    np.testing.assert_allclose(vector_now, await vector(catalogue, build_skill_text(MONEY)), atol=1e-6)
+    await catalogue.sync.run([])
+    _, vector_now = (await catalogue.skill_points())["mail"]
+    np.testing.assert_allclose(vector_now, await vector(catalogue, build_skill_text(MAIL)), atol=1e-6)
 
 
-async def test_each_of_a_few_tools_is_a_facet_of_its_skill(house: House) -> None:
-    await house.sync.run(ITEMS)
-    points = await house.skill_points()
-    facets = [(p, held) for i, (p, held) in points.items() if p["is_facet"] and i.startswith("mail#")]
-    tools = [(await vector(house, build_item_text(item))).tolist() for item in (SEND, FETCH)]
-    assert Near([held.tolist() for _, held in facets]) == Near(tools)
+async def test_each_of_a_few_tools_is_a_facet_of_its_skill(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    points = await catalogue.skill_points()
+    facets = [(p, vector_now) for i, (p, vector_now) in points.items() if p["is_facet"] and i.startswith("mail#")]
+    tools = [(await vector(catalogue, build_item_text(item))).tolist() for item in (SEND, FETCH)]
+    assert Near([vector_now.tolist() for _, vector_now in facets]) == Near(tools)
     assert [p["tightness"] for p, _ in facets] == pytest.approx([1.0, 1.0])
 
 
-async def test_many_tools_share_a_bounded_number_of_facets(quick: House) -> None:
+async def test_many_tools_share_a_bounded_number_of_facets(quick: SyncedCatalogue) -> None:
     many = [Item("disk", f"file_{n}", f"Read a file of kind{n}") for n in range(300)]
     await quick.sync.run(many[: ALL_FACETS + 1])
     assert await quick.index.count(SKILLS) == 1 + ALL_FACETS + 1 + 2  # own, ⌈√(16 · 17)⌉ facets, two skills without
     await quick.sync.run(many)
-    told, _ = (await quick.skill_points())["files"]
-    assert told["tool_count"] == 300
-    assert told["parts"] - 1 == 70 < MAX_FACETS
+    payload, _ = (await quick.skill_points())["files"]
+    assert payload["tool_count"] == 300
+    assert payload["parts"] - 1 == 70 < MAX_FACETS
     await assert_vector(quick, "files")
 
 
-async def test_facets_that_are_one_too_many_are_removed(house: House) -> None:
-    await house.sync.run(ITEMS)
-    assert {"files#3", "files#4"} <= (await house.skill_points()).keys()
-    await house.sync.run([READ, WRITE, SEND])
-    assert (await house.skill_points()).keys() == {"files", "files#1", "files#2", "mail", "mail#1", "money"}
-    await house.assert_index_is_current()
+async def test_facets_that_are_one_too_many_are_removed(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    assert {"files#3", "files#4"} <= (await catalogue.skill_points()).keys()
+    await catalogue.sync.run([READ, WRITE, SEND])
+    assert (await catalogue.skill_points()).keys() == {"files", "files#1", "files#2", "mail", "mail#1", "money"}
+    await catalogue.assert_index_is_current()
 
 
-async def test_a_changed_tool_moves_its_skills_at_once(house: House) -> None:
-    await house.sync.run(ITEMS)
-    before = (await house.skill_points())["files"][1]
+async def test_a_changed_tool_moves_its_skills_at_once(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    before = (await catalogue.skill_points())["files"][1]
     changed = replace(READ, description="Read an old file")
-    await house.sync.run([changed, *ITEMS[1:]])
-    assert not np.allclose((await house.skill_points())["files"][1], before, atol=1e-3)
-    await assert_vector(house, "files")
+    await catalogue.sync.run([changed, *ITEMS[1:]])
+    assert not np.allclose((await catalogue.skill_points())["files"][1], before, atol=1e-3)
+    await assert_vector(catalogue, "files")
     moved = replace(READ, description="Email message: send an email message", name="read_file")
     assert moved.id == READ.id
-    await house.sync.run([moved, *ITEMS[1:]])
-    assert [s for s, _ in await house.assigned(READ)] == ["mail"]
-    assert await counts(house) == {"files": 3, "mail": 3, "money": 0}
-    await house.assert_index_is_current()
+    await catalogue.sync.run([moved, *ITEMS[1:]])
+    assert [s for s, _ in await catalogue.get_assignments(READ)] == ["mail"]
+    assert await counts(catalogue) == {"files": 3, "mail": 3, "money": 0}
+    await catalogue.assert_index_is_current()
 
 
-async def test_a_vanished_tool_leaves_its_skill_at_once_and_returns_to_it(house: House) -> None:
-    await house.sync.run(ITEMS)
-    full = await house.dump()
-    await house.sync.run([i for i in ITEMS if i not in (READ, STRANGE)])
-    assert (await counts(house))["files"] == 3
-    await assert_vector(house, "files")
-    assert await house.skill_store.list_suggestions(SuggestionStatus.PENDING) == []
-    await house.sync.run(ITEMS)
-    assert await house.dump() == full
+async def test_a_vanished_tool_leaves_its_skill_at_once_and_returns_to_it(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    full = await catalogue.dump()
+    await catalogue.sync.run([i for i in ITEMS if i not in (READ, STRANGE)])
+    assert (await counts(catalogue))["files"] == 3
+    await assert_vector(catalogue, "files")
+    assert await catalogue.skill_store.list_suggestions(SuggestionStatus.PENDING) == []
+    await catalogue.sync.run(ITEMS)
+    assert await catalogue.dump() == full
 
 
 @pytest.mark.req("H-10")
-async def test_a_persons_word_moves_the_skills_at_once(house: House) -> None:
-    await house.sync.run(ITEMS)
-    await house.skills.assign(READ.id, ["money", "mail"])
-    assert await counts(house) == {"files": 3, "mail": 3, "money": 1}
+async def test_a_persons_word_moves_the_skills_at_once(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    await catalogue.skills.assign(READ.id, ["money", "mail"])
+    assert await counts(catalogue) == {"files": 3, "mail": 3, "money": 1}
     for skill_id in ("files", "mail", "money"):
-        await assert_vector(house, skill_id)
-    (told,) = (await house.index.payloads(TOOLS, [READ.id], ["skill_ids"])).values()
-    assert told == {"skill_ids": ["money", "mail"]}
-    await house.skills.release(READ.id)
-    assert await counts(house) == {"files": 4, "mail": 2, "money": 0}
-    await house.assert_index_is_current()
+        await assert_vector(catalogue, skill_id)
+    (payload,) = (await catalogue.index.payloads(TOOLS, [READ.id], ["skill_ids"])).values()
+    assert payload == {"skill_ids": ["money", "mail"]}
+    await catalogue.skills.release(READ.id)
+    assert await counts(catalogue) == {"files": 4, "mail": 2, "money": 0}
+    await catalogue.assert_index_is_current()
 
 
 @pytest.mark.req("H-09")
-async def test_a_skill_that_is_deleted_or_inactive_leaves_the_index_at_once(house: House) -> None:
-    await house.sync.run(ITEMS)
-    await house.skills.remove("files")
-    assert await counts(house) == {"mail": 2, "money": 0}
-    assert {i.partition("#")[0] for i in await house.skill_points()} == {"mail", "money"}
-    assert await house.assigned(READ) == []
-    await house.skills.replace("mail", replace(MAIL, is_active=False))
-    assert await counts(house) == {"money": 0}
-    told = await house.index.scroll(TOOLS, fields=["skill_ids"])
-    assert [c.payload["skill_ids"] for c in told] == [[]] * 7
-    await house.assert_index_is_current()
+async def test_a_skill_that_is_deleted_or_inactive_leaves_the_index_at_once(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    await catalogue.skills.remove("files")
+    assert await counts(catalogue) == {"mail": 2, "money": 0}
+    assert {i.partition("#")[0] for i in await catalogue.skill_points()} == {"mail", "money"}
+    assert await catalogue.get_assignments(READ) == []
+    await catalogue.skills.replace("mail", replace(MAIL, is_active=False))
+    assert await counts(catalogue) == {"money": 0}
+    payload = await catalogue.index.scroll(TOOLS, fields=["skill_ids"])
+    assert [c.payload["skill_ids"] for c in payload] == [[]] * 7
+    await catalogue.assert_index_is_current()
 
 
 @pytest.mark.req("H-09")
-async def test_new_words_of_a_skill_reach_the_index_at_once(house: House) -> None:
-    await house.sync.run(ITEMS)
-    await house.skills.replace("money", replace(MONEY, description="Cash and coins"))
-    told, held = (await house.skill_points())["money"]
-    assert told["description"] == "Cash and coins"
-    np.testing.assert_allclose(held, await vector(house, "Money: Cash and coins"), atol=1e-6)
+async def test_new_words_of_a_skill_reach_the_index_at_once(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    await catalogue.skills.replace("money", replace(MONEY, description="Cash and coins"))
+    payload, vector_now = (await catalogue.skill_points())["money"]
+    assert payload["description"] == "Cash and coins"
+    np.testing.assert_allclose(vector_now, await vector(catalogue, "Money: Cash and coins"), atol=1e-6)
 
 
-async def test_a_second_sync_writes_embeds_and_tells_nothing(house: House) -> None:
-    await house.sync.run(ITEMS)
-    before, changes = await house.dump(), house.skill_changes
-    counted(house).embedded.clear()
-    report = await house.sync.run(ITEMS)
+async def test_a_second_sync_writes_embeds_and_tells_nothing(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    before, changes = await catalogue.dump(), catalogue.skill_changes
+    build_counted(catalogue).embedded.clear()
+    report = await catalogue.sync.run(ITEMS)
     assert (report.indexed, report.removed, report.embedded, report.classified) == (0, 0, 0, 0)
-    assert counted(house).embedded == []
-    assert house.skill_changes == changes
-    assert await house.dump() == before
-    house.start()
-    await house.sync.run(ITEMS)
-    assert counted(house).embedded == []
-    assert await house.dump() == before
+    assert build_counted(catalogue).embedded == []
+    assert catalogue.skill_changes == changes
+    assert await catalogue.dump() == before
+    catalogue.start()
+    await catalogue.sync.run(ITEMS)
+    assert build_counted(catalogue).embedded == []
+    assert await catalogue.dump() == before
 
 
-async def test_vectors_are_taken_from_the_index_when_only_skills_change(house: House) -> None:
-    await house.sync.run(ITEMS)
-    counted(house).embedded.clear()
-    await house.skills.assign(READ.id, ["money"])
-    await house.sync.reclassify(None, force=True)
-    assert await house.assigned(READ) == [("files", Origin.EMBEDDING)]
+async def test_vectors_are_taken_from_the_index_when_only_skills_change(catalogue: SyncedCatalogue) -> None:
+    await catalogue.sync.run(ITEMS)
+    build_counted(catalogue).embedded.clear()
+    await catalogue.skills.assign(READ.id, ["money"])
+    await catalogue.sync.reclassify(None, force=True)
+    assert await catalogue.get_assignments(READ) == [("files", Origin.EMBEDDING)]
     tools = {build_item_text(item) for item in ITEMS}
-    assert [text for text in counted(house).embedded if text in tools] == []
-    await house.assert_index_is_current()
+    assert [text for text in build_counted(catalogue).embedded if text in tools] == []
+    await catalogue.assert_index_is_current()
 
 
-async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: House) -> None:
+async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: SyncedCatalogue) -> None:
     sync = Sync(quick.item_store, quick.skill_store, quick.index, None, classifier=None)
     report = await sync.run(ITEMS)
     assert (report.indexed, report.classified, report.embedded) == (7, 0, 0)
-    assert await quick.assigned(READ) == []
+    assert await quick.get_assignments(READ) == []
     assert await quick.skill_store.list_suggestions() == []
     assert await quick.index.count(SKILLS) == 0
     await sync.reclassify(None, force=True)
@@ -259,7 +259,7 @@ async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: Ho
 
 
 @pytest.mark.req("H-11")
-async def test_without_any_skill_every_item_waits_for_one(quick: House) -> None:
+async def test_without_any_skill_every_item_waits_for_one(quick: SyncedCatalogue) -> None:
     for skill in (FILES, MAIL, MONEY):
         await quick.skill_store.delete_skill(skill.id)
     report = await quick.sync.run(ITEMS)
@@ -274,7 +274,7 @@ async def test_without_any_skill_every_item_waits_for_one(quick: House) -> None:
 
 
 @pytest.mark.req("H-10")
-async def test_people_are_overruled_only_by_force_and_only_where_it_is_asked_for(quick: House) -> None:
+async def test_people_are_overruled_only_by_force_and_only_for_the_named_items(quick: SyncedCatalogue) -> None:
     await quick.sync.run(ITEMS)
     await quick.skills.assign(READ.id, ["money"])
     await quick.skills.assign(WRITE.id, ["money"])
@@ -282,15 +282,15 @@ async def test_people_are_overruled_only_by_force_and_only_where_it_is_asked_for
     human, embedding = ("money", Origin.HUMAN), ("files", Origin.EMBEDDING)
     await quick.sync.reclassify(None)
     await quick.sync.reclassify([READ.id])
-    assert (await quick.assigned(READ), await quick.assigned(WRITE)) == ([human], [human])
+    assert (await quick.get_assignments(READ), await quick.get_assignments(WRITE)) == ([human], [human])
     await quick.sync.reclassify([READ.id], force=True)
-    assert (await quick.assigned(READ), await quick.assigned(WRITE)) == ([embedding], [human])
+    assert (await quick.get_assignments(READ), await quick.get_assignments(WRITE)) == ([embedding], [human])
     await quick.sync.reclassify(None, force=True)
-    assert await quick.assigned(WRITE) == [embedding]
+    assert await quick.get_assignments(WRITE) == [embedding]
     await quick.assert_index_is_current()
 
 
-async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_there(quick: House) -> None:
+async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_there(quick: SyncedCatalogue) -> None:
     """Between the two, another server's sync has written the skill anew, from the old vector."""
     await quick.sync.run(ITEMS)
     post = [replace(SEND, description="Send an email message soon"), FETCH, SAVE]
@@ -306,17 +306,17 @@ async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_ther
 
 
 async def test_with_the_packaged_model_and_skills_the_vectors_are_right_too(minilm: OnnxEmbedder) -> None:
-    house = await House(embedder=minilm).opened(*load_skills())
-    await house.sync.run(ITEMS)
-    assert [s for s, _ in await house.assigned(SEND)] == ["email"]
-    assert (await house.assigned(READ))[0][0] == "file_operations"
-    await assert_vector(house, "email")
-    await assert_vector(house, "file_operations")
-    await house.sync.close()
-    await house.item_store.close()
+    catalogue = await SyncedCatalogue(embedder=minilm).open(*load_skills())
+    await catalogue.sync.run(ITEMS)
+    assert [s for s, _ in await catalogue.get_assignments(SEND)] == ["email"]
+    assert (await catalogue.get_assignments(READ))[0][0] == "file_operations"
+    await assert_vector(catalogue, "email")
+    await assert_vector(catalogue, "file_operations")
+    await catalogue.sync.close()
+    await catalogue.item_store.close()
 
 
-async def test_a_skill_that_a_person_alone_has_filled_is_weighted_alike(quick: House) -> None:
+async def test_a_skill_that_a_person_alone_has_filled_is_weighted_alike(quick: SyncedCatalogue) -> None:
     await quick.sync.run(ITEMS)
     both = [Assignment("money", 1.0, True, Origin.HUMAN), Assignment("mail", 0.25, False, Origin.HUMAN)]
     await quick.skill_store.assign(STRANGE.id, both)
@@ -347,15 +347,15 @@ class WatchedIndex(MemoryIndex):
 
 
 @pytest.fixture
-async def watched() -> AsyncIterator[House]:
-    made = await House(index=WatchedIndex()).opened(FILES, MAIL, MONEY)
+async def watched() -> AsyncIterator[SyncedCatalogue]:
+    made = await SyncedCatalogue(index=WatchedIndex()).open(FILES, MAIL, MONEY)
     await made.sync.run(ITEMS)
     yield made
     await made.close()
 
 
 @pytest.mark.req("H-10")
-async def test_a_persons_word_about_one_item_is_followed_without_reading_all(watched: House) -> None:
+async def test_a_persons_word_about_one_item_is_followed_without_reading_all(watched: SyncedCatalogue) -> None:
     assert isinstance(watched.index, WatchedIndex)
     (suggested,) = await watched.skill_store.list_suggestions(SuggestionStatus.PENDING)
     watched.index.scrolled.clear()
@@ -363,30 +363,30 @@ async def test_a_persons_word_about_one_item_is_followed_without_reading_all(wat
     await watched.skills.release(READ.id)
     await watched.skills.merge(suggested.number or 0, "money")
     assert TOOLS not in watched.index.scrolled
-    assert await watched.assigned(STRANGE) == [("money", Origin.HUMAN)]
+    assert await watched.get_assignments(STRANGE) == [("money", Origin.HUMAN)]
     await watched.assert_index_is_current()
 
 
-async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(watched: House) -> None:
+async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(watched: SyncedCatalogue) -> None:
     """Another process decides, and writes the skill, after this one has read who is in it."""
     assert isinstance(watched.index, WatchedIndex)
-    other = House(database=watched.database, index=watched.index)
+    other = SyncedCatalogue(database=watched.database, index=watched.index)
     watched.index.meanwhile = lambda: other.skills.assign(WRITE.id, ["money"])
     await watched.skills.assign(READ.id, ["money"])
     assert (await counts(watched))["money"] == 2
     await watched.assert_index_is_current()
 
 
-async def test_a_skill_that_was_made_inactive_is_left_by_the_next_sync(quick: House) -> None:
+async def test_a_skill_that_was_made_inactive_is_left_by_the_next_sync(quick: SyncedCatalogue) -> None:
     """Whoever made it so was cut off before the index could follow."""
     await quick.sync.run(ITEMS)
     await quick.skill_store.save_skills([replace(FILES, is_active=False)])
     await quick.sync.run(ITEMS)
-    assert await quick.assigned(READ) == []
+    assert await quick.get_assignments(READ) == []
     await quick.assert_index_is_current()
 
 
-async def test_a_skill_whose_tools_all_vanish_is_kept(quick: House) -> None:
+async def test_a_skill_whose_tools_all_vanish_is_kept(quick: SyncedCatalogue) -> None:
     await quick.skill_store.save_skills([Skill("zoo", "Zoo", "Zebras", keywords=("zebra", "hay"))])
     await quick.sync.run([STRANGE])
     assert (await counts(quick))["zoo"] == 1

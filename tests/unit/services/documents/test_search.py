@@ -455,7 +455,7 @@ async def test_a_stream_tells_the_same_hits_in_batches(archive: Archive) -> None
     assert [len(b) for b in batches] == [20, 20, 5]
     assert [hit for batch in batches for hit in batch] == page.hits
     assert stream.page.report.timings_ms["total"] > 0
-    searched, streamed = archive.events.told
+    searched, streamed = archive.events.recorded
     assert searched["doc_ids"] == streamed["doc_ids"]
 
 
@@ -470,7 +470,7 @@ async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_on
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     with pytest.raises(Unavailable):
         [batch async for batch in stream.batches]
-    assert [event["error"] for event in archive.events.told] == ["VALIDATION_ERROR", None, "UNAVAILABLE"]
+    assert [event["error"] for event in archive.events.recorded] == ["VALIDATION_ERROR", None, "UNAVAILABLE"]
 
 
 @pytest.mark.req("D-10", "D-12")
@@ -482,7 +482,7 @@ async def test_every_search_leaves_one_event_with_the_request_that_it_belongs_to
             await archive.service.search(ACME, DocumentQuery("wine", top_k=0))
     finally:
         request_id.reset(token)
-    good, bad = archive.events.told
+    good, bad = archive.events.recorded
     assert page.query_id == good["request_id"] == bad["request_id"] == "the-request"
     assert (good["type"], good["tenant"], good["plan"]) == ("documents.search", "acme", "default")
     assert (good["query"], good["search_type"], good["fusion"]) == ("wine", "hybrid", "rrf")
@@ -626,7 +626,7 @@ async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive)
     assert (await service.search(slow, DocumentQuery("wine", top_k=1), plan)).hits
     with pytest.raises(RateLimited):
         service.admit(slow)
-    assert [event["error"] for event in archive.events.told] == [None, "RATE_LIMITED"]
+    assert [event["error"] for event in archive.events.recorded] == [None, "RATE_LIMITED"]
 
 
 @pytest.mark.req("D-06")

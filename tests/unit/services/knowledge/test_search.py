@@ -620,7 +620,7 @@ async def test_every_search_leaves_one_event() -> None:
             await found(library, "")
     finally:
         request_id.reset(token)
-    event, refused = library.events.told
+    event, refused = library.events.recorded
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", event["time"])
     assert {"embed", "rank", "read", "total"} == event["timings_ms"].keys()
     assert event["took_ms"] == event["timings_ms"]["total"]

@@ -80,8 +80,8 @@ class AngledEmbedder(HashedEmbedder):
         return at(1.0)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        said = (re.search(r"@(-?[\d.]+)", text) for text in texts)
-        return [at(float(m[1]) if m else 0.0) for m in said]
+        matches = (re.search(r"@(-?[\d.]+)", text) for text in texts)
+        return [at(float(m[1]) if m else 0.0) for m in matches]
 
 
 class Labels:
@@ -157,8 +157,8 @@ class Library:
         similarity = self.embedder.similarity or SimilarityRange(0.0, 1.0)
         return CatalogueSnapshots(self.item_store, self.index, similarity)
 
-    async def search(self, query: str = "anything", **asked: Any) -> HierarchicalResults:
-        return await self.service.search(HierarchicalQuery(query, **asked))
+    async def search(self, query: str = "anything", **fields: Any) -> HierarchicalResults:
+        return await self.service.search(HierarchicalQuery(query, **fields))
 
     async def hold(self, items: Sequence[Item], skills: Sequence[Skill]) -> None:
         await self.index.open(tools_collection(self.embedder.model, self.embedder.dimensions))
@@ -189,7 +189,7 @@ def names(found: HierarchicalResults) -> list[str]:
     return [tool.payload["name"] for tool in found.tools]
 
 
-def told(found: HierarchicalResults) -> dict[str, Any]:
+def render(found: HierarchicalResults) -> dict[str, Any]:
     """The answer without its times."""
     answer = build_hierarchical_response(found, with_schemas=True)
     answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
@@ -248,10 +248,10 @@ async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
     await every.sync.index_catalogue()
     assert [h.skill.id for h in (await every.search()).skills] == ["files"]
     (point,) = [p for p in await every.index.scroll(SKILLS) if p.id == "files"]
-    held = await every.index.vectors(SKILLS, ["files"])
+    opened = await every.index.vectors(SKILLS, ["files"])
     await every.index.drop(SKILLS)
     await every.index.open(skills_collection(every.embedder.model, 2))
-    await every.index.upsert(SKILLS, [Point("files", held["files"], Terms(), {**point.payload, "is_active": False})])
+    await every.index.upsert(SKILLS, [Point("files", opened["files"], Terms(), {**point.payload, "is_active": False})])
     every.snapshots.advance(Change.SKILLS)
     assert (await every.search()).skills == []
 
@@ -277,8 +277,8 @@ async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
 async def test_a_skill_far_behind_the_best_is_matched_but_not_searched() -> None:
     """BR-001, and H-03: what is searched is told in skill_ids_used."""
     far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
-    async with library(SEND, ATTACH, READ, far) as held:
-        found = await held.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
+    async with library(SEND, ATTACH, READ, far) as opened:
+        found = await opened.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
     assert [h.skill.id for h in found.skills if not h.is_near] == ["web"]
     assert found.skill_ids_used == ["mail", "files"]
     assert "fetch" not in names(found)
@@ -313,7 +313,7 @@ async def test_a_tool_at_the_threshold_is_found_and_one_below_is_not(
     assert len((await every.search(tool_threshold=threshold)).tools) == count
 
 
-async def test_a_score_that_was_told_is_a_threshold_that_keeps_its_tool() -> None:
+async def test_a_returned_score_as_a_threshold_keeps_its_tool() -> None:
     """BR-003: held against what is told, however it was rounded."""
     odd = [Item("s", f"t{n}", f"One of many #mail @{0.3 + n / 137:.9f}") for n in range(40)]
     async with library(*odd) as opened:
@@ -378,9 +378,7 @@ async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library)
 @pytest.mark.req("H-03")
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("item_type", [None, *ItemType])
-async def test_one_type_alone_is_found_when_asked_for(
-    every: Library, strategy: Strategy, item_type: ItemType | None
-) -> None:
+async def test_a_type_restricts_the_results(every: Library, strategy: Strategy, item_type: ItemType | None) -> None:
     """BR-005."""
     found = await every.search(item_type=item_type, strategy=strategy, limit=50)
     types = {tool.payload["type"] for tool in found.tools}
@@ -456,8 +454,8 @@ async def test_both_ways_at_once_give_the_best_of_both(every: Library) -> None:
     assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox", "read", "fetch"]
     assert found.skill_ids_used == ["mail", "files"]
     assert len({t.id for t in found.tools}) == len(found.tools)
-    asked = [[c.field for c in where.must] for where in every.index.searched]
-    assert asked == [["is_active", "skill_ids"], ["is_active"]]
+    fields = [[c.field for c in where.must] for where in every.index.searched]
+    assert fields == [["is_active", "skill_ids"], ["is_active"]]
 
 
 @pytest.mark.req("H-06")
@@ -477,7 +475,7 @@ async def test_a_tool_that_misses_the_threshold_by_a_hair_is_not_counted(every: 
     assert (list(found.tools), found.candidates) == ([], 0)
 
 
-def placed(vectors: Mapping[str, Vector], **payload: Any) -> list[Point]:
+def build_points(vectors: Mapping[str, Vector], **payload: Any) -> list[Point]:
     return [
         Point(i, v, Terms(), {**payload, "name": i, "description": "", "is_active": True}) for i, v in vectors.items()
     ]
@@ -535,9 +533,11 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     ids = [f"s{n}" for n in range(len(skills))]
     for n, vector in enumerate(skills):
         own = {"skill_id": ids[n], "tool_count": 1, "tightness": 1.0, "is_facet": False}
-        await index.upsert(SKILLS, placed({ids[n]: vector}, **own))
+        await index.upsert(SKILLS, build_points({ids[n]: vector}, **own))
     for n, vector in enumerate(tools):
-        await index.upsert(TOOLS, placed({f"t{n}": vector}, type="tool", db_id=n, skill_ids=ids[n % 3 : n % 3 + 1]))
+        await index.upsert(
+            TOOLS, build_points({f"t{n}": vector}, type="tool", db_id=n, skill_ids=ids[n % 3 : n % 3 + 1])
+        )
     floor, width = calibration
     embedder = FixedEmbedder(query, SimilarityRange(floor, floor + width))
     database = Database("sqlite://")
@@ -558,11 +558,11 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     )
     await database.close()
     assert set(found.report.degraded) <= {"schemas"}
-    for hits, least, most in ((found.skills, thresholds[0], limits[1]), (found.tools, thresholds[1], limits[0])):
+    for hits, low, high in ((found.skills, thresholds[0], limits[1]), (found.tools, thresholds[1], limits[0])):
         scores = [hit.score for hit in hits]
-        assert all(least <= score <= 1 for score in scores)
+        assert all(low <= score <= 1 for score in scores)
         assert scores == sorted(scores, reverse=True)
-        assert len(scores) <= most
+        assert len(scores) <= high
     assert found.candidates >= len(found.tools)
     if strategy is Strategy.HIERARCHICAL and found.skill_ids_used is not None:
         used = set(found.skill_ids_used)
@@ -604,7 +604,7 @@ async def test_a_query_may_have_a_thousand_characters_and_not_one_more(every: Li
 
 @pytest.mark.req("H-02", "X-03")
 @pytest.mark.parametrize(
-    ("name", "least", "most", "beyond"),
+    ("name", "low", "high", "beyond"),
     [
         ("limit", 1, 50, (0, 51, -1, 10**30)),
         ("skill_limit", 1, 10, (0, 11)),
@@ -613,9 +613,9 @@ async def test_a_query_may_have_a_thousand_characters_and_not_one_more(every: Li
     ],
 )
 async def test_what_is_out_of_range_is_refused_naming_the_field_and_the_range(
-    every: Library, name: str, least: float, most: float, beyond: tuple[float, ...]
+    every: Library, name: str, low: float, high: float, beyond: tuple[float, ...]
 ) -> None:
-    for allowed in (least, most):
+    for allowed in (low, high):
         await every.search("anything", **{name: allowed})
     for wrong in beyond:
         with pytest.raises(InvalidArguments, match=f"{name} .* is out of range: give") as caught:
@@ -649,7 +649,7 @@ async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> 
 async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Library) -> None:
     """EC-006."""
     answers = await asyncio.gather(*(every.search() for _ in range(50)))
-    assert all(told(a) == told(answers[0]) for a in answers)
+    assert all(render(a) == render(answers[0]) for a in answers)
 
 
 class Waiting(AngledEmbedder):
@@ -657,11 +657,11 @@ class Waiting(AngledEmbedder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.fields: asyncio.Queue[str] = asyncio.Queue()
         self.may_answer = asyncio.Event()
 
     async def embed_query(self, text: str) -> Vector:
-        self.asked.put_nowait(text)
+        self.fields.put_nowait(text)
         await self.may_answer.wait()
         return await super().embed_query(text)
 
@@ -676,25 +676,25 @@ async def waiting() -> AsyncIterator[tuple[Library, Waiting]]:
 async def test_what_many_ask_for_at_once_is_looked_for_once(waiting: tuple[Library, Waiting]) -> None:
     opened, embedder = waiting
     first = asyncio.create_task(opened.search())
-    await embedder.asked.get()
+    await embedder.fields.get()
     others = [asyncio.create_task(opened.search()) for _ in range(9)]
     await asyncio.sleep(0)
     embedder.may_answer.set()
     answers = await asyncio.gather(first, *others)
-    assert all(told(a) == told(answers[0]) for a in answers)
+    assert all(render(a) == render(answers[0]) for a in answers)
     assert (len(answers[0].tools), embedder.queries) == (5, 1)
 
 
-async def test_when_the_one_who_asked_first_goes_away_the_others_are_answered(
+async def test_when_the_first_caller_goes_away_the_others_get_results(
     waiting: tuple[Library, Waiting],
 ) -> None:
     opened, embedder = waiting
     first = asyncio.create_task(opened.search())
-    await embedder.asked.get()
+    await embedder.fields.get()
     second, third = asyncio.create_task(opened.search()), asyncio.create_task(opened.search())
     await asyncio.sleep(0)
     first.cancel()
-    await embedder.asked.get()
+    await embedder.fields.get()
     third.cancel()
     embedder.may_answer.set()
     assert len((await second).tools) == 5
@@ -739,7 +739,7 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
 async def test_an_answer_is_given_again_while_nothing_changes(every: Library) -> None:
     assert isinstance(every.embedder, AngledEmbedder)
     first, second = await every.search(), await every.search()
-    assert told(first) == told(second)
+    assert render(first) == render(second)
     assert (every.embedder.queries, len(every.index.searched)) == (1, 1)
     assert first.report is not second.report
     for other in ({"limit": 4}, {"strategy": Strategy.DIRECT}, {"include_schemas": False}, {"tool_threshold": 0.31}):
@@ -812,7 +812,7 @@ async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> N
 
 
 @pytest.mark.req("H-08")
-async def test_each_stage_can_be_asked_alone(every: Library) -> None:
+async def test_each_stage_can_run_alone(every: Library) -> None:
     hits = await every.service.find_skills("anything", limit=50, threshold=0.375)
     assert [(h.skill.id, h.score) for h in hits] == [("mail", 0.75), ("files", 0.625), ("web", 0.375)]
     within = await every.service.find_tools(HierarchicalQuery("anything"), ["web", "no_such_skill"])
