@@ -1,4 +1,4 @@
-"""Who may ask: tokens verified by what the settings name. What it takes is loaded when the first token comes."""
+"""Verifies tokens with the keys that the settings name. Imports the JWT package with the first token."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Verifier:
-    """Tokens that the settings' keys have signed, and those of this machine's own commands."""
+    """Verifies tokens signed with the configured keys, and those of this machine's own commands."""
 
     def __init__(self, settings: Settings, local_key: str) -> None:
-        """Raises Invalid for keys that cannot be used."""
+        """Raises Invalid for unusable keys."""
         self._settings = settings
         self._local_key = local_key
         if settings.jwt_secret or settings.jwt_jwks:
@@ -49,14 +49,14 @@ class Verifier:
 
 
 def local_token(key: str, tenant: str) -> str:
-    """A token for a moment, signed with the key that a gateway leaves for its owner."""
+    """A short-lived token, signed with the key that a gateway leaves in the data folder for its owner."""
     from toolscript.adapters.tokens.jwt import sign_local_token
 
     return sign_local_token(key, tenant)
 
 
 def is_local_token(key: str, token: str) -> bool:
-    """Whether a token is one of those: of a command of this machine's, for whoever owns the data folder."""
+    """Whether a token is one of `local_token`: of a command of the data folder's owner."""
     from toolscript.adapters.tokens.jwt import is_local_token as is_signed
 
     return is_signed(key, token)

@@ -1,4 +1,4 @@
-"""What is said when a setting needs a package that is not installed."""
+"""The error for a setting that needs a package that is not installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from toolscript.domain.errors import Invalid
 
 
 def missing_extra(extra: str, setting: str) -> Invalid:
-    """What to raise for it."""
+    """Builds the error, with the command that installs the extra."""
     return Invalid(
         f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
         details={"field": setting, "extra": extra},

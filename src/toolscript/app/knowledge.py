@@ -1,5 +1,4 @@
-"""Where knowledge lives, by the settings' URLs: a handle to read it with, which is all that searching gets, and for
-those who write it one to write with."""
+"""Opens the stores of knowledge that the settings name: a read-only one for searches, and one for writing."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from toolscript.adapters.mongo.knowledge import MongoKnowledge, MongoKnowledgeReader
 
 IN_MEMORY = "sqlite://"
-# A search waits two seconds for a store; a little less, and it can say what was wrong with it.
+# A search waits 2 seconds for a store: a shorter timeout leaves time to report the reason.
 SEARCH_SECONDS = 1.5
 LIBRARY_SECONDS = 30.0
 
@@ -30,22 +29,21 @@ def store_url(settings: Settings) -> str:
 
 
 async def open_reader(settings: Settings, database: Database) -> KnowledgeReader:
-    """What searches read, through a handle that cannot write. Raises Invalid or Unavailable."""
+    """Opens the read-only store for searches. Raises Invalid or Unavailable."""
     if settings.knowledge:
         return _mongo(settings)[0].at(settings.knowledge, timeout_seconds=SEARCH_SECONDS)
     return await _reader_of(database, store_url(settings))
 
 
 def open_store(settings: Settings, database: Database) -> KnowledgeStore:
-    """What the pipeline writes to."""
+    """Opens the store for writing."""
     return _mongo(settings)[1].at(settings.knowledge) if settings.knowledge else SqlKnowledge(database)
 
 
 @asynccontextmanager
 async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
-    """Sources, chunks and extractions to be read, without an index or a model: also beside a gateway that runs on the
-    same data folder. The database of everything else is left alone where knowledge is not in it. Raises Invalid or
-    Unavailable."""
+    """Opens knowledge for reading, without an index or a model, also while a gateway uses the same data folder. Where
+    knowledge is in MongoDB, the SQL database is not opened. Raises Invalid or Unavailable."""
     async with AsyncExitStack() as stack:
         reader: KnowledgeReader
         if settings.knowledge:
@@ -61,16 +59,16 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
 
 
 async def _reader_of(database: Database, url: str) -> KnowledgeReader:
-    """A handle of its own that cannot write; a database in memory has one handle only."""
+    """A read-only connection of its own; a database in memory has only one connection."""
     return SqlKnowledgeReader(database if url == IN_MEMORY else await asyncio.to_thread(Database, url, read_only=True))
 
 
 def _mongo(settings: Settings) -> tuple[type[MongoKnowledgeReader], type[MongoKnowledge]]:
-    """What reads and what writes there. Raises Invalid when the settings name something else."""
+    """The reader and the writer. Raises Invalid for another scheme."""
     scheme = settings.knowledge.partition(":")[0]
     if scheme not in {"mongodb", "mongodb+srv"}:
         raise Invalid(
-            f"TOOLSCRIPT_KNOWLEDGE scheme {scheme!r} is not usable: leave it empty to keep knowledge in "
+            f"TOOLSCRIPT_KNOWLEDGE has the unknown scheme {scheme!r}: leave it empty to keep knowledge in "
             "TOOLSCRIPT_STORE, or give mongodb://HOST/NAME or mongodb+srv://HOST/NAME",
             details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["", "mongodb", "mongodb+srv"]},
         )

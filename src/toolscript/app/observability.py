@@ -1,4 +1,4 @@
-"""Who is told what happens: the query log, metrics, spans. Nothing that is not asked for is loaded."""
+"""Opens the query log, metrics and tracing. Imports only what the settings name."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observability:
-    """Where events go; and, where HTTP is served, metrics and spans."""
+    """The sinks of events; when serving HTTP, also metrics and tracing."""
 
     events: EventSink
     metrics: PrometheusMetrics | None
     telemetry: Telemetry | None
 
     def span(self, name: str) -> AbstractContextManager[object]:
-        """What lasts as long as a stage of that name, for those who follow a request."""
+        """A span for a stage of that name."""
         return self.telemetry.span(name) if self.telemetry else no_span(name)
 
 
 def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Observability:
-    """What the settings name. Raises Invalid."""
+    """Opens what the settings name. Raises Invalid."""
     metrics = _metrics() if serving else None
     sinks: list[EventSink] = [metrics] if metrics else []
     if settings.events:

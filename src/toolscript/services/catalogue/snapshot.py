@@ -30,7 +30,7 @@ from toolscript.services.catalogue.skill_points import SKILLS
 SKILL_MAP_FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
 # Skills change seldom, and reading all their points takes longer than reading the digests of items.
 SKILL_MAP_MAX_AGE_SECONDS = 10.0
-# While somebody searches, `warm_up` reads so many items at a time, then rests twice as long as that took.
+# While somebody searches, `warm_up` reads this many items at a time, then rests twice as long as that took.
 PAGE, REST = 16, 2
 SEARCHING_SECONDS = 1.0
 
@@ -138,7 +138,7 @@ class CatalogueSnapshots:
         self._searched_at = -math.inf
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refreshing: asyncio.Task[None] | None = None
-        self._current = self._build(1, self._facts_part(), self._skill_map_part())
+        self._current = self._build(1, _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map))
 
     def current(self) -> CatalogueSnapshot:
         """The snapshot for one search to read from beginning to end."""
@@ -152,8 +152,8 @@ class CatalogueSnapshots:
     def advance(self, change: Change) -> None:
         """Swaps in the next version. To be called after every write, with what it may have changed."""
         old = self._current
-        facts = self._facts_part() if Change.ITEMS in change else old._facts
-        skill_map = self._skill_map_part() if Change.SKILLS in change else old._skill_map
+        facts = _Part(self._start, self._read_facts) if Change.ITEMS in change else old._facts
+        skill_map = _Part(self._start, self._read_skill_map) if Change.SKILLS in change else old._skill_map
         self._current = self._build(old.version + 1, facts, skill_map)
 
     async def warm_up(self) -> None:
@@ -181,12 +181,6 @@ class CatalogueSnapshots:
         read = self._item_store.get_schemas
         return CatalogueSnapshot(version, self._clock(), facts, skill_map, read, self._max_age is None)
 
-    def _facts_part(self) -> _Part[CatalogueFacts]:
-        return _Part(self._start, self._read_facts)
-
-    def _skill_map_part(self) -> _Part[SkillMap]:
-        return _Part(self._start, self._read_skill_map)
-
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -200,10 +194,10 @@ class CatalogueSnapshots:
         try:
             async with asyncio.timeout(self._read_timeout):
                 if facts.value is not None:
-                    facts = self._facts_part()
+                    facts = _Part(self._start, self._read_facts)
                     await facts.get()
                 if skill_map.value is not None and self._clock() - self._skills_read_at >= SKILL_MAP_MAX_AGE_SECONDS:
-                    skill_map = self._skill_map_part()
+                    skill_map = _Part(self._start, self._read_skill_map)
                     await skill_map.get()
         except (ToolscriptError, TimeoutError) as error:
             log.debug("snapshot_not_refreshed", extra={"reason": str(error)})

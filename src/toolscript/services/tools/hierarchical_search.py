@@ -42,11 +42,7 @@ DIGITS = 4
 
 SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "skill_search", "tool_search", "schema_load"
 # The part of the search that each stage depends on.
-STAGE_PARTS = {
-    SKILLS_STAGE: SearchPart.INDEX,
-    TOOLS_STAGE: SearchPart.INDEX,
-    SCHEMAS_STAGE: SearchPart.SCHEMAS,
-}
+STAGE_PARTS = {SKILLS_STAGE: SearchPart.INDEX, TOOLS_STAGE: SearchPart.INDEX, SCHEMAS_STAGE: SearchPart.SCHEMAS}
 RULES = QueryRules(has_content=str.strip, blank_error=Invalid)
 
 T = TypeVar("T")
@@ -184,7 +180,8 @@ class HierarchicalSearch:
         _check(request, max_skills=50)
         report = SearchReport()
         prepared = await self._prepare(query, report)
-        hits = await self._match_skills(prepared, request, self._snapshots.current(), report)
+        work = self._rank_skills(prepared, request, self._snapshots.current())
+        hits = await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, [])
         _require_complete(report, "skills")
         return hits
 
@@ -214,22 +211,17 @@ class HierarchicalSearch:
             return HierarchicalResults(request.query, request.strategy, report)
         skills: list[SkillHit] = []
         if request.strategy is not Strategy.DIRECT:
-            skills = await self._match_skills(prepared, request, snapshot, report)
+            work = self._rank_skills(prepared, request, snapshot)
+            skills = await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, skills)
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
         hits, candidates = await self._find_tools(prepared, request, ids, report)
         if request.include_schemas and hits:
-            work = _add_schemas(hits, snapshot, report)
-            hits = await _run_stage(report, SCHEMAS_STAGE, self._timeouts.schemas, work, hits)
+            enriched = _add_schemas(hits, snapshot, report)
+            hits = await _run_stage(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, hits)
         return HierarchicalResults(request.query, request.strategy, report, hits, skills, ids, candidates)
 
     async def _prepare(self, query: str, report: SearchReport) -> PreparedQuery:
         return await self._retriever.prepare(query, Deadline(self._timeouts.embedding, "tools"), report, rules=RULES)
-
-    async def _match_skills(
-        self, prepared: PreparedQuery, request: HierarchicalQuery, snapshot: CatalogueSnapshot, report: SearchReport
-    ) -> list[SkillHit]:
-        work = self._rank_skills(prepared, request, snapshot)
-        return await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, [])
 
     async def _rank_skills(
         self, prepared: PreparedQuery, request: HierarchicalQuery, snapshot: CatalogueSnapshot

@@ -227,10 +227,10 @@ async def test_proposals_are_queued_once_however_often_they_are_made(catalogue: 
     proposals = await catalogue.propose().propose(count=2, queue=True)
     await catalogue.propose().propose(count=2, queue=True)
     assert sorted(await catalogue.list_queued()) == sorted(p.skill.name for p in proposals)
-    list_queued = {s.name: s for s in await catalogue.skill_store.list_suggestions()}
+    queued = {s.name: s for s in await catalogue.skill_store.list_suggestions()}
     for skill in (p.skill for p in proposals):
-        proposal_texts = list_queued[skill.name]
-        assert (proposal_texts.description, proposal_texts.keywords, proposal_texts.examples) == (
+        suggestion = queued[skill.name]
+        assert (suggestion.description, suggestion.keywords, suggestion.examples) == (
             skill.description,
             skill.keywords,
             skill.examples,
@@ -239,9 +239,9 @@ async def test_proposals_are_queued_once_however_often_they_are_made(catalogue: 
 
 async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_again(catalogue: SyncedCatalogue) -> None:
     first, second = await catalogue.propose().propose(count=2, queue=True)
-    for proposal_texts in await catalogue.skill_store.list_suggestions():
-        assert proposal_texts.number is not None
-        await catalogue.skill_store.review_suggestion(proposal_texts.number, SuggestionStatus.REJECTED)
+    for suggestion in await catalogue.skill_store.list_suggestions():
+        assert suggestion.number is not None
+        await catalogue.skill_store.review_suggestion(suggestion.number, SuggestionStatus.REJECTED)
     await catalogue.propose().propose(count=2, queue=True)
     assert await catalogue.list_queued() == []
 
@@ -323,7 +323,7 @@ async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(ca
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answers",
     [
         {},
         {"name": "", "description": "x", "keywords": []},
