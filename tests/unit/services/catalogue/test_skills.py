@@ -317,7 +317,7 @@ async def test_a_suggestion_that_there_is_not_cannot_be_reviewed(catalogue: Sync
         catalogue.skills.reject(number),
         catalogue.skills.merge(number, "files"),
     ):
-        with pytest.raises(NotFound, match=f"no suggestion {number}"):
+        with pytest.raises(NotFound, match=f"no such suggestion: {number}"):
             await review
 
 
