@@ -91,7 +91,7 @@ async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, method: s
     answer = await http.request(method, path)
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "NOT_FOUND"
-    assert "there is no" in answer.json()["error"]["message"]
+    assert "no such" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
