@@ -552,7 +552,7 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
             assert answer["metadata"]["degraded"] == ["catalogue"]
         nothing = await http.get("/api/v1/search/tools", params={"query": "echo", "threshold": 1})
         error = refusal(nothing, 503, "UNAVAILABLE")
-        assert "not every tool is indexed yet: try again" in error["message"]
+        assert "tools are still being indexed: try again" in error["message"]
         for strategy in ("standard", "direct"):
             response = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
             assert "Not every tool is indexed yet: try again in a moment for more." in response.splitlines()
@@ -580,14 +580,14 @@ async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts
     await app.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
     again = Gateway(Servers(), app.sync)
-    response = [again.is_incomplete]
+    incomplete = [again.is_incomplete]
     opening = asyncio.create_task(again.apply([spec("good")]))
     await asyncio.sleep(0)
-    response.append(again.is_incomplete)
+    incomplete.append(again.is_incomplete)
     await opening
-    response.append(again.is_incomplete)
+    incomplete.append(again.is_incomplete)
     await again.close()
-    assert response == [False, True, False]
+    assert incomplete == [False, True, False]
 
 
 # --- the description ---

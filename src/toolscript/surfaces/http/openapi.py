@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from toolscript.surfaces.http.dependencies import Access, access_of
-from toolscript.surfaces.http.schemas.errors import ErrorEnvelope
+from toolscript.surfaces.http.schemas.models import ErrorEnvelope
 
 Responses = dict[int | str, dict[str, Any]]
 

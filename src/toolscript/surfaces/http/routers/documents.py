@@ -121,7 +121,7 @@ async def put_documents(request: Request, app: CurrentApp, caller: Caller) -> Js
 )
 async def remove_document(doc_id: DocId, app: CurrentApp, caller: Caller) -> None:
     if not await app.ingest_documents.delete(caller.tenant, [doc_id]):
-        raise NotFound(f"no document {doc_id!r}: GET /documents lists the existing ones")
+        raise NotFound(f"no such document: {doc_id!r}. GET /documents lists the existing ones")
 
 
 @router.get("/documents", summary="List documents by id, without their texts", response_model=DocumentListResponse)

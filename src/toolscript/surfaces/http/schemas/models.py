@@ -1,8 +1,10 @@
-"""The two kinds of models: requests and responses. Neither has fields beside those it declares."""
+"""The two kinds of models, requests and responses, and the one shape of all errors."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 DEGRADED = "Parts of the search that failed."
@@ -30,3 +32,17 @@ class CamelResponseModel(ResponseModel):
     """A response with camelCase keys."""
 
     model_config = ConfigDict(alias_generator=to_camel)
+
+
+class ErrorBody(ResponseModel):
+    """What is wrong."""
+
+    code: str = Field(description="One word, for programs.", examples=["VALIDATION_ERROR"])
+    message: str = Field(description="What is wrong, where, and what to do next.")
+    details: dict[str, Any] = Field(description="The same as fields, for programs.", examples=[{"field": "query"}])
+
+
+class ErrorEnvelope(ResponseModel):
+    """The body of every error response."""
+
+    error: ErrorBody
