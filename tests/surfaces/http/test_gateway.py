@@ -512,7 +512,7 @@ ROUTES = [
 async def test_before_the_engine_is_open_everything_says_so(small: Settings, path: str) -> None:
     async with asking(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
-        assert "search engine is still starting" in error["message"]
+        assert "search engine is not ready" in error["message"]
 
 
 @pytest.mark.req("S-04", "G-04")

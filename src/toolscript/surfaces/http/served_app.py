@@ -43,5 +43,5 @@ class ServedApp:
     def app(self) -> App:
         """The application. Raises Unavailable while it is being opened."""
         if self.current is None:
-            raise Unavailable("the search engine is still starting: try again in a moment")
+            raise Unavailable("the search engine is not ready: it is still starting, try again in a moment")
         return self.current

@@ -20,42 +20,30 @@ from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
 
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
+Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
 Id = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID_LENGTH),
     Field(description="Lower-case letters, digits and `_`, starting with a letter.", examples=["calendar_events"]),
 ]
 Name = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
-    Field(description="Name for people.", examples=["Calendar & Events"]),
+    Line,
+    Field(min_length=1, max_length=MAX_NAME_LENGTH, description="Name for people.", examples=["Calendar & Events"]),
 ]
 Description = Annotated[
     str,
-    StringConstraints(max_length=MAX_DESCRIPTION_LENGTH),
     Field(
+        max_length=MAX_DESCRIPTION_LENGTH,
         description="What its tools do; searches find a skill without tools by this text.",
         examples=["Create, list and cancel events in calendars."],
     ),
 ]
 Domain = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=MAX_ID_LENGTH, pattern=ONE_LINE),
-    Field(description="The wider area that the skill belongs to.", examples=["productivity"]),
+    Line,
+    Field(max_length=MAX_ID_LENGTH, description="The wider area of the skill.", examples=["productivity"]),
 ]
-Words = Annotated[
-    list[
-        Annotated[
-            str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORD_LENGTH, pattern=ONE_LINE)
-        ]
-    ],
-    Field(max_length=MAX_WORDS),
-]
-Reviewer = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=MAX_NAME_LENGTH, pattern=ONE_LINE),
-    Field(description="Who decided.", examples=["ada"]),
-]
+Words = Annotated[list[Annotated[Line, Field(min_length=1, max_length=MAX_WORD_LENGTH)]], Field(max_length=MAX_WORDS)]
+Reviewer = Annotated[Line, Field(max_length=MAX_NAME_LENGTH, description="Who decided.", examples=["ada"])]
 
 
 class SkillRequest(RequestModel):
@@ -113,26 +101,22 @@ class MergeRequest(RequestModel):
 class ProposeRequest(RequestModel):
     """How to propose skills."""
 
-    count: Annotated[
-        int | None,
-        Field(ge=1, le=MAX_PROPOSALS, description="Number of groups of tools. Default: chosen from the data."),
-    ] = None
-    only_waiting: Annotated[bool, Field(description="Only use tools that are in no skill.")] = False
-    queue: Annotated[bool, Field(description="Add the proposals to the suggestions.")] = False
+    count: int | None = Field(
+        default=None, ge=1, le=MAX_PROPOSALS, description="Number of groups of tools. Default: chosen from the data."
+    )
+    only_waiting: bool = Field(default=False, description="Only use tools that are in no skill.")
+    queue: bool = Field(default=False, description="Add the proposals to the suggestions.")
 
 
 class ToolSkillsRequest(RequestModel):
     """The skills of a tool, chosen by a person. Classifiers do not change them."""
 
-    skill_ids: Annotated[
-        list[Id],
-        Field(
-            min_length=1,
-            max_length=MAX_SKILLS,
-            description="The tool's skills, the primary one first.",
-            examples=[["calendar_events"]],
-        ),
-    ]
+    skill_ids: list[Id] = Field(
+        min_length=1,
+        max_length=MAX_SKILLS,
+        description="The tool's skills, the primary one first.",
+        examples=[["calendar_events"]],
+    )
 
 
 class SyncRequest(RequestModel):
