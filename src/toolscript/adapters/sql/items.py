@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import fields
 from typing import Any
 
 from toolscript.adapters.sql.database import Database, upsert
@@ -114,20 +115,9 @@ def _terms(rows: Sequence[Row]) -> list[frozenset[int]]:
 
 
 def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
-    return {
-        "item_id": item.id,
-        "server": item.server,
-        "type": item.type.value,
-        "name": item.name,
-        "title": item.title,
-        "description": item.description,
-        "input_schema": item.input_schema,
-        "output_schema": item.output_schema,
-        "annotations": item.annotations,
-        "digest": item.digest,
-        "terms": pack_terms(terms),
-        "is_active": True,
-    }
+    row = {each.name: getattr(item, each.name) for each in fields(Item)}
+    stored = {"item_id": item.id, "digest": item.digest, "terms": pack_terms(terms), "is_active": True}
+    return {**row, "type": item.type.value, **stored}
 
 
 def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = False) -> list[StoredItem]:
@@ -142,16 +132,8 @@ def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = Fals
 
 
 def _item(row: Row) -> Item:
-    return Item(
-        server=row["server"],
-        name=row["name"],
-        description=row["description"],
-        type=ItemType(row["type"]),
-        title=row["title"],
-        input_schema=row["input_schema"],
-        output_schema=row["output_schema"],
-        annotations=row["annotations"],
-    )
+    values = {each.name: row[each.name] for each in fields(Item)}
+    return Item(**{**values, "type": ItemType(row["type"])})
 
 
 def _fingerprint(row: Row, assignments: Sequence[Assignment]) -> ItemFingerprint:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolscript.adapters.sql.database import Database, upsert
@@ -336,18 +337,8 @@ def _replace_assignments(session: Session, wanted: Mapping[int, Sequence[Assignm
     session.run_many(
         "INSERT INTO tool_skill_assignments (tool_id, skill_id, confidence, is_primary, origin) "
         "VALUES (:tool_id, :skill_id, :confidence, :is_primary, :origin)",
-        [_assignment_row(number, a) for number, assignments in wanted.items() for a in assignments],
+        [{"tool_id": number, **asdict(a)} for number, assignments in wanted.items() for a in assignments],
     )
-
-
-def _assignment_row(number: int, assignment: Assignment) -> dict[str, Any]:
-    return {
-        "tool_id": number,
-        "skill_id": assignment.skill_id,
-        "confidence": assignment.confidence,
-        "is_primary": assignment.is_primary,
-        "origin": assignment.origin.value,
-    }
 
 
 def _item_number(session: Session, item_id: str) -> int:
@@ -380,24 +371,9 @@ def _add_skill(session: Session, skill: Skill) -> None:
 
 
 def _skill_row(skill: Skill) -> dict[str, Any]:
-    return {
-        "id": skill.id,
-        "name": skill.name,
-        "description": skill.description,
-        "parent_domain": skill.parent_domain,
-        "keywords": list(skill.keywords),
-        "examples": list(skill.examples),
-        "is_active": skill.is_active,
-    }
+    return {**asdict(skill), "keywords": list(skill.keywords), "examples": list(skill.examples)}
 
 
 def _skill(row: Row) -> Skill:
-    return Skill(
-        id=row["id"],
-        name=row["name"],
-        description=row["description"],
-        parent_domain=row["parent_domain"],
-        keywords=tuple(row["keywords"]),
-        examples=tuple(row["examples"]),
-        is_active=row["is_active"],
-    )
+    values = {each.name: row[each.name] for each in fields(Skill)}
+    return Skill(**{**values, "keywords": tuple(row["keywords"]), "examples": tuple(row["examples"])})

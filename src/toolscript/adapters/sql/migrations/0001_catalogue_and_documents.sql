@@ -1,5 +1,5 @@
 -- The catalogue (items, skills, assignments, suggestions), documents by tenant, and term counts.
--- Words with a dollar sign are said in each database's own way: toolscript/adapters/sql/database.py.
+-- Each database has its own values for words with a dollar sign: toolscript/adapters/sql/session.py.
 
 CREATE TABLE ${mcp}tools (
     id $number PRIMARY KEY,
