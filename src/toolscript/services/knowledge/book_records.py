@@ -1,7 +1,6 @@
-"""What a book becomes: chunks, each with an id of what it says and of the section that it stands in; and what becomes
-of extractions when a book is cut anew.
+"""Cuts books into chunks, and keeps extractions when a book is cut again.
 
-The page is no part of an id: one page more in front of a book changes no chunk but for the page that it is on.
+A chunk's id is made of its text and its section, not of its page: an inserted page changes no id after it.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.extraction import is_read
 from toolscript.services.knowledge.points import max_chunk_tokens
 
-# The most that prose repeats of the piece before it, as a part of a chunk. Whole sentences do so, which is less.
+# At most a fifth of a chunk repeats the end of the one before it, in whole sentences.
 OVERLAP_SHARE = 5
 MAX_HEADING_CHARACTERS = 1_000
-# The first pages that are called what the book is, and not Contents or Read me.
+# First pages whose title is the book's title, unlike "Contents" or "Read me".
 TITLED_PAGES = ("index", "default")
-# The chunk of an extraction that is about a source as a whole.
+# The chunk id of an extraction that belongs to a source as a whole.
 OF_NO_CHUNK = ""
 
 _NUMBERED = re.compile(r"(?:(?:Chapter|Appendix)\s+)?(\d+|[A-Z](?=[.:]))((?:\.\d+)*)[.:]?\s")
 
 
 def bind_pages(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
-    """The pages of a folder as one book. What has no chapter on a page is in a chapter of the page's own title. A
-    chapter that is numbered as a section of the one before it (6.2 after 6) is that section."""
+    """The pages of a folder as one book. Blocks without a chapter get the page's title as their chapter. A chapter that
+    is numbered as a section of the previous one (6.2 after 6) becomes a section of it."""
     blocks = []
     chapter = ""
     for stem, page in pages:
@@ -50,11 +49,11 @@ def bind_pages(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
     return Book(title, tuple(authors), tuple(blocks))
 
 
-def digest(source: Source, said: Mapping[str, Any], blocks: Sequence[Block], embedder: Embedder) -> str:
-    """Of all that a source, its chunks and their vectors are made of."""
+def digest(source: Source, value: Mapping[str, Any], blocks: Sequence[Block], embedder: Embedder) -> str:
+    """The digest of everything that a source, its chunks and their vectors are made of."""
     made_of = hashlib.sha256()
     recipe = [RECIPE, max_chunk_tokens(embedder), embedder.model]
-    recipe += [source.title, source.authors, source.type, source.path, said]
+    recipe += [source.title, source.authors, source.type, source.path, value]
     for part in (recipe, *((b.kind, b.position.chapter, b.position.section, b.position.page, b.text) for b in blocks)):
         made_of.update(json.dumps(part).encode() + b"\n")
     return made_of.hexdigest()[:32]
@@ -66,7 +65,9 @@ def cut_chunks(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> l
     measure = embedder.count_tokens
     chunks = []
     seen: Counter[tuple[str, ...]] = Counter()
-    for piece in cut([_cleaned(block) for block in blocks], size=size, overlap=size // OVERLAP_SHARE, measure=measure):
+    for piece in cut(
+        [_clean_block(block) for block in blocks], size=size, overlap=size // OVERLAP_SHARE, measure=measure
+    ):
         own = (piece.text, piece.position.chapter, piece.position.section)
         chunks.append(
             Chunk(derive_id(source_id, *own, seen[own]), source_id, piece.text, piece.position, measure(piece.text))
@@ -76,13 +77,12 @@ def cut_chunks(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> l
 
 
 def carry_over_extractions(
-    extractions: Sequence[Extraction], before: Sequence[Chunk], now: Sequence[Chunk], asked: Collection[str]
+    extractions: Sequence[Extraction], before: Sequence[Chunk], now: Sequence[Chunk], read_chunks: Collection[str]
 ) -> tuple[list[Extraction], int]:
-    """The extractions of a book that was cut anew, and how many of them have lost their place.
+    """The extractions of a book that was cut again, and how many of them lost their chunk.
 
-    What a language model has read out of a chunk stays with it, and goes with it: the model will read what is there
-    now. What comes from elsewhere stays: with its chunk, else with the nearest one that says the same, else with the
-    source as a whole.
+    Extractions of a language model stay with their chunk or are dropped with it: the model reads the new chunks.
+    Imported ones always stay: with their chunk, else with the nearest chunk of the same text, else with the source.
     """
     there = {chunk.id for chunk in now}
     places = {chunk.id: (chunk.content, number) for number, chunk in enumerate(before)}
@@ -92,7 +92,7 @@ def carry_over_extractions(
     kept, lost = [], 0
     for each in extractions:
         if each.chunk_id in there or each.chunk_id == OF_NO_CHUNK:
-            if not is_read(each) or each.chunk_id in asked:
+            if not is_read(each) or each.chunk_id in read_chunks:
                 kept.append(each)
         elif not is_read(each):
             content, place = places.get(each.chunk_id, ("", 0))
@@ -102,9 +102,9 @@ def carry_over_extractions(
     return kept, lost
 
 
-def clean_line(said: object, most: int) -> str:
-    """A text as a line that every store can hold; nothing where it is no text."""
-    return " ".join(_clean(said).split())[:most].rstrip() if isinstance(said, str) else ""
+def clean_line(value: object, maximum: int) -> str:
+    """The text on one line, in characters that every store accepts; empty when it is not a string."""
+    return " ".join(_clean(value).split())[:maximum].rstrip() if isinstance(value, str) else ""
 
 
 def _is_section_of(chapter: str, heading: str) -> bool:
@@ -113,11 +113,11 @@ def _is_section_of(chapter: str, heading: str) -> bool:
 
 
 def _clean(text: str) -> str:
-    """A text that every store can hold."""
+    """The text without characters that some stores refuse."""
     return replace_unencodable(text).replace("\0", "")
 
 
-def _cleaned(block: Block) -> Block:
+def _clean_block(block: Block) -> Block:
     place = block.position
     chapter, section = (_clean(each)[:MAX_HEADING_CHARACTERS] for each in (place.chapter, place.section))
     return replace(block, text=_clean(block.text), position=replace(place, chapter=chapter, section=section))

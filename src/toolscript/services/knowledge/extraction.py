@@ -1,8 +1,7 @@
-"""Reads out of chunks, with a language model, what is worth knowing, and believes only what can be checked of it.
+"""Extracts decisions, patterns, warnings and the like from chunks with a language model.
 
-What a book says is a stranger's text, and the model reads it. So a prompt holds a few neighbouring chunks of one book
-only, and nothing but short texts of known types is taken from the answer: the worst that a book can talk the model into
-is nonsense about itself.
+A book is untrusted input that may try to instruct the model. So a prompt has a few neighbouring chunks of one book
+only, and only short texts of known types are accepted from the answer: a book can at most cause nonsense about itself.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_TEXT_CHARACTERS = 600
 MAX_PASSAGE_CHARACTERS = 6_000
 TOKENS_PER_CHUNK = 512
 FAILURES_IN_A_ROW = 3
-# What has fewer letters, or is less of them, says nothing in prose.
+# A chunk with fewer letters, or a smaller share of them, is not prose.
 MIN_LETTERS = 120
 MIN_SHARE_OF_LETTERS = 0.7
 
@@ -83,38 +82,41 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Extracted:
-    """What was read out of chunks; and those of which nothing was, by id, with the reason: nothing usable was said of
-    them, or they could not be asked about."""
+class ExtractionResult:
+    """Extractions, and the chunks without any, by id and with the reason: the answer was not usable (`unclear`), or the
+    model was not asked (`unasked`)."""
 
     extractions: list[Extraction] = field(default_factory=list)
     unclear: dict[str, str] = field(default_factory=dict)
     unasked: dict[str, str] = field(default_factory=dict)
 
     def warnings(self, of: int) -> list[str]:
-        """In words, what went wrong with how many of so many chunks."""
-        told = {"the language model said nothing usable of": self.unclear, "nothing was read out of": self.unasked}
+        """One sentence for each kind of problem, of that many chunks."""
+        problems = {
+            "no usable answer of the language model for": self.unclear,
+            "the language model did not read": self.unasked,
+        }
         return [
             f"{what} {len(chunks)} of {of} chunks, the next ingest will try again: {next(iter(chunks.values()))}"
-            for what, chunks in told.items()
+            for what, chunks in problems.items()
             if chunks
         ]
 
 
 def is_worth_asking(chunk: Chunk) -> bool:
-    """Whether a chunk has prose enough for something to be read out of it."""
+    """Whether a chunk has enough prose to extract something from."""
     letters = sum(c.isalpha() for c in chunk.content)
     signs = sum(not c.isspace() for c in chunk.content)
     return letters >= MIN_LETTERS and letters >= MIN_SHARE_OF_LETTERS * signs
 
 
 def is_read(extraction: Extraction) -> bool:
-    """Whether a language model has read it out of its chunk. What comes from elsewhere has another id."""
+    """Whether a language model extracted it: imported extractions have other ids."""
     return extraction.id == _own_id(extraction.chunk_id, extraction.type, extraction.content)
 
 
 class Extractor:
-    """Asks about a few chunks at a time."""
+    """Extracts from a few chunks per prompt."""
 
     def __init__(self, model: LanguageModel, *, batch: int = BATCH) -> None:
         self._model = model
@@ -122,22 +124,21 @@ class Extractor:
 
     @property
     def model(self) -> str:
-        """The name of the model that is asked."""
+        """The name of the model."""
         return self._model.model
 
-    async def extract(self, title: str, chunks: Sequence[Chunk], progress: Progress | None = None) -> Extracted:
-        """What the model reads out of the chunks of a book of that title, as far as it is valid; of a chunk without
-        prose nothing. Raises nothing for a model's fault, nor for settings that do not fit it: when it cannot be had
-        several times in a row, the rest is not asked about."""
+    async def extract(self, title: str, chunks: Sequence[Chunk], progress: Progress | None = None) -> ExtractionResult:
+        """The valid extractions from the chunks of a book with that title; none from chunks without prose. Errors of
+        the model are reported in the result, not raised: after several in a row the remaining chunks are not sent."""
         run = _Run(self._model, title, len(chunks), progress)
         worth_it = [chunk for chunk in chunks if is_worth_asking(chunk)]
-        run.tell(len(chunks) - len(worth_it))
+        run.report_progress(len(chunks) - len(worth_it))
         await run.ask([worth_it[n : n + self._batch] for n in range(0, len(worth_it), self._batch)])
         return run.result(worth_it)
 
 
 class _Gone(Exception):
-    """The model cannot be had: whoever is still waiting for it need not."""
+    """The model is not available: the remaining prompts are cancelled."""
 
 
 class _Run:
@@ -155,18 +156,22 @@ class _Run:
         self._found: dict[str, list[Extraction]] = {}
 
     async def ask(self, batches: Sequence[Sequence[Chunk]]) -> None:
-        """Asks of all at once: the model itself bounds how many questions it takes at a time."""
+        """Sends all prompts at once: the model itself limits how many run at a time."""
+        tasks = [asyncio.ensure_future(self._ask(batch)) for batch in batches]
+        # Not a TaskGroup: on Python 3.11 one that fails leaves a request to cancel on the task that waits for it.
         try:
-            async with asyncio.TaskGroup() as asking:
-                for batch in batches:
-                    asking.create_task(self._ask(batch))
-        except* _Gone:
+            await asyncio.gather(*tasks)
+        except _Gone:
             pass
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def result(self, asked: Sequence[Chunk]) -> Extracted:
-        """What came of it, in the order of the chunks."""
-        made = Extracted()
-        for chunk in asked:
+    def result(self, chunks: Sequence[Chunk]) -> ExtractionResult:
+        """The result, in the order of the chunks."""
+        made = ExtractionResult()
+        for chunk in chunks:
             if chunk.id in self._found:
                 made.extractions += self._found[chunk.id]
             elif chunk.id in self._unclear:
@@ -175,29 +180,29 @@ class _Run:
                 made.unasked[chunk.id] = self._lost
         return made
 
-    def tell(self, done: int) -> None:
-        """So many more chunks are done."""
+    def report_progress(self, done: int) -> None:
+        """Reports that more chunks are done."""
         self._done += done
         if self._progress:
             self._progress(self._done, self._total)
 
     async def _ask(self, batch: Sequence[Chunk]) -> None:
-        """Asks of some chunks, and once more, alone, of each that comes to nothing."""
+        """Extracts from some chunks, and again from each one without a usable answer alone."""
         left = await self._take(batch)
         if len(batch) > 1:
             for chunk in left:
                 await self._take([chunk])
-        self.tell(len(batch))
+        self.report_progress(len(batch))
 
     async def _take(self, batch: Sequence[Chunk]) -> list[Chunk]:
-        """Takes what the model says of some chunks; returns those of which it says nothing usable."""
-        said: Mapping[str, Any]
+        """Stores what the model extracts from some chunks; returns the chunks without a usable answer."""
+        notes: Mapping[str, Any]
         try:
-            said = await self._model.answer(_prompt(self._title, batch))
-            reason = "the answer leaves it out, or holds nothing valid"
+            notes = await self._model.answer(_prompt(self._title, batch))
+            reason = "the answer has no valid entry for it"
         except UpstreamFailed as error:
             answer = error.details.get("answer")
-            said, reason = answer if isinstance(answer, Mapping) else {}, error.message
+            notes, reason = answer if isinstance(answer, Mapping) else {}, error.message
         except (Unavailable, Invalid) as error:
             self._failures += 1
             self._lost = error.message
@@ -208,7 +213,7 @@ class _Run:
         self._failures = 0
         left = []
         for key, chunk in enumerate(batch, start=1):
-            read = _checked(said.get(str(key)), chunk)
+            read = _validate_notes(notes.get(str(key)), chunk)
             if read is None:
                 self._unclear[chunk.id] = reason
                 left.append(chunk)
@@ -238,7 +243,7 @@ def _prompt(title: str, batch: Sequence[Chunk]) -> Prompt:
 
 def _answer_schema(keys: Sequence[str]) -> dict[str, Any]:
     text = {"type": "string"}
-    note = _closed(
+    note = _build_closed_object(
         type={"type": "string", "enum": list(EXTRACTION_TYPES)},
         title=text,
         summary=text,
@@ -246,21 +251,21 @@ def _answer_schema(keys: Sequence[str]) -> dict[str, Any]:
         topics={"type": "array", "items": text, "minItems": 1, "maxItems": MAX_TOPICS},
     )
     notes = {"type": "array", "items": note, "maxItems": MAX_EXTRACTIONS_PER_CHUNK}
-    return {**_closed(**{key: {"$ref": "#/$defs/notes"} for key in keys}), "$defs": {"notes": notes}}
+    return {**_build_closed_object(**{key: {"$ref": "#/$defs/notes"} for key in keys}), "$defs": {"notes": notes}}
 
 
-def _closed(**properties: Any) -> dict[str, Any]:
+def _build_closed_object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _checked(said: Any, chunk: Chunk) -> list[Extraction] | None:
-    """What was said of a chunk, less what is not valid; None when nothing valid was said at all."""
-    if not isinstance(said, list):
+def _validate_notes(notes: Any, chunk: Chunk) -> list[Extraction] | None:
+    """The valid notes of a chunk; None when there are notes and none is valid."""
+    if not isinstance(notes, list):
         return None
     read = {
-        each.id: each for note in said[:MAX_EXTRACTIONS_PER_CHUNK] if (each := _extraction(note, chunk)) is not None
+        each.id: each for note in notes[:MAX_EXTRACTIONS_PER_CHUNK] if (each := _extraction(note, chunk)) is not None
     }
-    return None if said and not read else list(read.values())
+    return None if notes and not read else list(read.values())
 
 
 def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
@@ -282,11 +287,11 @@ def _own_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
     return derive_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
 
 
-def _line(said: Any, most: int) -> str:
-    return one_line(said, most) if isinstance(said, str) else ""
+def _line(value: Any, maximum: int) -> str:
+    return one_line(value, maximum) if isinstance(value, str) else ""
 
 
-def _topics(said: Any) -> tuple[str, ...]:
-    """The topics that are short enough to be some, each once."""
-    lines = [_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in said] if isinstance(said, list) else []
+def _topics(value: Any) -> tuple[str, ...]:
+    """The topics that are short enough, each once."""
+    lines = [_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in value] if isinstance(value, list) else []
     return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= MAX_TOPIC_CHARACTERS))[:MAX_TOPICS]

@@ -1,8 +1,7 @@
-"""Knowledge in the index: a point for each chunk and for each extraction, and what its vector is made of.
+"""Knowledge in the index: one point for each chunk and each extraction.
 
-A point says which text its vector was made of, so that no text is embedded twice. What is embedded is the text with the
-heading that it stands under: a paragraph seldom repeats what its chapter is about.
-What else was tried, and not kept: docs/decisions/0015.
+A point has the digest of the text that its vector was made of, so that no text is embedded twice. The text is embedded
+with its heading, because a paragraph seldom repeats what its chapter is about. Alternatives: docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ CHUNKS = "chunks"
 EXTRACTIONS = "extractions"
 FIELDS = {"source_id": FieldType.KEYWORD, "type": FieldType.KEYWORD, "topics": FieldType.KEYWORD}
 CHUNK = "chunk"
-# Of a model's window: what stays free for what a model puts before every text, the heading's share, and what is more
-# than one passage should say, however much a model could read.
+# Of a model's window: tokens reserved for the model's own prefix, and the heading's share (an eighth). A chunk has at
+# most MAX_TOKENS even if the model could read more: longer passages cover several subjects.
 SPARE_TOKENS = 8
 HEADING_SHARE = 8
 MAX_TOKENS = 400
@@ -49,7 +48,7 @@ def of_source(source_id: str) -> Filter:
 
 
 def max_chunk_tokens(embedder: Embedder) -> int:
-    """How long a chunk may be for the model to read it whole, under its heading."""
+    """How many tokens a chunk may have so that the model reads all of it, with its heading."""
     heading = embedder.window // HEADING_SHARE
     return max(min(embedder.window - heading - SPARE_TOKENS, MAX_TOKENS), MIN_TOKENS)
 
@@ -89,23 +88,23 @@ def _lower(topics: Iterable[str]) -> set[str]:
 
 
 class SourceDrafter:
-    """Makes drafts of the points of a source, with headings cut by the measure of one model."""
+    """Drafts the points of a source, with headings shortened to fit one model's window."""
 
     def __init__(self, source: Source, embedder: Embedder) -> None:
         self._source = source
         self._measure = embedder.count_tokens
-        self._most = embedder.window // HEADING_SHARE
+        self._max_heading_tokens = embedder.window // HEADING_SHARE
         self._headings: dict[tuple[str, str], str] = {}
 
     def draft_chunks(self, chunks: Sequence[Chunk], extractions: Iterable[Extraction]) -> list[KnowledgeDraft]:
-        """Drafts of chunks, each about the topics of what was read out of it."""
+        """Drafts of chunks, each with the topics of its extractions."""
         topics: dict[str, set[str]] = {}
         for extraction in extractions:
             topics.setdefault(extraction.chunk_id, set()).update(_lower(extraction.topics))
         return [self._draft(c.id, c.id, CHUNK, sorted(topics.get(c.id, ())), c.position, c.content) for c in chunks]
 
     def draft_extractions(self, extractions: Sequence[Extraction], chunks: Sequence[Chunk]) -> list[KnowledgeDraft]:
-        """Drafts of extractions, each under the heading of its chunk."""
+        """Drafts of extractions, each with the heading of its chunk."""
         positions = {c.id: c.position for c in chunks}
         return [
             self._draft(
@@ -137,13 +136,13 @@ class SourceDrafter:
         key = (position.chapter, position.section)
         if key not in self._headings:
             names = dict.fromkeys(filter(None, (self._source.title, *key)))
-            most = self._most // max(len(names), 1)
-            self._headings[key] = " — ".join(self._shortened(name, most) for name in names)
+            max_tokens = self._max_heading_tokens // max(len(names), 1)
+            self._headings[key] = " — ".join(self._shorten(name, max_tokens) for name in names)
         return self._headings[key]
 
-    def _shortened(self, text: str, most: int) -> str:
-        """As many words of a heading as fit."""
+    def _shorten(self, text: str, max_tokens: int) -> str:
+        """The first words of a heading, as many as fit."""
         words = text[:MAX_HEADING_CHARACTERS].split()
-        while len(words) > 1 and self._measure(" ".join(words)) > most:
+        while len(words) > 1 and self._measure(" ".join(words)) > max_tokens:
             words.pop()
         return " ".join(words)

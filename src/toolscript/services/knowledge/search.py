@@ -1,7 +1,7 @@
-"""Search in knowledge: chunks and extractions at the same time, by meaning, each told with where it stands.
+"""Search in knowledge: chunks and extractions at the same time, by meaning, each with its source and position.
 
-One straight line: one embedding, a ranking of each collection, one read that attributes what was found. Nothing here
-writes, and no collection is made here: whoever only searches needs to be able to do no more.
+One embedding, one ranking per collection, one read that attributes the hits. Nothing here writes or creates
+collections: a process that only searches needs read access only.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from toolscript.services.support.search_events import get_error_code, record_eve
 EXTRACTION = "extraction"
 DEFAULT_HITS, MAX_HITS = 10, 100
 MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
-# By when each part must have answered, from the beginning of a search: what hangs leaves the others their time.
+# Seconds from the start of a search by which each part must have answered, so that one that hangs leaves the others
+# time.
 EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
-# How many more than asked for are looked at, because the store may not have all of them; and how many, when that was
-# not enough.
+# How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
 SPARE, MANY = 8, 300
-# How long a collection is believed to be what it was: other processes may make it anew with another model.
-BELIEVED_SECONDS = 5.0
+# How long a check of a collection is valid: other processes may rebuild it with another model.
+CHECK_VALID_SECONDS = 5.0
 DIGITS = 6
 # Unicode categories that no store need hold: control characters and halves of surrogate pairs.
-UNHOLDABLE = frozenset({"Cc", "Cs"})
+FORBIDDEN_CATEGORIES = frozenset({"Cc", "Cs"})
 FIELDS = ("source_id", "chunk_id")
 KNOWLEDGE = "knowledge"
 
@@ -53,8 +53,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeQuery:
-    """What is asked for. `types`: chunk, extraction, or types of extractions; any of them, all when there are none.
-    `topics`: any of them, in whatever case."""
+    """A search request. `types`: chunk, extraction, or types of extractions; any of them, all when empty. `topics`: any
+    of them, ignoring case."""
 
     query: str
     limit: int = DEFAULT_HITS
@@ -64,7 +64,7 @@ class KnowledgeQuery:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeHit:
-    """Something that was found, with all that it takes to look it up."""
+    """A chunk or an extraction that was found, with its citation."""
 
     id: str
     score: float
@@ -87,7 +87,7 @@ class KnowledgeResults:
 
 
 class KnowledgeSearch:
-    """Finds chunks and extractions. What is searched may come to be while this lives."""
+    """Finds chunks and extractions. Collections may be created while this lives."""
 
     def __init__(
         self,
@@ -105,51 +105,51 @@ class KnowledgeSearch:
         self._events = events
         self._span = span
         self._clock = clock
-        self._believed_until: dict[str, float] = {}
+        self._valid_until: dict[str, float] = {}
 
-    async def search(self, ask: KnowledgeQuery) -> KnowledgeResults:
-        """The best chunks and extractions together. One of the two that cannot be searched is done without, and the
-        report says so.
+    async def search(self, query: KnowledgeQuery) -> KnowledgeResults:
+        """The best chunks and extractions together. When one of the two collections cannot be searched, the report says
+        so.
 
-        Raises InvalidArguments for what is out of range, and Unavailable, naming the `adapter`, when the model, the
-        store or the whole of the index does not answer.
+        Raises InvalidArguments for values out of range, and Unavailable, naming the `adapter`, when the model, the
+        store or both collections do not answer.
         """
         found = KnowledgeResults([], [], SearchReport(span=self._span))
-        with self._told(ask, found), self._span("search.execute"):
-            check(ask)
-            found.hits.extend(await self._hits(ask, found.report))
+        with self._record_search(query, found), self._span("search.execute"):
+            check(query)
+            found.hits.extend(await self._hits(query, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
         return found
 
-    async def _hits(self, ask: KnowledgeQuery, report: SearchReport) -> list[KnowledgeHit]:
+    async def _hits(self, query: KnowledgeQuery, report: SearchReport) -> list[KnowledgeHit]:
         embedding, ranking, reading = (Deadline(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
-        prepared = await self._retriever.prepare(ask.query, embedding, report)
+        prepared = await self._retriever.prepare(query.query, embedding, report)
         if prepared.vector is None:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
 
-        async def look(depth: int) -> _Look:
-            places, missing = await self._ranked(ask, prepared, depth, report, ranking)
+        async def attempt_search(depth: int) -> _Attempt:
+            places, missing = await self._rank(query, prepared, depth, report, ranking)
             with Stage(report, "read"):
-                hits = await _answer_of(SearchPart.STORE, self._read(places[:depth]), reading)
-            return _Look(hits[: ask.limit], missing, len(hits) < ask.limit and len(places) >= depth)
+                hits = await _call(SearchPart.STORE, self._read(places[:depth]), reading)
+            return _Attempt(hits[: query.limit], missing, len(hits) < query.limit and len(places) >= depth)
 
-        looked = await look(ask.limit + SPARE)
-        if looked.others_may_fill:
+        attempt = await attempt_search(query.limit + SPARE)
+        if attempt.may_have_more:
             with suppress(Unavailable):
-                looked = _better(looked, await look(ask.limit + MANY))
-        if looked.missing:
+                attempt = _better(attempt, await attempt_search(query.limit + MANY))
+        if attempt.missing:
             report.degrade(SearchPart.INDEX)
-        return looked.hits
+        return attempt.hits
 
-    async def _ranked(
-        self, ask: KnowledgeQuery, prepared: PreparedQuery, depth: int, report: SearchReport, deadline: Deadline
+    async def _rank(
+        self, query: KnowledgeQuery, prepared: PreparedQuery, depth: int, report: SearchReport, deadline: Deadline
     ) -> tuple[list[_Place], list[str]]:
-        """The best of both collections, best first, and which of them did not answer. Raises Unavailable when none of
-        those that were asked does."""
-        legs = _legs(ask)
+        """The best of both collections, best first, and the collections that did not answer. Raises Unavailable when
+        none answers."""
+        legs = _legs(query)
         answers = await asyncio.gather(
             *(
-                _answer_of(SearchPart.INDEX, self._nearest(name, prepared, where, depth, report), deadline)
+                _call(SearchPart.INDEX, self._nearest(name, prepared, where, depth, report), deadline)
                 for name, where in legs.items()
             ),
             return_exceptions=True,
@@ -172,48 +172,48 @@ class KnowledgeSearch:
     async def _nearest(
         self, name: str, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport
     ) -> list[_Place]:
-        """The nearest of one collection; none where there is no such collection."""
+        """The nearest of one collection; none when it does not exist."""
         try:
             if not await self._is_open(name, prepared):
                 return []
             found = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
-        except NotFound:  # it was there a moment ago
-            self._believed_until.pop(name, None)
+        except NotFound:  # it existed a moment ago
+            self._valid_until.pop(name, None)
             if await self._index.describe(name) is None:
                 return []
             raise
         return [_place(name, candidate) for candidate in found.dense]
 
     async def _is_open(self, name: str, prepared: PreparedQuery) -> bool:
-        """Opens the collection if it exists. Raises Invalid when another model has made it."""
+        """Opens the collection if it exists. Raises Invalid when another model made it."""
         now = self._clock()
-        if now < self._believed_until.get(name, -math.inf):
+        if now < self._valid_until.get(name, -math.inf):
             return True
-        held = await self._index.describe(name)
-        if held is None:
+        existing = await self._index.describe(name)
+        if existing is None:
             return False
         dimensions = 0 if prepared.vector is None else len(prepared.vector)
-        require_same_model(held, Collection(name, self._retriever.model or "", dimensions))
-        if name not in self._believed_until:
-            await self._index.open(held)
-        self._believed_until[name] = now + BELIEVED_SECONDS
+        require_same_model(existing, Collection(name, self._retriever.model or "", dimensions))
+        if name not in self._valid_until:
+            await self._index.open(existing)
+        self._valid_until[name] = now + CHECK_VALID_SECONDS
         return True
 
     async def _read(self, places: Sequence[_Place]) -> list[KnowledgeHit]:
-        """What the store has of those places, in one read, in their order."""
+        """The hits at those places that the store has, in one read, in their order."""
         if not places:
             return []
         chunks = {p.id if p.type == CHUNK else p.chunk_id for p in places}
-        shelf = await self._reader.get_records(
+        records = await self._reader.get_records(
             {p.source_id for p in places if p.source_id},
             {chunk_id for chunk_id in chunks if chunk_id},
             {p.id for p in places if p.type == EXTRACTION},
         )
-        return [hit for hit in (_hit(place, shelf) for place in places) if hit is not None]
+        return [hit for hit in (_hit(place, records) for place in places) if hit is not None]
 
     @contextmanager
-    def _told(self, ask: KnowledgeQuery, found: KnowledgeResults) -> Iterator[None]:
-        """Tells of the search when it is over, whichever way: a line in the log, and an event."""
+    def _record_search(self, query: KnowledgeQuery, found: KnowledgeResults) -> Iterator[None]:
+        """Records the search when it ends, successful or not: a line in the log, and an event."""
         began, code = time.perf_counter(), None
         try:
             yield
@@ -224,13 +224,13 @@ class KnowledgeSearch:
             raise
         finally:
             took = found.report.timings_ms["total"] = (time.perf_counter() - began) * 1000
-            line = {"query": ask.query, "result_count": len(found.hits), "latency_ms": round(took, 3)}
+            line = {"query": query.query, "result_count": len(found.hits), "latency_ms": round(took, 3)}
             log.info("search_knowledge", extra=line | ({"error": code} if code else {}))
-            record_event(self._events, _event(ask, found, code))
+            record_event(self._events, _event(query, found, code))
 
 
 class _Place(NamedTuple):
-    """A place in the ranking, and what the index knows of it. The score is as it is told."""
+    """A place in the ranking, with its rounded score."""
 
     type: str
     id: str
@@ -239,43 +239,43 @@ class _Place(NamedTuple):
     chunk_id: str | None
 
 
-class _Look(NamedTuple):
-    """What one look at the collections brought, and which of them it had to do without."""
+class _Attempt(NamedTuple):
+    """The hits of one try, and the collections that did not answer."""
 
     hits: list[KnowledgeHit]
     missing: list[str]
-    others_may_fill: bool
+    may_have_more: bool
 
 
-def _better(first: _Look, second: _Look) -> _Look:
-    """The second look, unless it has less than the first, or had to do without more."""
+def _better(first: _Attempt, second: _Attempt) -> _Attempt:
+    """The second try, unless it has fewer hits than the first, or lacks more collections."""
     is_whole = set(second.missing) <= set(first.missing)
     return second if is_whole and len(second.hits) >= len(first.hits) else first
 
 
-def check(ask: KnowledgeQuery) -> None:
-    """Raises InvalidArguments for what is missing or out of range."""
-    if not 1 <= ask.limit <= MAX_HITS:
+def check(query: KnowledgeQuery) -> None:
+    """Raises InvalidArguments for values out of range."""
+    if not 1 <= query.limit <= MAX_HITS:
         raise InvalidArguments(
-            f"limit {ask.limit} is out of range: give 1 to {MAX_HITS}",
+            f"limit {query.limit} is out of range: give 1 to {MAX_HITS}",
             details={"field": "limit", "least": 1, "most": MAX_HITS},
         )
-    for name, words in (("type", ask.types), ("topics", ask.topics)):
+    for name, words in (("type", query.types), ("topics", query.topics)):
         if len(words) > MAX_WORDS or not all(word.strip() and len(word) <= MAX_WORD_CHARACTERS for word in words):
             raise InvalidArguments(
                 f"{name}: give at most {MAX_WORDS} words, none of them empty or longer than {MAX_WORD_CHARACTERS} "
                 "characters",
                 details={"field": name, "most": MAX_WORDS, "longest": MAX_WORD_CHARACTERS},
             )
-        if any(unicodedata.category(character) in UNHOLDABLE for word in words for character in word):
+        if any(unicodedata.category(character) in FORBIDDEN_CATEGORIES for word in words for character in word):
             raise InvalidArguments(
-                f"{name}: a word has a control character or half a character in it: leave it out",
+                f"{name}: a word contains a control character or half a surrogate pair: leave it out",
                 details={"field": name},
             )
 
 
-async def _answer_of(part: SearchPart, work: Awaitable[T], deadline: Deadline) -> T:
-    """What the adapter answers. Nothing that it may say is the caller's fault: whatever it raises is Unavailable."""
+async def _call(part: SearchPart, work: Awaitable[T], deadline: Deadline) -> T:
+    """The result of the work. Every error of the part becomes Unavailable: none is the caller's fault."""
     try:
         return await deadline.call(part, work)
     except Unavailable:
@@ -284,10 +284,10 @@ async def _answer_of(part: SearchPart, work: Awaitable[T], deadline: Deadline) -
         raise deadline.unavailable(part, error.message) from error
 
 
-def _legs(ask: KnowledgeQuery) -> dict[str, Filter]:
-    """The collections that can hold what is asked for, and what to ask of each."""
-    topics = (Condition("topics", Op.IN, [topic.lower() for topic in ask.topics]),) if ask.topics else ()
-    types = {word.lower() for word in ask.types}
+def _legs(query: KnowledgeQuery) -> dict[str, Filter]:
+    """The collections to search, each with its filter."""
+    topics = (Condition("topics", Op.IN, [topic.lower() for topic in query.topics]),) if query.topics else ()
+    types = {word.lower() for word in query.types}
     legs = {CHUNKS: Filter(topics)} if not types or CHUNK in types else {}
     if not types or EXTRACTION in types:
         return legs | {EXTRACTIONS: Filter(topics)}
@@ -296,10 +296,10 @@ def _legs(ask: KnowledgeQuery) -> dict[str, Filter]:
 
 
 def _place(collection: str, candidate: Candidate) -> _Place:
-    """Raises ValueError for a score that is no number."""
+    """Raises ValueError for a score that is not finite."""
     score = round(float(candidate.score), DIGITS)
     if not math.isfinite(score):
-        raise ValueError(f"the score of {candidate.id} is no number")
+        raise ValueError(f"the score of {candidate.id} is not finite")
     source_id, chunk_id = (_text(candidate.payload.get(name)) for name in FIELDS)
     kind = CHUNK if collection == CHUNKS else EXTRACTION
     return _Place(kind, candidate.id, min(1.0, max(0.0, score)), source_id, chunk_id)
@@ -309,21 +309,21 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _hit(place: _Place, shelf: KnowledgeRecords) -> KnowledgeHit | None:
-    """What is told of a place; None where the store does not have it."""
+def _hit(place: _Place, records: KnowledgeRecords) -> KnowledgeHit | None:
+    """The hit at a place; None when the store does not have it."""
     if place.type == CHUNK:
-        chunk = shelf.chunks.get(place.id)
-        return _attributed(place, chunk.content, chunk.source_id, chunk.id, shelf) if chunk else None
-    extraction = shelf.extractions.get(place.id)
+        chunk = records.chunks.get(place.id)
+        return _attribute(place, chunk.content, chunk.source_id, chunk.id, records) if chunk else None
+    extraction = records.extractions.get(place.id)
     if extraction is None:
         return None
     topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
     content = f"{extraction.type}{topics}\n{format_content(extraction.content)}"
-    return _attributed(place, content, extraction.source_id, extraction.chunk_id, shelf)
+    return _attribute(place, content, extraction.source_id, extraction.chunk_id, records)
 
 
-def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shelf: KnowledgeRecords) -> KnowledgeHit:
-    source, chunk = shelf.sources.get(source_id), shelf.chunks.get(chunk_id)
+def _attribute(place: _Place, content: str, source_id: str, chunk_id: str, records: KnowledgeRecords) -> KnowledgeHit:
+    source, chunk = records.sources.get(source_id), records.chunks.get(chunk_id)
     return KnowledgeHit(
         id=place.id,
         score=place.score,
@@ -337,16 +337,16 @@ def _attributed(place: _Place, content: str, source_id: str, chunk_id: str, shel
     )
 
 
-def _event(ask: KnowledgeQuery, found: KnowledgeResults, code: str | None) -> dict[str, Any]:
+def _event(query: KnowledgeQuery, found: KnowledgeResults, code: str | None) -> dict[str, Any]:
     timings = found.report.timings_ms
     return {
         "type": "knowledge.search",
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "request_id": current_request_id(),
-        "query": ask.query,
-        "limit": ask.limit,
-        "types": list(ask.types),
-        "topics": list(ask.topics),
+        "query": query.query,
+        "limit": query.limit,
+        "types": list(query.types),
+        "topics": list(query.topics),
         "hits": len(found.hits),
         "took_ms": round(timings["total"], 3),
         "timings_ms": {name: round(ms, 3) for name, ms in timings.items()},

@@ -1,13 +1,12 @@
-"""Knowledge as JSON lines: what there is, to be carried elsewhere, and what was made elsewhere, to be taken in.
+"""Exports and imports knowledge as JSON lines.
 
-A line is `{"source": …}`, `{"chunk": …}` or `{"extraction": …}`. A source with chunks takes the place of what was there
-under its id, and comes whole or not at all: when a line of it is refused, or fewer lines are there than it says that it
-has, what is there stays. Whatever comes without a source is added, line by line, to what is there.
+A line is `{"source": …}`, `{"chunk": …}` or `{"extraction": …}`. A source with chunks replaces the existing source of
+the same id, completely or not at all: when one of its lines is refused, or lines are missing, the existing one stays.
+Chunks and extractions without a line for their source are added to the existing source.
 
-Of the notes that an ingest leaves in a source's metadata, what it was made of (`digest`) is not believed, because
-nobody has compared these lines with a file: the next ingest of the file cuts it anew, which takes seconds, and embeds
-and has read only what differs. It is kept where what comes is what is there. The other notes (who has read what, what a
-person has said) are taken as they are.
+The `digest` in an imported source's metadata is dropped unless the source is unchanged, because the lines were never
+compared with a file: the next ingest of the file cuts it again, and embeds and extracts only what differs. Other
+metadata is imported unchanged.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from toolscript.services.knowledge.ingest import DIGEST
 from toolscript.services.knowledge.json_lines import (
     KINDS,
     Record,
-    chunk_line,
-    chunk_of,
-    extraction_line,
-    extraction_of,
-    find_reference,
-    source_line,
-    source_of,
+    format_chunk,
+    format_extraction,
+    format_source,
+    parse_chunk,
+    parse_counts,
+    parse_extraction,
+    parse_source,
 )
 from toolscript.services.knowledge.source_writer import Progress, SourceWriter
 
@@ -45,10 +44,9 @@ T = TypeVar("T", Chunk, Extraction)
 
 
 @dataclass(slots=True)
-class Imported:
-    """How many lines of each kind were taken in; how many of the sources were not there before, and how many were there
-    and are something else now; how many texts had to be embedded; and which lines were not taken in: their numbers,
-    from 1, and why."""
+class ImportReport:
+    """How many lines of each kind were imported; how many sources are new, and how many changed; how many texts were
+    embedded; and the refused lines: their numbers, from 1, and why."""
 
     sources: int = 0
     added: int = 0
@@ -60,7 +58,7 @@ class Imported:
 
     @contextmanager
     def refusing(self, number: int) -> Iterator[None]:
-        """Refuses the line of that number if something is wrong with it."""
+        """Refuses the line of that number when the block raises Invalid."""
         try:
             yield
         except Invalid as error:
@@ -68,175 +66,179 @@ class Imported:
 
 
 @dataclass(slots=True)
-class _Parcel:
-    """What lines say of one source: itself, if it is among them, and what it has, with the numbers of the lines."""
+class _SourceLines:
+    """The lines of one source: its own, if there is one, its chunks and extractions, with their line numbers."""
 
     source: Source | None = None
     number: int = 0
-    find_reference: tuple[int | None, int | None] = (None, None)
-    """How many chunks and extractions the source's own line says that it has."""
+    declared_counts: tuple[int | None, int | None] = (None, None)
+    """The numbers of chunks and extractions in the source's own line."""
     chunks: list[tuple[int, Chunk]] = field(default_factory=list)
     extractions: list[tuple[int, Extraction]] = field(default_factory=list)
     refused: int = 0
 
-    def add_source(self, number: int, source: Source, find_reference: tuple[int | None, int | None]) -> None:
-        """Takes what a line says of the source itself. Raises Invalid when another says something else."""
-        if self.source and (self.source, self.find_reference) != (source, find_reference):
+    def add_source(self, number: int, source: Source, declared_counts: tuple[int | None, int | None]) -> None:
+        """Adds the source's own line. Raises Invalid when another line differs."""
+        if self.source and (self.source, self.declared_counts) != (source, declared_counts):
             self.refused += 1
-            raise Invalid(f"the source {source.id} is on another line already, with something else")
-        self.source, self.number, self.find_reference = source, number, find_reference
+            raise Invalid(f"the source {source.id} is on another line already, with different content")
+        self.source, self.number, self.declared_counts = source, number, declared_counts
 
-    def add(self, number: int, kind: str, told: Record, source_id: str, measure: Measure) -> None:
-        """Takes what a line says of what the source has. Raises Invalid."""
+    def add(self, number: int, kind: str, record: Record, source_id: str, measure: Measure) -> None:
+        """Adds the line of a chunk or an extraction. Raises Invalid."""
         try:
             if kind == "chunk":
-                self.chunks.append((number, chunk_of(told, source_id, measure)))
+                self.chunks.append((number, parse_chunk(record, source_id, measure)))
             else:
-                self.extractions.append((number, extraction_of(told, source_id)))
+                self.extractions.append((number, parse_extraction(record, source_id)))
         except Invalid:
             self.refused += 1
             raise
 
     def problem(self, chunks: int, extractions: int) -> str | None:
-        """Why the source cannot be taken when so much of it is usable."""
+        """Why the source cannot be imported, given its numbers of valid chunks and extractions; None if it can."""
         if self.source is None:
             return None
-        stays = f"nothing of the source {self.source.id} is taken, and what is there stays"
+        stays = f"the source {self.source.id} is not imported, and the existing one stays"
         if self.refused:
             return f"{stays}: {self.refused} of its lines cannot be used"
-        counts = [*zip(("chunks", "extractions"), self.find_reference, (chunks, extractions), strict=True)]
-        missing = [f"{found} of its {said} {kind}" for kind, said, found in counts if said not in (None, found)]
+        counts = [*zip(("chunks", "extractions"), self.declared_counts, (chunks, extractions), strict=True)]
+        missing = [
+            f"{found} of its {declared} {kind}" for kind, declared, found in counts if declared not in (None, found)
+        ]
         return f"{stays}: the file has {' and '.join(missing)}; export it again" if missing else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Shelved:
-    """A source with all it has, extractions by id."""
+class _SourceState:
+    """A source with all its chunks, and its extractions sorted by id."""
 
     source: Source
     chunks: Sequence[Chunk]
     extractions: Sequence[Extraction]
 
-    def added_to(self, held: _Shelved) -> list[Extraction] | None:
-        """The extractions that this has more; None where something else differs."""
-        before = {each.id for each in held.extractions}
+    def find_additions(self, existing: _SourceState) -> list[Extraction] | None:
+        """The extractions that the existing state lacks; None when anything else differs."""
+        before = {each.id for each in existing.extractions}
         same = [each for each in self.extractions if each.id in before]
-        if (self.source, self.chunks, same) != (held.source, held.chunks, held.extractions):
+        if (self.source, self.chunks, same) != (existing.source, existing.chunks, existing.extractions):
             return None
         return [each for each in self.extractions if each.id not in before]
 
 
 async def export_lines(reader: KnowledgeReader, sources: Sequence[Source]) -> AsyncIterator[dict[str, Any]]:
-    """Each source with its chunks, in reading order, and its extractions; one whose chunk is gone is of none."""
+    """Each source with its chunks, in reading order, and its extractions; those without their chunk have none."""
     for source in sources:
         chunks, extractions = await reader.get_contents(source.id)
-        yield source_line(source, len(chunks), len(extractions))
+        yield format_source(source, len(chunks), len(extractions))
         for chunk in chunks:
-            yield chunk_line(chunk)
+            yield format_chunk(chunk)
         there = {chunk.id for chunk in chunks}
         for extraction in extractions:
-            yield extraction_line(
+            yield format_extraction(
                 extraction if extraction.chunk_id in there else replace(extraction, chunk_id=OF_NO_CHUNK)
             )
 
 
 class ImportKnowledge:
-    """Takes in lines. What is there already, and the same, is left alone."""
+    """Imports lines. Sources that did not change are left alone."""
 
     def __init__(self, store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> None:
         self._store = store
         self._writer = SourceWriter(store, index, embedder)
 
-    async def take(self, lines: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> Imported:
-        """Takes in what it can, source by source. A line that cannot be used is refused, and the others go on.
-        `progress` is told how much of a source is done, of how much. Raises Unavailable when the model or a store
-        fails: doing it again completes it."""
+    async def take(self, lines: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> ImportReport:
+        """Imports source by source. Invalid lines are refused, the others are imported. `progress` gets the done and
+        total counts of a source. Raises Unavailable when the model or a store fails: repeating the call completes
+        it."""
         await self._writer.open()
-        taken = Imported()
-        for source_id, parcel in self._sorted(lines, await self._store.list_sources(), taken).items():
-            await self._take(source_id, parcel, taken, progress)
-        taken.refused.sort()
-        return taken
+        report = ImportReport()
+        for source_id, source_lines in self._group(lines, await self._store.list_sources(), report).items():
+            await self._take(source_id, source_lines, report, progress)
+        report.refused.sort()
+        return report
 
-    def _sorted(self, lines: Iterable[Record], known: Sequence[Source], taken: Imported) -> dict[str, _Parcel]:
-        """The lines by the source that they are about, which may stand anywhere."""
-        parcels: dict[str, _Parcel] = {}
+    def _group(self, lines: Iterable[Record], known: Sequence[Source], report: ImportReport) -> dict[str, _SourceLines]:
+        """The lines grouped by source; a source's own line may be anywhere."""
+        by_source: dict[str, _SourceLines] = {}
         others: list[tuple[int, str, Record]] = []
-        spoilt: set[str] = set()
+        broken: set[str] = set()
         for number, line in enumerate(lines, start=1):
-            with taken.refusing(number):
-                kind, told = _record(line)
+            with report.refusing(number):
+                kind, record = _record(line)
                 if kind == "source":
-                    _add_source(parcels, number, told, spoilt)
+                    _add_source(by_source, number, record, broken)
                 else:
-                    others.append((number, kind, told))
-        for source_id in spoilt & parcels.keys():
-            parcels[source_id].refused += 1
-        given = [parcel.source for parcel in parcels.values() if parcel.source]
-        find = _Finder([*known, *given], spoilt - parcels.keys())
-        for number, kind, told in others:
-            with taken.refusing(number):
-                source_id = find(told)
-                parcel = parcels.setdefault(source_id, _Parcel())
-                parcel.add(number, kind, told, source_id, self._writer.embedder.count_tokens)
-        return parcels
+                    others.append((number, kind, record))
+        for source_id in broken & by_source.keys():
+            by_source[source_id].refused += 1
+        given = [source_lines.source for source_lines in by_source.values() if source_lines.source]
+        find = _Finder([*known, *given], broken - by_source.keys())
+        for number, kind, record in others:
+            with report.refusing(number):
+                source_id = find(record)
+                source_lines = by_source.setdefault(source_id, _SourceLines())
+                source_lines.add(number, kind, record, source_id, self._writer.embedder.count_tokens)
+        return by_source
 
-    async def _take(self, source_id: str, parcel: _Parcel, taken: Imported, progress: Progress | None) -> None:
+    async def _take(
+        self, source_id: str, source_lines: _SourceLines, report: ImportReport, progress: Progress | None
+    ) -> None:
         before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
-        held_chunks, held_extractions = await self._store.get_contents(source_id)
-        source = parcel.source or before
+        existing_chunks, existing_extractions = await self._store.get_contents(source_id)
+        source = source_lines.source or before
         if source is None or source.status == SourceStatus.INDEXING:
-            told = f"the source {source_id} is not complete: ingest it again, then this line can be taken"
-            taken.refused += [(number, told) for number, _ in (*parcel.chunks, *parcel.extractions)]
+            record = f"the source {source_id} is not complete: ingest it again, then import this line"
+            report.refused += [(number, record) for number, _ in (*source_lines.chunks, *source_lines.extractions)]
             return
-        wrong = await self._strangers(source_id, parcel)
-        chunks = _usable(parcel.chunks, lambda chunk: wrong.get(chunk.id), parcel, taken)
-        is_whole = parcel.source is not None and bool(chunks)
-        all_chunks = chunks if is_whole else _joined(held_chunks, chunks)
+        wrong = await self._find_foreign_ids(source_id, source_lines)
+        chunks = _select_valid(source_lines.chunks, lambda chunk: wrong.get(chunk.id), source_lines, report)
+        is_whole = source_lines.source is not None and bool(chunks)
+        all_chunks = chunks if is_whole else _merge(existing_chunks, chunks)
         there = {chunk.id for chunk in all_chunks} | {OF_NO_CHUNK}
 
         def problem(extraction: Extraction) -> str | None:
-            missing = (
-                None if extraction.chunk_id in there else f"there is no chunk {extraction.chunk_id!r} in its source"
-            )
+            missing = None if extraction.chunk_id in there else f"its source has no chunk {extraction.chunk_id!r}"
             return wrong.get(extraction.id) or missing
 
-        extractions = _dated(_usable(parcel.extractions, problem, parcel, taken), held_extractions)
-        why = parcel.problem(len(chunks), len(extractions))
+        extractions = _complete_extractions(
+            _select_valid(source_lines.extractions, problem, source_lines, report), existing_extractions
+        )
+        why = source_lines.problem(len(chunks), len(extractions))
         if why:
-            taken.refused.append((parcel.number, why))
-        if why or not (parcel.source or chunks or extractions):
+            report.refused.append((source_lines.number, why))
+        if why or not (source_lines.source or chunks or extractions):
             return
-        taken.chunks += len(chunks)
-        taken.extractions += len(extractions)
-        all_extractions = _joined([] if is_whole else held_extractions, extractions)
-        if parcel.source:
-            source = _noted(source, before, is_same=all_chunks == held_chunks)
-        now = _Shelved(source, all_chunks, sorted(all_extractions, key=lambda each: each.id))
-        held = _Shelved(before, held_chunks, held_extractions) if before else None
-        if parcel.source:
-            taken.sources += 1
-            taken.added += held is None
-            taken.changed += held is not None and now != held
-        taken.embedded += await self._keep(now, held, progress)
+        report.chunks += len(chunks)
+        report.extractions += len(extractions)
+        all_extractions = _merge([] if is_whole else existing_extractions, extractions)
+        if source_lines.source:
+            source = _complete_source(source, before, is_same=all_chunks == existing_chunks)
+        now = _SourceState(source, all_chunks, sorted(all_extractions, key=lambda each: each.id))
+        existing = _SourceState(before, existing_chunks, existing_extractions) if before else None
+        if source_lines.source:
+            report.sources += 1
+            report.added += existing is None
+            report.changed += existing is not None and now != existing
+        report.embedded += await self._save(now, existing, progress)
 
-    async def _keep(self, now: _Shelved, held: _Shelved | None, progress: Progress | None) -> int:
-        """Makes a source be as it should be, for what that takes; returns how much had to be embedded."""
-        fresh = now.added_to(held) if held else None
-        if held is None or fresh is None or not await self._is_indexed(held):
+    async def _save(self, now: _SourceState, existing: _SourceState | None, progress: Progress | None) -> int:
+        """Saves a source at the least cost; returns how many texts had to be embedded."""
+        fresh = now.find_additions(existing) if existing else None
+        if existing is None or fresh is None or not await self._is_indexed(existing):
             return await self._writer.save(now.source, now.chunks, now.extractions, progress)
         return await self._writer.add_extractions(now.source, fresh, now.chunks, now.extractions) if fresh else 0
 
-    async def _is_indexed(self, held: _Shelved) -> bool:
-        return await self._writer.is_indexed(held.source.id, len(held.chunks), len(held.extractions))
+    async def _is_indexed(self, existing: _SourceState) -> bool:
+        return await self._writer.is_indexed(existing.source.id, len(existing.chunks), len(existing.extractions))
 
-    async def _strangers(self, source_id: str, parcel: _Parcel) -> dict[str, str]:
-        """What has the id of something that another source has, and what to say of it."""
-        shelf = await self._store.get_records(
-            [], [c.id for _, c in parcel.chunks], [e.id for _, e in parcel.extractions]
+    async def _find_foreign_ids(self, source_id: str, source_lines: _SourceLines) -> dict[str, str]:
+        """The ids that belong to another source, each with an error message."""
+        records = await self._store.get_records(
+            [], [c.id for _, c in source_lines.chunks], [e.id for _, e in source_lines.extractions]
         )
-        owners = {c.id: c.source_id for c in shelf.chunks.values()}
-        owners |= {e.id: e.source_id for e in shelf.extractions.values()}
+        owners = {c.id: c.source_id for c in records.chunks.values()}
+        owners |= {e.id: e.source_id for e in records.extractions.values()}
         return {
             i: f"the id {i} is taken: the source {owner} has it" for i, owner in owners.items() if owner != source_id
         }
@@ -244,83 +246,85 @@ class ImportKnowledge:
 
 def _record(line: Record) -> tuple[str, Record]:
     match [*line.items()]:
-        case [(str(kind), dict() as told)] if kind in KINDS:
-            return kind, told
+        case [(str(kind), dict() as record)] if kind in KINDS:
+            return kind, record
         case _:
-            raise Invalid('is no record: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}')
+            raise Invalid('is not a record: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}')
 
 
-def _add_source(parcels: dict[str, _Parcel], number: int, told: Record, spoilt: set[str]) -> None:
-    """Takes a source's own line. Of one that cannot be used the names are noted: its other lines are not to be taken
-    for additions to what is there."""
+def _add_source(by_source: dict[str, _SourceLines], number: int, record: Record, broken: set[str]) -> None:
+    """Adds a source's own line. The names of an invalid one are noted in `broken`, so that its other lines are not
+    added to the existing source."""
     try:
-        source, counts = source_of(told), find_reference(told)
+        source, counts = parse_source(record), parse_counts(record)
     except Invalid:
-        spoilt.update(name for name in (told.get("id"), told.get("_id"), told.get("title")) if isinstance(name, str))
+        broken.update(
+            name for name in (record.get("id"), record.get("_id"), record.get("title")) if isinstance(name, str)
+        )
         raise
-    parcels.setdefault(source.id, _Parcel()).add_source(number, source, counts)
+    by_source.setdefault(source.id, _SourceLines()).add_source(number, source, counts)
 
 
 class _Finder:
-    """Finds the source that a line says it is of, by its id or by its title, either to the letter. One that is given
-    another title goes by both."""
+    """Finds the source that a line refers to, by exact id or exact title. A source whose title changes has both."""
 
-    def __init__(self, sources: Iterable[Source], spoilt: Collection[str]) -> None:
-        self._spoilt = spoilt
+    def __init__(self, sources: Iterable[Source], broken: Collection[str]) -> None:
+        self._spoilt = broken
         self._found: dict[str, set[str]] = {}
         for source in sources:
             for name in (source.id, source.title):
                 self._found.setdefault(name, set()).add(source.id)
 
-    def __call__(self, told: Record) -> str:
-        reference = told.get("source_id") or told.get("source")
+    def __call__(self, record: Record) -> str:
+        reference = record.get("source_id") or record.get("source")
         if not isinstance(reference, str) or not reference.strip():
-            raise Invalid("says no source: give source_id, the id or the title of a source")
+            raise Invalid("has no source: give source_id, the id or the title of a source")
         if reference in self._spoilt:
-            raise Invalid("the line of its source cannot be used")
+            raise Invalid("the line of its source is invalid")
         found = self._found.get(reference, set())
         if len(found) != 1:
-            raise Invalid(
-                f"there is no source {reference[:MAX_REFERENCE_CHARACTERS]!r}, or more than one of that title"
-            )
+            raise Invalid(f"no such source, or several of that title: {reference[:MAX_REFERENCE_CHARACTERS]!r}")
         return next(iter(found))
 
 
-def _usable(
-    numbered: Sequence[tuple[int, T]], problem_of: Callable[[T], str | None], parcel: _Parcel, taken: Imported
+def _select_valid(
+    numbered: Sequence[tuple[int, T]],
+    problem_of: Callable[[T], str | None],
+    source_lines: _SourceLines,
+    report: ImportReport,
 ) -> list[T]:
-    """Those that nothing is wrong with, each once."""
+    """The valid ones, each once; the others are refused."""
     found: dict[str, T] = {}
     for number, each in numbered:
         problem = problem_of(each)
         if problem is None and found.setdefault(each.id, each) != each:
-            problem = f"the id {each.id} is on another line already, with something else"
+            problem = f"the id {each.id} is on another line already, with different content"
         if problem:
-            parcel.refused += 1
-            taken.refused.append((number, problem))
+            source_lines.refused += 1
+            report.refused.append((number, problem))
     return list(found.values())
 
 
-def _joined(held: Sequence[T], given: Sequence[T]) -> list[T]:
-    """What is there, in its order, and what is given, in its place or behind it."""
-    return list(({each.id: each for each in held} | {each.id: each for each in given}).values())
+def _merge(existing: Sequence[T], given: Sequence[T]) -> list[T]:
+    """The existing records in their order, replaced by given ones of the same id, then the other given ones."""
+    return list(({each.id: each for each in existing} | {each.id: each for each in given}).values())
 
 
-def _noted(source: Source, held: Source | None, *, is_same: bool) -> Source:
-    """A source as it comes in: when it came in first, where it does not say so; and made of what it is known to be made
-    of, which is so only where it has the chunks that are there."""
+def _complete_source(source: Source, existing: Source | None, *, is_same: bool) -> Source:
+    """The source with its first import time where it has none, and with the existing digest only where its chunks are
+    the same."""
     notes = {name: each for name, each in source.metadata.items() if name != DIGEST}
-    if held is None:
+    if existing is None:
         return replace(source, ingested_at=source.ingested_at or _now(), metadata=notes)
-    told = [(each.type, each.title, each.authors, each.path) for each in (source, held)]
-    if is_same and told[0] == told[1] and DIGEST in held.metadata:
-        notes[DIGEST] = held.metadata[DIGEST]
-    return replace(source, ingested_at=source.ingested_at or held.ingested_at, metadata=notes)
+    record = [(each.type, each.title, each.authors, each.path) for each in (source, existing)]
+    if is_same and record[0] == record[1] and DIGEST in existing.metadata:
+        notes[DIGEST] = existing.metadata[DIGEST]
+    return replace(source, ingested_at=source.ingested_at or existing.ingested_at, metadata=notes)
 
 
-def _dated(given: Sequence[Extraction], held: Sequence[Extraction]) -> list[Extraction]:
-    """Extractions; those that do not say when they were made: when they came in first."""
-    known = {each.id: each.extracted_at for each in held}
+def _complete_extractions(given: Sequence[Extraction], existing: Sequence[Extraction]) -> list[Extraction]:
+    """The extractions, with the time of their first import where they have none."""
+    known = {each.id: each.extracted_at for each in existing}
     return [replace(each, extracted_at=each.extracted_at or known.get(each.id) or _now()) for each in given]
 
 

@@ -300,7 +300,7 @@ async def test_a_source_is_found_by_id_path_title_or_what_only_one_title_begins_
     for reference in (first.id, str(HANDBOOK), "/books/../books/handbook.md", "the handbook", "The Handb"):
         assert await library.ingesting.find(reference) == first
     assert await library.ingesting.find("THE HANDY") == second
-    with pytest.raises(NotFound, match="may be any of 2 sources: 'The Handbook'"):
+    with pytest.raises(NotFound, match="matches 2 sources: 'The Handbook'"):
         await library.ingesting.find("the h")
     for unknown in ("nothing", "", " ", "\0", "~nobody-of-that-name/x", "x" * 10_000):
         with pytest.raises(NotFound, match="The Handyman"):

@@ -533,7 +533,7 @@ async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -
     for name in (CHUNKS, EXTRACTIONS):
         await library.index.drop(name)
         await library.index.open(Collection(name, "another", library.embedder.dimensions))
-    now += module.BELIEVED_SECONDS
+    now += module.CHECK_VALID_SECONDS
     with pytest.raises(Unavailable, match="another"):
         await search.search(KnowledgeQuery("moon"))
 

@@ -222,7 +222,7 @@ async def test_a_source_comes_whole_or_not_at_all(library: Library) -> None:
         assert (taken.sources, taken.chunks, taken.extractions) == (0, 0, 0), lines
         assert await library.contents() == before
     problems = dict((await library.importing.take(bad[0])).refused)
-    assert f"nothing of the source {SOURCE_ID} is taken" in problems[1]
+    assert f"the source {SOURCE_ID} is not imported" in problems[1]
     assert "1 of its lines cannot be used" in problems[1]
     other = {"source": {"title": "Other"}}, {"chunk": {"source_id": "Other", "content": "Good."}}
     assert (await library.importing.take([*bad[0], *other])).sources == 1
@@ -287,7 +287,7 @@ async def test_a_title_that_goes_from_one_source_to_another_means_neither(librar
     lines = {"source": {**SOURCE["source"], "title": "Streams"}}, {"source": {"title": "Rivers", "path": "/other.md"}}
     ((number, said),) = await refused(library, *lines, {"extraction": {"source_id": "Rivers", **NOTE}})
     assert number == 3
-    assert "more than one of that title" in said
+    assert "several of that title" in said
 
 
 async def test_how_many_sources_are_new_and_how_many_have_changed_is_told(library: Library) -> None:
@@ -313,14 +313,14 @@ async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"a": ', "is no JSON (column 7)"),
-        (b'{"a": 1} x', "is no JSON (column 10)"),
-        (b"\xff\xfe{", "is no text in UTF-8"),
+        (b'{"a": ', "is not valid JSON (column 7)"),
+        (b'{"a": 1} x', "is not valid JSON (column 10)"),
+        (b"\xff\xfe{", "is not valid UTF-8"),
         (b"[" * 200_000, "is nested too deeply"),
         (b'{"a": ' * 200_000, "is nested too deeply"),
-        (b'{"a": ' + b"9" * 5_000 + b"}", "holds a number that is too long"),
-        (b"[1]", 'is no object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
-        (b"null", 'is no object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
+        (b'{"a": ' + b"9" * 5_000 + b"}", "contains a number that is too long"),
+        (b"[1]", 'is not an object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
+        (b"null", 'is not an object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
     ],
 )
 def test_what_is_wrong_with_a_line_that_is_no_object_is_said_plainly(line: bytes, problem: str) -> None:
@@ -350,13 +350,13 @@ async def test_extractions_of_another_tool_find_their_source_by_id_or_title(libr
 async def test_no_line_is_of_a_source_that_it_does_not_name_to_the_letter(library: Library, reference: str) -> None:
     await library.importing.take([SOURCE, chunk()])
     ((_, said),) = await refused(library, {"extraction": {"source_id": reference, **NOTE}})
-    assert "there is no source" in said
+    assert "no such source" in said
 
 
 async def test_of_two_sources_of_one_title_neither_is_meant(library: Library) -> None:
     await library.importing.take([SOURCE, {"source": {"title": "Rivers", "path": "/other.md"}}])
     ((_, said),) = await refused(library, {"extraction": {"source_id": "Rivers", **NOTE}})
-    assert "more than one of that title" in said
+    assert "several of that title" in said
 
 
 async def test_what_is_added_costs_what_is_added(library: Library) -> None:
@@ -415,11 +415,11 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
     assert (taken.sources, taken.chunks, taken.extractions) == (1, 1, 1)
     problems = dict(taken.refused)
     assert list(problems) == [1, 3, 5, 6, 7, 9, 10, 11]
-    assert "is no record" in problems[1]
-    assert "says no source" in problems[3]
-    assert "there is no source 'ffff" in problems[5]
-    assert "content is no object" in problems[6]
-    assert "there is no chunk 'bbbb" in problems[7]
+    assert "is not a record" in problems[1]
+    assert "has no source" in problems[3]
+    assert "no such source, or several of that title: 'ffff" in problems[5]
+    assert "content is not an object" in problems[6]
+    assert "its source has no chunk 'bbbb" in problems[7]
     await library.assert_whole()
 
 
@@ -427,46 +427,46 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
     ("line", "problem"),
     [
         ({"source": {}}, "title is missing"),
-        ({"source": {"title": " "}}, "title is no text"),
-        ({"source": {"title": 7}}, "title is no text"),
-        ({"source": {"title": "x" * 5000}}, "2,000 at most"),
+        ({"source": {"title": " "}}, "title is not a text"),
+        ({"source": {"title": 7}}, "title is not a text"),
+        ({"source": {"title": "x" * 5000}}, "at most 2,000"),
         ({"source": {"title": "a\0b"}}, "null character"),
         ({"source": {"title": "a\ud800"}}, "surrogate"),
         ({"source": {"title": "a", "metadata": {"\ud800": 1}}}, "surrogate"),
         ({"source": {"title": "a", "metadata": {"n": 2**70}}}, "64 bits"),
-        ({"source": {"title": "a", "metadata": {"n": float("nan")}}}, "no number"),
-        ({"source": {"title": "a", "metadata": []}}, "metadata is no object"),
-        ({"source": {"title": "a", "authors": "Ada"}}, "authors is no list"),
-        ({"source": {"title": "a", "authors": [""]}}, "authors holds"),
+        ({"source": {"title": "a", "metadata": {"n": float("nan")}}}, "not a finite number"),
+        ({"source": {"title": "a", "metadata": []}}, "metadata is not an object"),
+        ({"source": {"title": "a", "authors": "Ada"}}, "authors is not a list"),
+        ({"source": {"title": "a", "authors": [""]}}, "authors contains"),
         ({"source": {"title": "a", "id": "short"}}, "24 hexadecimal digits"),
         ({"source": {"title": "a", "id": 7}}, "24 hexadecimal digits"),
         ({"source": {"title": "a", "schema_version": 2}}, "schema_version is 2"),
         ({"source": {"title": "a", "schema_version": True}}, "schema_version is true"),
         ({"source": {"title": "another", "id": SOURCE_ID}}, "is on another line already"),
-        (chunk(""), "content is no text"),
-        (chunk(position="p. 3"), "position is no object"),
-        (chunk(position={"page": "three"}), "page is no whole number"),
-        (chunk(position={"page": -1}), "page is no whole number"),
-        ({"source": {"title": "a", "chunks": "many"}}, "chunks is no whole number"),
+        (chunk(""), "content is not a text"),
+        (chunk(position="p. 3"), "position is not an object"),
+        (chunk(position={"page": "three"}), "page is not a whole number"),
+        (chunk(position={"page": -1}), "page is not a whole number"),
+        ({"source": {"title": "a", "chunks": "many"}}, "chunks is not a whole number"),
         ({"source": {"title": "a", "status": "indexing"}}, "was not complete when it was exported"),
-        ({"source": {"title": "a", "authors": ["x" * 201]}}, "authors holds"),
+        ({"source": {"title": "a", "authors": ["x" * 201]}}, "authors contains"),
         ({"source": {"title": "a", "metadata": {"x": "ü" * 2_000_001}}}, "metadata has 4,000,011 bytes as JSON"),
-        (chunk("x" * 8_001), "content has 8,001 characters: 8,000 at most"),
-        (note(content={"x": "ü" * 8_000}), "content has 16,009 bytes as JSON: 16,000 at most"),
-        (note(content={"$ref": "a", "$id": "b"}), "holds the name '$ref': names must not begin with $"),
-        (note(content={"a": [{"$inc": 1}]}), "holds the name '$inc'"),
-        (note(topics=["x" * 201]), "topics holds"),
-        (note(type=""), "type is no text"),
+        (chunk("x" * 8_001), "content has 8,001 characters: at most 8,000"),
+        (note(content={"x": "ü" * 8_000}), "content has 16,009 bytes as JSON: at most 16,000"),
+        (note(content={"$ref": "a", "$id": "b"}), "contains the name '$ref': names must not begin with $"),
+        (note(content={"a": [{"$inc": 1}]}), "contains the name '$inc'"),
+        (note(topics=["x" * 201]), "topics contains"),
+        (note(type=""), "type is not a text"),
         (note(type="chunk"), "type is 'chunk'"),
         (note(type=" Extraction "), "type is 'extraction'"),
-        (note(type="a\x1b[31m"), "type is no word of 1 to 40 letters"),
-        (note(type="a\nb"), "type is no word of 1 to 40 letters"),
-        (note(type="a/b"), "type is no word of 1 to 40 letters"),
-        (note(type="x" * 41), "type is no word of 1 to 40 letters"),
-        (note(topics=["tea\x1b[31m"]), "topics holds a control character"),
-        (note(topics=["a\nb"]), "topics holds a control character"),
+        (note(type="a\x1b[31m"), "type is not 1 to 40 letters"),
+        (note(type="a\nb"), "type is not 1 to 40 letters"),
+        (note(type="a/b"), "type is not 1 to 40 letters"),
+        (note(type="x" * 41), "type is not 1 to 40 letters"),
+        (note(topics=["tea\x1b[31m"]), "topics contains a control character"),
+        (note(topics=["a\nb"]), "topics contains a control character"),
         (note(content={}), "content is empty"),
-        (note(topics=[1]), "topics holds"),
+        (note(topics=[1]), "topics contains"),
     ],
 )
 async def test_what_is_wrong_with_a_line_is_said(library: Library, line: dict[str, Any], problem: str) -> None:
