@@ -84,7 +84,7 @@ def test_every_book_has_a_line_in_the_table(library: Path, columns: str, monkeyp
 def test_other_pipelines_are_refused_for_books(library: Path) -> None:
     result = evaluate(library, "--pipeline", "keyword")
     assert result.exit_code == 2
-    assert "searched by meaning" in result.output
+    assert "not available for books" in result.output
 
 
 def test_measuring_leaves_the_own_knowledge_alone(
