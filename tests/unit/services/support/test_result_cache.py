@@ -1,0 +1,21 @@
+"""The cache of search results: bounded, and the results that nobody needs go first."""
+
+from __future__ import annotations
+
+from toolscript.services.support.result_cache import ResultCache
+
+
+def test_a_result_is_found_by_its_key_alone() -> None:
+    cache: ResultCache[tuple[int, str], str] = ResultCache()
+    cache.keep((1, "query"), "result")
+    assert cache.find((1, "query")) == "result"
+    assert cache.find((2, "query")) is None
+
+
+def test_the_result_that_was_not_needed_for_longest_makes_room() -> None:
+    cache: ResultCache[str, int] = ResultCache(size=2)
+    cache.keep("a", 1)
+    cache.keep("b", 2)
+    assert cache.find("a") == 1
+    cache.keep("c", 3)
+    assert [cache.find(key) for key in "abc"] == [1, None, 3]
