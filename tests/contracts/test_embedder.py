@@ -1,4 +1,4 @@
-"""What every embedder promises: unit vectors, in order, each its own text's and nobody else's."""
+"""What every embedder promises: unit vectors, in order, each independent of the other texts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_vectors_are_of_length_one_and_of_the_declared_size(embedder: Embe
     assert [float(np.linalg.norm(v)) for v in vectors] == pytest.approx([1.0] * len(vectors), abs=1e-5)
 
 
-async def test_tokens_are_counted_and_no_text_is_too_long_for_that(embedder: Embedder) -> None:
+async def test_tokens_of_a_text_of_any_length_are_counted(embedder: Embedder) -> None:
     assert embedder.window >= 128
     assert embedder.count_tokens("") == 0
     assert embedder.count_tokens("word " * 3000) >= 3000
@@ -56,7 +56,7 @@ async def test_tokens_are_counted_and_no_text_is_too_long_for_that(embedder: Emb
     assert min(counts) >= 1
 
 
-async def test_what_stands_behind_the_window_does_not_count(minilm: OnnxEmbedder) -> None:
+async def test_text_beyond_the_window_is_ignored(minilm: OnnxEmbedder) -> None:
     text = "harbour " * minilm.window
     assert minilm.count_tokens(text) == minilm.window
     whole, more, less = await minilm.embed_documents(
@@ -75,7 +75,7 @@ async def test_a_vector_depends_on_its_own_text_alone(embedder: Embedder) -> Non
     assert all(np.array_equal(a, b) for a, b in zip(together, reversed_order[::-1], strict=True))
 
 
-async def test_queries_at_once_are_answered_as_they_are_alone(embedder: Embedder) -> None:
+async def test_concurrent_queries_have_the_same_vectors_as_single_ones(embedder: Embedder) -> None:
     texts = [f"query number {n % 7}" for n in range(20)]
     at_once = await asyncio.gather(*(embedder.embed_query(t) for t in texts))
     for text, vector in zip(texts, at_once, strict=True):
@@ -86,7 +86,7 @@ async def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert await embedder.embed_documents([]) == []
 
 
-async def test_texts_that_say_the_same_are_nearer_than_others(embedder: Embedder) -> None:
+async def test_similar_texts_are_nearer_than_others(embedder: Embedder) -> None:
     query = await embedder.embed_query("read a file")
     near, far = await embedder.embed_documents(["read a text file", "weather forecast for tomorrow"])
     assert query @ near > query @ far

@@ -226,7 +226,7 @@ async def _wait_until_idle(index: VectorIndex) -> None:
 @pytest.mark.filterwarnings("ignore:Local mode performs exact")
 @pytest.mark.parametrize("kind", [k for k in INDEXES if k != "memory"])
 @pytest.mark.parametrize("had_a_graph", [False, True])
-async def test_an_exact_collection_misses_nothing_however_large_it_is(
+async def test_an_exact_collection_of_any_size_misses_nothing(
     kind: str, had_a_graph: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for effort in ("FULL_SCAN_KILOBYTES", "GRAPH_FROM_KILOBYTES", "GRAPH_CANDIDATES"):

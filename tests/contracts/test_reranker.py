@@ -1,4 +1,4 @@
-"""What every reranker promises: a number for each passage, in order, each its own passage's and nobody else's."""
+"""What every reranker promises: one score per passage, in order, each independent of the other passages."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ async def test_thousands_of_passages_are_scored(reranker: Reranker) -> None:
     assert scores == pytest.approx([share(QUERY, passage) for passage in passages], abs=1e-6)
 
 
-async def test_queries_at_once_are_answered_as_they_are_alone(reranker: Reranker) -> None:
+async def test_concurrent_queries_have_the_same_scores_as_single_ones(reranker: Reranker) -> None:
     queries = [f"the {word} of rain" for word in WORDS[:12]]
     at_once = await asyncio.gather(*(reranker.scores(query, PASSAGES) for query in queries))
     for query, scores in zip(queries, at_once, strict=True):
         assert await reranker.scores(query, PASSAGES) == pytest.approx(scores, abs=1e-6)
 
 
-async def test_a_query_of_any_length_is_taken(reranker: Reranker) -> None:
+async def test_a_query_of_any_length_is_accepted(reranker: Reranker) -> None:
     for query in ("", " ", "cat " * 5000, "\ud800", "🐈"):
         assert len(await reranker.scores(query, PASSAGES)) == len(PASSAGES)
 

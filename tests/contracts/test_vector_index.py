@@ -99,7 +99,7 @@ async def test_equal_scores_are_ordered_by_id_even_across_the_limit(things: Vect
     assert [c.id for c in await things.dense(NAME, unit(0, 1, 1), limit=5)] == [f"t{n:02d}" for n in range(5)]
 
 
-async def test_a_filter_holds_for_both_rankings_counts_and_scrolls(things: VectorIndex) -> None:
+async def test_a_filter_applies_to_rankings_counts_and_scrolls(things: VectorIndex) -> None:
     red = Filter(must=(Condition("color", Op.EQ, "red"),))
     assert {c.id for c in await things.dense(NAME, unit(0, 1, 0), where=red, limit=10)} == {"a", "b"}
     assert {c.id for c in await things.lexical(NAME, Terms((1, 3), (1.0, 1.0)), where=red, limit=10)} == {"a"}
@@ -107,7 +107,7 @@ async def test_a_filter_holds_for_both_rankings_counts_and_scrolls(things: Vecto
     assert [c.id for c in await things.scroll(NAME, where=red)] == ["a", "b"]
 
 
-async def test_an_upsert_replaces_a_point_whole(things: VectorIndex) -> None:
+async def test_an_upsert_replaces_a_point_completely(things: VectorIndex) -> None:
     await things.upsert(NAME, [point("a", unit(0, 0, 1), {9: 1.0}, color="black")])
     assert await things.count(NAME) == 4
     (found,) = await things.scroll(NAME, where=Filter(must=(Condition("color", Op.EQ, "black"),)))
@@ -115,7 +115,7 @@ async def test_an_upsert_replaces_a_point_whole(things: VectorIndex) -> None:
     assert [c.id for c in await things.lexical(NAME, Terms((1, 2), (1.0, 1.0)), limit=10)] == ["b", "d"]
 
 
-async def test_deleted_points_are_gone_and_unknown_ids_are_no_error(things: VectorIndex) -> None:
+async def test_points_are_deleted_and_unknown_ids_ignored(things: VectorIndex) -> None:
     await things.delete(NAME, ["a", "nobody"])
     await things.delete(NAME, [])
     assert [c.id for c in await things.scroll(NAME)] == ["b", "c", "d"]
@@ -145,7 +145,7 @@ async def test_vectors_come_back_by_id_with_length_one(things: VectorIndex) -> N
     assert await things.vectors(NAME, []) == {}
 
 
-async def test_more_vectors_than_fit_a_page_come_back_whole(things: VectorIndex) -> None:
+async def test_vectors_of_several_pages_are_read(things: VectorIndex) -> None:
     many = {f"v{n:04d}": unit(n, 1, 2) for n in range(1300)}
     await things.upsert(NAME, [point(i, v) for i, v in many.items()])
     found = await things.vectors(NAME, [*many])
@@ -153,20 +153,20 @@ async def test_more_vectors_than_fit_a_page_come_back_whole(things: VectorIndex)
     assert all(np.allclose(found[i], v, atol=1e-6) for i, v in many.items())
 
 
-async def test_ids_may_be_any_text(things: VectorIndex) -> None:
+async def test_ids_may_be_any_string(things: VectorIndex) -> None:
     odd = ["server__tool/ü?&", "日本", " ", "a" * 500]
     await things.upsert(NAME, [point(i, unit(1, 1, 1)) for i in odd])
     assert set(odd) <= {c.id for c in await things.scroll(NAME)}
 
 
-async def test_a_field_name_may_hold_dots_and_spaces(things: VectorIndex) -> None:
+async def test_a_field_name_may_contain_dots_and_spaces(things: VectorIndex) -> None:
     await things.upsert(NAME, [Point("z", unit(1, 1, 1), Terms(), {"meta.my field": "v", "meta": {"my field": "w"}})])
     where = Filter(must=(Condition("meta.my field", Op.EQ, "v"),))
     assert [c.id for c in await things.scroll(NAME, where=where)] == ["z"]
 
 
 @pytest.mark.req("X-03")
-async def test_a_collection_made_by_another_model_is_refused_naming_the_remedy(things: VectorIndex) -> None:
+async def test_a_collection_of_another_model_is_refused_with_what_to_do(things: VectorIndex) -> None:
     for other in (Collection(NAME, "model-b", 3), Collection(NAME, "model-a", 4)):
         with pytest.raises(Invalid, match="toolscript index rebuild"):
             await things.open(other)

@@ -69,7 +69,7 @@ async def search(telemetry: Telemetry) -> SearchReport:
     return report
 
 
-async def test_stages_are_inside_of_the_search_and_named_after_it(hosts: InMemorySpanExporter) -> None:
+async def test_stages_are_inside_the_span_of_their_search(hosts: InMemorySpanExporter) -> None:
     token = request_id.set("one-of-many")
     await search(Telemetry())
     request_id.reset(token)
@@ -80,7 +80,7 @@ async def test_stages_are_inside_of_the_search_and_named_after_it(hosts: InMemor
     assert {(span.attributes or {})["request_id"] for span in spans.values()} == {"one-of-many"}
 
 
-async def test_a_name_that_says_search_already_stays_as_it_is(hosts: InMemorySpanExporter) -> None:
+async def test_a_name_with_the_prefix_is_not_prefixed_again(hosts: InMemorySpanExporter) -> None:
     with Telemetry().span("search.execute"):
         pass
     assert list(by_name(hosts)) == ["search.execute"]
@@ -128,7 +128,7 @@ def _client(telemetry: Telemetry) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
-async def test_a_hosts_provider_gets_one_span_of_the_server_and_the_search_inside(hosts: InMemorySpanExporter) -> None:
+async def test_a_host_provider_gets_one_server_span_with_the_search_inside(hosts: InMemorySpanExporter) -> None:
     async with _client(Telemetry()) as http:
         await http.get("/search/fish?q=secret", headers={"X-Request-ID": "mine", **CALLER})
     spans = by_name(hosts)
@@ -150,7 +150,7 @@ async def exported(collector: OtlpCollector) -> AsyncIterator[tuple[OtlpCollecto
     await telemetry.close()
 
 
-async def test_a_collector_gets_the_whole_of_a_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
+async def test_a_collector_gets_every_span_of_a_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
     collector, telemetry = exported
     async with _client(telemetry) as http:
         await http.get("/search/fish?q=secret", headers={"X-Request-ID": "mine", **CALLER})
@@ -174,7 +174,7 @@ async def test_a_collector_gets_the_whole_of_a_request(exported: tuple[OtlpColle
     }
 
 
-async def test_a_fault_marks_the_span_of_its_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
+async def test_an_error_status_marks_the_span_of_its_request(exported: tuple[OtlpCollector, Telemetry]) -> None:
     collector, telemetry = exported
     async with _client(telemetry) as http:
         assert (await http.get("/broken")).status_code == 500
@@ -187,7 +187,7 @@ async def test_a_fault_marks_the_span_of_its_request(exported: tuple[OtlpCollect
 
 
 @pytest.mark.parametrize("sent", ["", "nonsense", "00-0-0-01", f"00-{'0' * 32}-{'0' * 16}-01", "\xff"])
-async def test_a_caller_that_names_no_span_begins_a_new_trace(
+async def test_a_request_without_a_traceparent_starts_a_new_trace(
     exported: tuple[OtlpCollector, Telemetry], sent: str
 ) -> None:
     collector, telemetry = exported
@@ -198,7 +198,7 @@ async def test_a_caller_that_names_no_span_begins_a_new_trace(
     assert (span.name, span.parent_span_id) == ("GET /search", b"")
 
 
-async def test_a_collector_that_hangs_holds_up_nobody_for_long(collector: OtlpCollector) -> None:
+async def test_a_collector_that_hangs_delays_closing_by_two_seconds_only(collector: OtlpCollector) -> None:
     collector.let_go.clear()
     telemetry = Telemetry(collector.root)
     await search(telemetry)
@@ -207,7 +207,7 @@ async def test_a_collector_that_hangs_holds_up_nobody_for_long(collector: OtlpCo
     assert time.monotonic() - started < 3.5
 
 
-async def test_a_collector_that_is_not_there_fails_nobody() -> None:
+async def test_without_a_collector_nothing_fails() -> None:
     telemetry = Telemetry("http://127.0.0.1:9")
     await search(telemetry)
     started = time.monotonic()
@@ -216,7 +216,7 @@ async def test_a_collector_that_is_not_there_fails_nobody() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1/traces", "/v1/traces/"])
-async def test_the_base_url_and_that_of_spans_both_do(collector: OtlpCollector, ending: str) -> None:
+async def test_the_endpoint_may_be_the_base_url_or_the_url_of_traces(collector: OtlpCollector, ending: str) -> None:
     telemetry = Telemetry(collector.root + ending)
     with telemetry.span("execute"):
         pass
@@ -225,6 +225,6 @@ async def test_the_base_url_and_that_of_spans_both_do(collector: OtlpCollector, 
 
 
 @pytest.mark.parametrize("endpoint", ["nowhere", "ftp://there", "http://", "grpc://there:4317"])
-def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+def test_an_invalid_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_OTLP_ENDPOINT is not a valid URL"):
         Telemetry(endpoint)

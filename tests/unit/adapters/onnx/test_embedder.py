@@ -39,7 +39,7 @@ async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm:
 
 
 @pytest.mark.req("S-07")
-async def test_queries_and_documents_are_embedded_alike_where_the_model_has_no_prefix(minilm: OnnxEmbedder) -> None:
+async def test_without_a_prefix_queries_and_documents_have_the_same_vectors(minilm: OnnxEmbedder) -> None:
     (document,) = await minilm.embed_documents(["read a file"])
     assert np.allclose(await minilm.embed_query("read a file"), document, atol=1e-5)
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S-07")
-def test_models_go_by_all_their_names() -> None:
+def test_a_model_is_found_by_any_of_its_names() -> None:
     for name in ("Xenova/bge-small-en-v1.5", "BAAI/bge-small-en-v1.5", "baai/BGE-small-en-v1.5"):
         card = find_model_card(name)
         assert card is not None
