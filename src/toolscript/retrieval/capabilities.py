@@ -52,28 +52,28 @@ class Capabilities:
     def __init__(self, tables: Tables) -> None:
         """Takes tables as the packaged file has them, complete and checked."""
         domains, kinds = tables["domain"], tables["capability"]
-        self._names = {key: str(told["name"]) for key, told in domains.items()}
-        self._kind_names = {key: str(told["name"]) for key, told in kinds.items()}
-        self._wholly = {key: frozenset(told.get("wholly", ())) for key, told in kinds.items()}
-        self._serves = {key: self._wholly[key] | frozenset(told["serves"]) for key, told in kinds.items()}
+        self._names = {key: str(content["name"]) for key, content in domains.items()}
+        self._kind_names = {key: str(content["name"]) for key, content in kinds.items()}
+        self._wholly = {key: frozenset(content.get("wholly", ())) for key, content in kinds.items()}
+        self._serves = {key: self._wholly[key] | frozenset(content["serves"]) for key, content in kinds.items()}
         self._of_domains = _Phrases(
             (phrase, key, weight)
-            for key, told in domains.items()
-            for weight, phrases in ((HINT, told["hints"]), (MARK, told["marks"]))
+            for key, content in domains.items()
+            for weight, phrases in ((HINT, content["hints"]), (MARK, content["marks"]))
             for phrase in phrases
         )
-        self._of_kinds = _Phrases((phrase, key, MARK) for key, told in kinds.items() for phrase in told["tools"])
+        self._of_kinds = _Phrases((phrase, key, MARK) for key, content in kinds.items() for phrase in content["tools"])
         self._known: dict[Subjects, Subjects] = {}
         self.vocabulary = frozenset(
             word
-            for told in [*domains.values(), *kinds.values()]
-            for phrase in [*told.get("marks", ()), *told.get("hints", ()), *told.get("tools", ())]
+            for content in [*domains.values(), *kinds.values()]
+            for phrase in [*content.get("marks", ()), *content.get("hints", ()), *content.get("tools", ())]
             for word in words(phrase)
         )
 
     def of_query(self, text: str) -> frozenset[str]:
         """The domains of a request."""
-        return _enough(self._of_domains.found(words(text)))
+        return _enough(self._of_domains.find(words(text)))
 
     def of_tool(self, name: Sequence[str], server: Sequence[str], description: Sequence[str]) -> Subjects:
         """The domains and capabilities of a tool, from the words that it is named and described by.
@@ -81,45 +81,45 @@ class Capabilities:
         A description may mention what the tool is not about: there a mark counts as a hint, a single word tells no
         capability, and what the tool serves (a shell: "run git, npm …") is not what it is.
         """
-        told = self._of_kinds.found(description)
-        kinds = _enough(self._of_kinds.found(name) | {f: weight for f, weight in told.items() if " " in f[0]})
+        content = self._of_kinds.find(description)
+        kinds = _enough(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
         served = {domain for kind in kinds for domain in self._serves[kind]}
-        domains = self._of_domains.found(name) | self._of_domains.found(server)
+        domains = self._of_domains.find(name) | self._of_domains.find(server)
         named = _enough(domains)
-        for found in self._of_domains.found(description):
-            if found[1] not in served:
-                domains.setdefault(found, HINT)
+        for find in self._of_domains.find(description):
+            if find[1] not in served:
+                domains.setdefault(find, HINT)
         subjects = Subjects(_enough(domains), named, kinds)
         return self._known.setdefault(subjects, subjects)
 
-    def shared(self, asked: frozenset[str], tool: Subjects) -> str:
+    def find_shared(self, query_domains: frozenset[str], tool: Subjects) -> str:
         """The names of the domains that the request and the tool have in common; empty for none."""
-        return self._named(asked & tool.domains)
+        return self._find_named(query_domains & tool.domains)
 
-    def inferred(self, asked: frozenset[str], tool: Subjects) -> Inference | None:
+    def infer(self, query_domains: frozenset[str], tool: Subjects) -> Inference | None:
         """How a tool of another domain can do what is asked; None where it cannot, or is of the domain itself."""
-        if not asked.isdisjoint(tool.domains):
+        if not query_domains.isdisjoint(tool.domains):
             return None
-        kinds = [kind for kind in sorted(tool.kinds) if not asked.isdisjoint(self._serves[kind])]
-        domains = asked & frozenset().union(*(self._serves[kind] for kind in kinds))
-        text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self._named(domains)}"
-        wholly = any(not asked.isdisjoint(self._wholly[kind]) for kind in kinds)
+        kinds = [kind for kind in sorted(tool.kinds) if not query_domains.isdisjoint(self._serves[kind])]
+        domains = query_domains & frozenset().union(*(self._serves[kind] for kind in kinds))
+        text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self._find_named(domains)}"
+        wholly = any(not query_domains.isdisjoint(self._wholly[kind]) for kind in kinds)
         return Inference(domains, text, wholly) if domains else None
 
-    def _named(self, domains: frozenset[str]) -> str:
+    def _find_named(self, domains: frozenset[str]) -> str:
         return ", ".join(self._names[key] for key in sorted(domains))
 
 
 class _Phrases:
     """Finds the phrases of a table in a text, by their first word: most words of a text begin none."""
 
-    def __init__(self, told: Iterable[tuple[str, str, int]]) -> None:
+    def __init__(self, content: Iterable[tuple[str, str, int]]) -> None:
         self._starting: dict[str, list[tuple[list[str], str, str, int]]] = {}
-        for phrase, key, weight in told:
+        for phrase, key, weight in content:
             stemmed = [_form(w) for w in words(phrase)]
             self._starting.setdefault(stemmed[0], []).append((stemmed, " ".join(stemmed), key, weight))
 
-    def found(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
+    def find(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
         """The phrases in a text's words, each with the key it stands for, and their weight."""
         stemmed = [_form(w) for w in text]
         return {
@@ -137,17 +137,17 @@ def _form(word: str) -> str:
     return one if one.endswith(("er", "or")) else stem(word)
 
 
-def _enough(found: Mapping[tuple[str, str], int]) -> frozenset[str]:
+def _enough(find: Mapping[tuple[str, str], int]) -> frozenset[str]:
     weights: dict[str, int] = {}
-    for (_, key), weight in found.items():
+    for (_, key), weight in find.items():
         weights[key] = weights.get(key, 0) + weight
     return frozenset(key for key, weight in weights.items() if weight >= MARK)
 
 
 @cache
-def packaged_capabilities() -> Capabilities:
+def load_packaged_capabilities() -> Capabilities:
     """The tables that come with the package."""
-    return Capabilities(_packaged())
+    return Capabilities(_load_packaged())
 
 
 def load_capabilities(extra: Path | None = None) -> Capabilities:
@@ -157,23 +157,23 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
     the top of the file that of all tables. Raises Invalid, naming the file and the key.
     """
     if extra is None:
-        return packaged_capabilities()
+        return load_packaged_capabilities()
     own = _read(extra)
     replaces = own.pop("replace", False) is True
     unknown = sorted(own.keys() - KEYS.keys())
     if unknown:
         raise _wrong(extra, unknown[0], f"is not known: give {' or '.join(KEYS)}")
-    packaged = _packaged()
-    tables = {kind: _merged({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
-    for key, told in tables["capability"].items():
+    packaged = _load_packaged()
+    tables = {kind: _merge({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
+    for key, content in tables["capability"].items():
         for field in ("serves", "wholly"):
-            for domain in told.get(field, ()):
+            for domain in content.get(field, ()):
                 if domain not in tables["domain"]:
                     raise _wrong(extra, f"capability.{key}.{field}", f"names a domain that is not there: {domain}")
     return Capabilities(tables)
 
 
-def _packaged() -> Tables:
+def _load_packaged() -> Tables:
     text = resources.files("toolscript").joinpath("data/capabilities.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
@@ -181,33 +181,35 @@ def _packaged() -> Tables:
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
-        told = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise Invalid(f"{file} cannot be read: {error}", details={"file": str(file)}) from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise Invalid(f"{file} holds no tables", details={"file": str(file)})
-    return told
+    return content
 
 
-def _merged(ours: Table, theirs: Any, kind: str, file: Path) -> Table:
+def _merge(ours: Table, theirs: Any, kind: str, file: Path) -> Table:
     if not isinstance(theirs, Mapping):
         raise _wrong(file, kind, "is not a table")
     tables = dict(ours)
-    for key, told in theirs.items():
-        if not isinstance(told, Mapping):
+    for key, content in theirs.items():
+        if not isinstance(content, Mapping):
             raise _wrong(file, f"{kind}.{key}", "is not a table")
-        _check(told, kind, key, file)
-        old = {} if told.get("replace") is True else ours.get(key, {})
+        _check(content, kind, key, file)
+        old = {} if content.get("replace") is True else ours.get(key, {})
         tables[key] = {
-            field: told.get(field, old.get(field, key)) if form is str else [*old.get(field, ()), *told.get(field, ())]
+            field: content.get(field, old.get(field, key))
+            if form is str
+            else [*old.get(field, ()), *content.get(field, ())]
             for field, form in KEYS[kind].items()
         }
     return tables
 
 
-def _check(told: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
+def _check(content: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
     forms = {**KEYS[kind], "replace": bool}
-    for field, value in told.items():
+    for field, value in content.items():
         where = f"{kind}.{key}.{field}"
         if field not in forms:
             raise _wrong(file, where, f"is not known: give {', '.join(forms)}")
@@ -217,5 +219,5 @@ def _check(told: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
             raise _wrong(file, where, "holds something other than words")
 
 
-def _wrong(file: Path, key: str, told: str) -> Invalid:
-    return Invalid(f"{file}: {key} {told}", details={"file": str(file), "key": key})
+def _wrong(file: Path, key: str, content: str) -> Invalid:
+    return Invalid(f"{file}: {key} {content}", details={"file": str(file), "key": key})

@@ -85,9 +85,9 @@ def _unit(rows: Matrix) -> Matrix:
 
 def _distinct(rows: Matrix) -> tuple[Matrix, Numbers, NDArray[np.float32]]:
     """The different rows in an order of their own, the place of every row among them, and how many share it."""
-    told = [row.tobytes() for row in rows]
-    places = {key: n for n, key in enumerate(sorted(set(told)))}
-    place = np.array([places[key] for key in told], dtype=np.int64)
+    row_bytes = [row.tobytes() for row in rows]
+    places = {key: n for n, key in enumerate(sorted(set(row_bytes)))}
+    place = np.array([places[key] for key in row_bytes], dtype=np.int64)
     distinct = np.empty((len(places), rows.shape[1]), np.float32)
     distinct[place] = rows
     return distinct, place, np.bincount(place).astype(np.float32)

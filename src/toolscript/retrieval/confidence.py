@@ -33,7 +33,7 @@ NO_SUBJECTS = Subjects()
 class QueryTopics:
     """What a request is about, and what the catalogue's tools are."""
 
-    asked: frozenset[str]
+    query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
     capabilities: Capabilities
 
@@ -43,16 +43,20 @@ class QueryTopics:
 
     def shares(self, item_id: str) -> bool:
         """Whether the tool is of a domain that is asked for."""
-        return not self.asked.isdisjoint(self.of(item_id).domains)
+        return not self.query_domains.isdisjoint(self.of(item_id).domains)
 
-    def inferred(self, item_id: str) -> Inference | None:
+    def infer(self, item_id: str) -> Inference | None:
         """How a tool of another domain can do what is asked, if it can."""
         tool = self.of(item_id)
-        return self.capabilities.inferred(self.asked, tool) if tool.kinds else None
+        return self.capabilities.infer(self.query_domains, tool) if tool.kinds else None
+
+    def find_shared(self, item_id: str) -> str:
+        """The domain that request and tool share, in words."""
+        return self.capabilities.find_shared(self.query_domains, self.of(item_id))
 
     def fits(self, item_id: str) -> bool:
         """Whether the tool is made for what is asked or can do it all the same."""
-        return self.shares(item_id) or self.inferred(item_id) is not None
+        return self.shares(item_id) or self.infer(item_id) is not None
 
 
 class Confidences:
@@ -89,18 +93,18 @@ class Confidences:
     def raise_capable(self) -> None:
         """Raises tools that can do the asked-for work although they are made for something else."""
         about, values = self._about, self._values
-        if not about.asked:
+        if not about.query_domains:
             return
         nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
         best: Scores = {}
         made_for: Scores = {}
         for i, confidence in values.items():
-            for domain in about.asked & about.of(i).domains:
+            for domain in about.query_domains & about.of(i).domains:
                 best[domain] = max(best.get(domain, 0.0), confidence)
-            for domain in about.asked & about.of(i).named:
+            for domain in about.query_domains & about.of(i).named:
                 made_for[domain] = max(made_for.get(domain, 0.0), confidence)
         for i in values:
-            by = about.inferred(i)
+            by = about.infer(i)
             if by:
                 ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
                 alone = by.wholly and all(made_for.get(d, 0.0) < INFERRED_ALONE for d in by.domains)
@@ -130,7 +134,7 @@ class Confidences:
             keyword=self._keyword.get(item_id, 0.0) if alike is None else 0.0,
             fuzzy=alike or 0.0,
             inferred=inferred,
-            domain=self._about.capabilities.shared(self._about.asked, self._about.of(item_id)) if is_boosted else "",
+            domain=self._about.find_shared(item_id) if is_boosted else "",
             capability=capability,
             shared_words=shared_words,
         )

@@ -34,14 +34,14 @@ def explain(evidence: Evidence) -> str:
         (evidence.fuzzy, "Fuzzy match"),
     ]
     inferred = (evidence.inferred, f"Capability inference{_add_brackets(evidence.capability)}")
-    least = MIN_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
-    told = [p for p in parts if p[0] > 0 and p[0] >= least] + [inferred] * (evidence.inferred > 0)
-    told.sort(key=lambda part: -part[0])
-    causes = [text for _, text in told] or ["Weak match"]
-    if evidence.domain and parts[0] not in told:
+    threshold = MIN_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
+    causes_found = [p for p in parts if p[0] > 0 and p[0] >= threshold] + [inferred] * (evidence.inferred > 0)
+    causes_found.sort(key=lambda part: -part[0])
+    causes = [text for _, text in causes_found] or ["Weak match"]
+    if evidence.domain and parts[0] not in causes_found:
         causes.append("domain boost")
     return " + ".join(causes)
 
 
-def _add_brackets(told: str) -> str:
-    return f" ({told})" if told else ""
+def _add_brackets(causes_found: str) -> str:
+    return f" ({causes_found})" if causes_found else ""

@@ -42,11 +42,11 @@ class SkillMap:
         self.skills: list[SkillFacts] = []
         starts: list[int] = []
         for number, point in enumerate(drawn):
-            told = point.payload
-            if not self.skills or self.skills[-1].id != told["skill_id"]:
+            payload = point.payload
+            if not self.skills or self.skills[-1].id != payload["skill_id"]:
                 starts.append(number)
                 self.skills.append(
-                    SkillFacts(told["skill_id"], told["name"], told["description"], int(told["tool_count"]))
+                    SkillFacts(payload["skill_id"], payload["name"], payload["description"], int(payload["tool_count"]))
                 )
         self._starts = np.array(starts, dtype=np.int64)
         tightness = np.array([p.payload["tightness"] for p in drawn], dtype=np.float32)

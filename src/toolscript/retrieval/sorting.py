@@ -36,12 +36,12 @@ class SkillMatcher:
     def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: SimilarityRange) -> None:
         self._vectors = np.stack(vectors) if vectors else np.zeros((0, 1), np.float32)
         self._similarity = similarity
-        said = [_words_of(skill) for skill in skills]
-        holding = Counter(word for counts in said for word in counts)
+        texts = [_words_of(skill) for skill in skills]
+        holding = Counter(word for counts in texts for word in counts)
         rarity = {w: math.log(1 + (len(skills) - n + 0.5) / (n + 0.5)) for w, n in holding.items()}
         self._rarity: Mapping[str, float] = rarity
         self._weights: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for number, counts in enumerate(said):
+        for number, counts in enumerate(texts):
             for word, count in counts.items():
                 weight = rarity[word] * count * (1 + SATURATION) / (count + SATURATION)
                 self._weights[word].append((number, weight))
@@ -51,12 +51,12 @@ class SkillMatcher:
         # One by one: multiplied together, the last digits of each would depend on how many the others are.
         cosines = np.stack([self._vectors @ vector for vector in vectors])
         near = (cosines - self._similarity.floor) / (self._similarity.ceiling - self._similarity.floor)
-        evidence = near + WORDS * np.stack([self._shared(item) for item in items])
+        evidence = near + WORDS * np.stack([self._score_words(item) for item in items])
         return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)
 
-    def _shared(self, item: Item) -> NDArray[np.float32]:
+    def _score_words(self, item: Item) -> NDArray[np.float32]:
         """How much of what the item says each skill says too, rare words more than common ones."""
-        own = _counted(f"{item.server} {item.description[:MAX_DESCRIPTION_CHARACTERS]}") + _counted(
+        own = _count_words(f"{item.server} {item.description[:MAX_DESCRIPTION_CHARACTERS]}") + _count_words(
             item.name, NAME_WEIGHT
         )
         found = np.zeros(len(self._vectors), np.float32)
@@ -70,9 +70,9 @@ class SkillMatcher:
 
 
 def _words_of(skill: Skill) -> Counter[str]:
-    listed = _counted(" ".join(skill.keywords), NAME_WEIGHT) + _counted(" ".join(skill.examples))
-    return listed + _counted(skill.name, NAME_WEIGHT) + _counted(skill.description)
+    listed = _count_words(" ".join(skill.keywords), NAME_WEIGHT) + _count_words(" ".join(skill.examples))
+    return listed + _count_words(skill.name, NAME_WEIGHT) + _count_words(skill.description)
 
 
-def _counted(text: str, weight: int = 1) -> Counter[str]:
+def _count_words(text: str, weight: int = 1) -> Counter[str]:
     return Counter({w: n * weight for w, n in Counter(stem(w) for w in words(text) if w not in STOP_WORDS).items()})

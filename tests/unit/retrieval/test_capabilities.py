@@ -68,21 +68,21 @@ def test_a_word_in_passing_makes_no_shell() -> None:
 @pytest.mark.req("S-03")
 def test_a_shell_can_do_the_work_of_git_and_a_git_tool_need_not_be_inferred() -> None:
     asked = TABLES.of_query("commit my changes to git")
-    found = TABLES.inferred(asked, subjects("run_command", "Run a command."))
+    found = TABLES.infer(asked, subjects("run_command", "Run a command."))
     assert found is not None
     assert (found.domains, found.text) == (frozenset({"git"}), "shell → git")
-    assert TABLES.inferred(asked, subjects("git_commit", "Run a command that commits.")) is None
-    assert TABLES.inferred(asked, subjects("send_email")) is None
-    assert TABLES.inferred(frozenset(), subjects("run_command")) is None
+    assert TABLES.infer(asked, subjects("git_commit", "Run a command that commits.")) is None
+    assert TABLES.infer(asked, subjects("send_email")) is None
+    assert TABLES.infer(frozenset(), subjects("run_command")) is None
 
 
 @pytest.mark.req("S-03")
 def test_every_domain_that_counts_is_named_so_that_without_those_named_nothing_is_left() -> None:
     asked = TABLES.of_query("commit the file to git")
-    found = TABLES.inferred(asked, subjects("bash"))
+    found = TABLES.infer(asked, subjects("bash"))
     assert found is not None
     assert found.text == "shell → file operations, git"
-    assert TABLES.shared(asked, subjects("git_add", "Add files.", server="files")) == "file operations, git"
+    assert TABLES.find_shared(asked, subjects("git_add", "Add files.", server="files")) == "file operations, git"
 
 
 OWN = {
@@ -104,7 +104,7 @@ def test_a_file_of_ones_own_adds_domains_words_and_capabilities(tmp_path: Path, 
     own = load_capabilities(file)
     assert own.of_query("more hops and yeast") == own.of_query("beer") == {"brewing"}
     assert own.of_query("a jujutsu commit") == own.of_query("jujutsu") == {"git"}
-    found = own.inferred(own.of_query("beer"), subjects("boil_water", tables=own))
+    found = own.infer(own.of_query("beer"), subjects("boil_water", tables=own))
     assert found is not None
     assert found.text == "kettle → brewing"
     assert TABLES.of_query("beer") == frozenset()
@@ -158,5 +158,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_what_a_shell_says_it_can_run_is_not_what_it_is() -> None:
     shell = subjects("run_command", "Run a shell command, for example git commit, docker ps or npm install.")
     assert shell.domains == frozenset()
-    assert TABLES.inferred(TABLES.of_query("commit my changes to git"), shell) is not None
+    assert TABLES.infer(TABLES.of_query("commit my changes to git"), shell) is not None
     assert "git" in subjects("commit", "Run a shell command.", server="git").domains

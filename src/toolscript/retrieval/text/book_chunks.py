@@ -59,13 +59,13 @@ def cut(blocks: Sequence[Block], *, size: int, overlap: int, measure: Measure) -
     most `overlap` of the one before, which is less than half of `size`. The time it takes grows with the book's length
     and no faster."""
 
-    def bounded(text: str) -> int:
+    def limit_size(text: str) -> int:
         return max(measure(text), -(-len(text) // CHARACTERS_PER_TOKEN))
 
     written = [block for block in blocks if block.text.strip()]
     found: list[Piece] = []
     for _, section in groupby(written, key=lambda block: (block.position.chapter, block.position.section)):
-        found += _pieces(list(_units(list(section), size, bounded)), size, overlap, bounded)
+        found += _pieces(list(_units(list(section), size, limit_size)), size, overlap, limit_size)
     return found
 
 
@@ -141,10 +141,10 @@ def _pieces(units: Sequence[_Unit], size: int, overlap: int, measure: Measure) -
     first = fresh = 0
     while fresh < len(units):
         end = _end(units, sums, first, fresh, size, overlap if units[fresh].is_prose else 0)
-        text = _joined(units[first:end])
+        text = _join(units[first:end])
         while measure(text) > size and (end > fresh + 1 or first < fresh):
             first, end = (fresh, end) if first < fresh else (first, end - 1)
-            text = _joined(units[first:end])
+            text = _join(units[first:end])
         yield Piece(text, units[fresh].block.position)
         first, fresh = _start(units, sums, first, end, size, overlap), end
 
@@ -188,7 +188,7 @@ def _start(units: Sequence[_Unit], sums: Sequence[int], first: int, end: int, si
     return start
 
 
-def _joined(units: Sequence[_Unit]) -> str:
+def _join(units: Sequence[_Unit]) -> str:
     parts = [units[0].header, units[0].text]
     for unit in units[1:]:
         parts += (unit.joint, unit.text)

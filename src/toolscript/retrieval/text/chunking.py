@@ -72,41 +72,41 @@ def _end_of_passage(pieces: Sequence[Stretch], first: int, size: int) -> int:
     return end if end == len(pieces) else best
 
 
-def stretches(text: str, most: int, measure: Measure) -> Iterator[Stretch]:
+def stretches(text: str, maximum: int, measure: Measure) -> Iterator[Stretch]:
     """The sentences of a text; of those that measure more than `most`, some words at a time."""
     start = 0
     for end, ending in _sentence_ends(text):
         weight = measure(text[start:end])
-        if weight <= most:
+        if weight <= maximum:
             yield Stretch(start, end, weight, ending)
         else:
-            yield from _some_words(text, start, end, ending, most, measure)
+            yield from _some_words(text, start, end, ending, maximum, measure)
         start = end
 
 
-def _some_words(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[Stretch]:
-    held, weight = start, 0
+def _some_words(text: str, start: int, end: int, ending: int, maximum: int, measure: Measure) -> Iterator[Stretch]:
+    pending, weight = start, 0
     for cut in _word_ends(text, start, end):
         more = measure(text[start:cut])
-        if held < start and weight + more > most:
-            yield Stretch(held, start, weight, WORD)
-            held, weight = start, 0
-        if more > most:
-            yield from _some_characters(text, start, cut, ending if cut == end else WORD, most, measure)
-            held, weight = cut, 0
+        if pending < start and weight + more > maximum:
+            yield Stretch(pending, start, weight, WORD)
+            pending, weight = start, 0
+        if more > maximum:
+            yield from _some_characters(text, start, cut, ending if cut == end else WORD, maximum, measure)
+            pending, weight = cut, 0
         else:
             weight += more
         start = cut
-    if held < start:
-        yield Stretch(held, start, weight, ending)
+    if pending < start:
+        yield Stretch(pending, start, weight, ending)
 
 
-def _some_characters(text: str, start: int, end: int, ending: int, most: int, measure: Measure) -> Iterator[Stretch]:
+def _some_characters(text: str, start: int, end: int, ending: int, maximum: int, measure: Measure) -> Iterator[Stretch]:
     """A word too long to be kept whole. What one character measures may be more than `most`; then that is that."""
     while start < end:
-        length = min(most, end - start)
+        length = min(maximum, end - start)
         cut = _whole_characters(text, start, start + length) if start + length < end else end
-        while (weight := measure(text[start:cut])) > most and cut - start > 1:
+        while (weight := measure(text[start:cut])) > maximum and cut - start > 1:
             cut = _whole_characters(text, start, start + (cut - start) // 2)
         yield Stretch(start, cut, weight, ending if cut == end else INSIDE_A_WORD)
         start = cut
@@ -129,11 +129,11 @@ def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _kind_of_break(text: str, found: re.Match[str]) -> int:
-    said = found[0]
-    lines = max(said.count("\n"), said.count("\r"))
-    if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(said):
+    text_part = found[0]
+    lines = max(text_part.count("\n"), text_part.count("\r"))
+    if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(text_part):
         return PARAGRAPH
-    if said[0] in _LINE_ENDS or not said[0].isspace():
+    if text_part[0] in _LINE_ENDS or not text_part[0].isspace():
         return SENTENCE
     before = found.start() - 1
     while before > 0 and found.start() - before <= _MAX_CLOSERS and text[before] in _CLOSERS:

@@ -60,21 +60,21 @@ class Names:
         another name, near as it may be: `get_user` is no `set_user`.
         """
         parts = [query.strip(), *_identifiers(query)]
-        asked = {_key(part)[:MAX_CHARACTERS] for part in parts} - {""}
-        exact = frozenset(i for key in asked for i in self._by_key.get(key, ()))
+        keys = {_key(part)[:MAX_CHARACTERS] for part in parts} - {""}
+        exact = frozenset(i for key in keys for i in self._by_key.get(key, ()))
         if len(query.split()) > MAX_WORDS:
-            asked.discard(_key(query)[:MAX_CHARACTERS])
+            keys.discard(_key(query)[:MAX_CHARACTERS])
         as_given = {i for part in parts for i in self._as_given.get(part, ())}
         close = {i: 1.0 if i in as_given else REWRITTEN for i in exact}
-        for key, likeness in self._close(sorted(asked), mistyped):
+        for key, likeness in self._close(sorted(keys), mistyped):
             for i in self._by_key[key]:
                 close[i] = max(close.get(i, 0.0), likeness)
         return NameMatches(exact, dict(sorted(close.items(), key=lambda pair: -pair[1])[: max(KEPT, len(exact))]))
 
-    def _close(self, asked: Sequence[str], mistyped: bool) -> list[tuple[str, float]]:
-        """The keys that come near any of those asked for, and how like they are."""
+    def _close(self, keys: Sequence[str], mistyped: bool) -> list[tuple[str, float]]:
+        """The catalogue's keys that are similar to any of these, and how similar they are."""
         found: list[tuple[str, float]] = []
-        for key in asked:
+        for key in keys:
             near = self._may_be_near(key)
             if near:
                 ratios = process.cdist([key], near, scorer=fuzz.ratio, score_cutoff=MIN_RATIO * 100)[0]
@@ -87,18 +87,18 @@ class Names:
     def _may_be_near(self, key: str) -> list[str]:
         """Where a name is too long or too short, or has too many other letters, its ratio need not be looked at: a
         letter that only one of two texts has is one edit at least."""
-        longest = len(key) * (2 - MIN_RATIO) / MIN_RATIO
-        shortest = len(key) * MIN_RATIO / (2 - MIN_RATIO)
-        low, high = np.searchsorted(self._lengths, [shortest, longest + 1])
-        apart = np.abs(self._letters[:, low:high] - _letters([key])).sum(axis=0, dtype=np.int16)
-        near = np.flatnonzero(apart <= (1 - MIN_RATIO) * (self._lengths[low:high] + len(key)))
+        max_length = len(key) * (2 - MIN_RATIO) / MIN_RATIO
+        min_length = len(key) * MIN_RATIO / (2 - MIN_RATIO)
+        low, high = np.searchsorted(self._lengths, [min_length, max_length + 1])
+        distances = np.abs(self._letters[:, low:high] - _letters([key])).sum(axis=0, dtype=np.int16)
+        near = np.flatnonzero(distances <= (1 - MIN_RATIO) * (self._lengths[low:high] + len(key)))
         return [self._keys[low + n] for n in near]
 
 
-def _likeness(asked: str, name: str, ratio: float, mistyped: bool) -> float:
+def _likeness(query: str, name: str, ratio: float, mistyped: bool) -> float:
     """Nearly one where a slip is all that keeps the two apart; else as much as the ratio is above the least."""
     slips = max(1, len(name) // LETTERS_A_SLIP)
-    if mistyped and OSA.distance(asked, name, score_cutoff=slips) <= slips:
+    if mistyped and OSA.distance(query, name, score_cutoff=slips) <= slips:
         return REWRITTEN - (1 - ratio) / 4
     return min(REWRITTEN, (ratio - MIN_RATIO) / (1 - MIN_RATIO))
 

@@ -59,11 +59,11 @@ class _Found:
 def build_snippet(
     text: str,
     stems: Collection[str],
-    most_chars: int,
+    max_characters: int,
     *,
     near: Span | None,
     highlight: bool,
-    most_read: int | None = None,
+    max_read: int | None = None,
 ) -> str:
     """At most that many characters of the text, around as many different words with these stems as fit together.
 
@@ -72,29 +72,29 @@ def build_snippet(
     that match stand between `**`, and the marks count as characters. Of a text longer than `most_read` that many
     characters are read.
     """
-    if most_read is not None and len(text) > most_read:
-        begin, end = _part(text, near, most_read)
+    if max_read is not None and len(text) > max_read:
+        begin, end = _part(text, near, max_read)
         near = (max(begin, near[0]) - begin, min(end, near[1]) - begin) if near else None
         text = text[begin:end]
     near = near if near and text[near[0] : near[1]].strip() else None
-    reader = _Reader(text, frozenset(stems), most_chars, highlight=highlight)
+    reader = _Reader(text, frozenset(stems), max_characters, highlight=highlight)
     core = reader.best_window(near) if stems else None
     start, end = reader.grown(*core) if core else reader.beginning(near[0] if near else 0)
     if not highlight:
         return text[start:end]
-    marked = reader.marked(start, end)
-    return marked if len(marked) <= most_chars else text[start:end]
+    marked = reader.mark(start, end)
+    return marked if len(marked) <= max_characters else text[start:end]
 
 
 class _Reader:
     """One text and what is looked for in it."""
 
-    def __init__(self, text: str, stems: frozenset[str], most: int, *, highlight: bool) -> None:
+    def __init__(self, text: str, stems: frozenset[str], maximum: int, *, highlight: bool) -> None:
         self._text = text
         self._stems = stems
-        self._most = most
+        self._maximum = maximum
         self._mark = MARKS if highlight else 0
-        self._longest = min(most, max(LONG, most // 2))
+        self._max_length = min(maximum, max(LONG, maximum // 2))
         self._is_ascii = text.isascii()
         self._known: dict[str, tuple[frozenset[str], int]] = {}
 
@@ -111,7 +111,7 @@ class _Reader:
         first: int | None = None
         last = start
         for begin, end in self._units(start, len(self._text)):
-            if end - (begin if first is None else first) > self._most:
+            if end - (begin if first is None else first) > self._maximum:
                 if first is None:
                     continue
                 break
@@ -121,8 +121,8 @@ class _Reader:
 
     def grown(self, start: int, end: int) -> Span:
         """The window with what else fits around it: some of it before, most of it behind."""
-        left = self._most - (end - start) - self._cost(start, end)
-        reach = self._most + self._longest + 1
+        left = self._maximum - (end - start) - self._cost(start, end)
+        reach = self._maximum + self._max_length + 1
         before = [unit for unit in self._units(max(0, start - reach), start) if unit[1] <= start]
         behind = deque(self._units(end, end + reach))
         lead = left - left // LEAD
@@ -134,44 +134,44 @@ class _Reader:
             start, left = before.pop()[0], room
         return start, end
 
-    def marked(self, start: int, end: int) -> str:
+    def mark(self, start: int, end: int) -> str:
         """The stretch with marks around the words that match."""
-        told, done = [], start
+        parts, done = [], start
         for unit in _UNIT.finditer(self._text, start, end):
             for begin, stop in self._matching(unit[0]):
-                told += [self._text[done : unit.start() + begin], MARK, unit[0][begin:stop], MARK]
+                parts += [self._text[done : unit.start() + begin], MARK, unit[0][begin:stop], MARK]
                 done = unit.start() + stop
-        return "".join([*told, self._text[done:end]])
+        return "".join([*parts, self._text[done:end]])
 
     def _best(self, within: Span, near: Span | None) -> tuple[int, Span] | None:
         """The window with the most different words, and how many; it ends the reading once it has all of them."""
         window: deque[_Found] = deque()
-        held: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         taken = 0
         best: tuple[int, bool, Span] | None = None
-        for found in self._found(within):
+        for found in self._find(within):
             window.append(found)
-            held.update(found.stems)
+            counts.update(found.stems)
             taken += found.marks
-            while len(window) > 1 and found.end - window[0].start + taken > self._most:
+            while len(window) > 1 and found.end - window[0].start + taken > self._maximum:
                 gone = window.popleft()
                 taken -= gone.marks
                 for each in gone.stems:
-                    held[each] -= 1
-                    if not held[each]:
-                        del held[each]
+                    counts[each] -= 1
+                    if not counts[each]:
+                        del counts[each]
             is_near = near is None or near[0] <= window[0].start < near[1]
-            if best is None or (len(held), is_near) > best[:2]:
-                best = len(held), is_near, (window[0].start, found.end)
-                if is_near and len(held) == len(self._stems):
+            if best is None or (len(counts), is_near) > best[:2]:
+                best = len(counts), is_near, (window[0].start, found.end)
+                if is_near and len(counts) == len(self._stems):
                     break
         return (best[0], best[2]) if best else None
 
-    def _found(self, within: Span) -> Iterator[_Found]:
+    def _find(self, within: Span) -> Iterator[_Found]:
         """The units that have words of the query."""
         for start, end in self._worth_a_look(*within) if _is_mostly_plain(self._text) else self._units(*within):
             matched, count = self._meaning(self._text[start:end])
-            if matched and end - start <= self._most:
+            if matched and end - start <= self._maximum:
                 yield _Found(start, end, matched, count * self._mark)
 
     def _worth_a_look(self, place: int, stop: int) -> Iterator[Span]:
@@ -199,9 +199,9 @@ class _Reader:
     def _units_at(self, place: int) -> Iterable[Span]:
         """The units that are there: in plain texts one, but where it is too long."""
         if self._is_ascii:
-            begin = self._snapped(place)
+            begin = self._snap(place)
             unit = _UNIT.match(self._text, begin)
-            if unit and unit.end() - begin <= self._longest and (begin == 0 or self._text[begin - 1].isspace()):
+            if unit and unit.end() - begin <= self._max_length and (begin == 0 or self._text[begin - 1].isspace()):
                 return (unit.span(),)
         return self._units(place, place + 1)
 
@@ -230,13 +230,13 @@ class _Reader:
     def _units(self, start: int, stop: int) -> Iterator[Span]:
         """What stands between spaces, cut where it is too long: every unit that begins from `start` to before `stop`.
         A mark that stands on a space belongs to what is before it."""
-        if self._is_ascii and stop - start <= 4 * self._most:  # soon done, as there are no marks
-            spans = [u.span() for u in _UNIT.finditer(self._text, self._snapped(start), stop + self._longest)]
-            if all(end - begin <= self._longest for begin, end in spans):
+        if self._is_ascii and stop - start <= 4 * self._maximum:  # soon done, as there are no marks
+            spans = [u.span() for u in _UNIT.finditer(self._text, self._snap(start), stop + self._max_length)]
+            if all(end - begin <= self._max_length for begin, end in spans):
                 yield from (span for span in spans if span[0] < stop)
                 return
         begun: Span | None = None
-        for begin, end in self._between_spaces(start, stop + 2 * self._longest):
+        for begin, end in self._between_spaces(start, stop + 2 * self._max_length):
             if begun and not may_cut(self._text, begin):
                 begun = begun[0], end
                 continue
@@ -249,16 +249,16 @@ class _Reader:
             yield begun
 
     def _between_spaces(self, start: int, stop: int) -> Iterator[Span]:
-        for unit in _UNIT.finditer(self._text, self._snapped(start), stop):
-            if unit.end() - unit.start() <= self._longest:
+        for unit in _UNIT.finditer(self._text, self._snap(start), stop):
+            if unit.end() - unit.start() <= self._max_length:
                 yield unit.span()
             else:
                 yield from self._pieces(unit.start(), unit[0])
 
-    def _snapped(self, start: int) -> int:
+    def _snap(self, start: int) -> int:
         """The start of the unit that is there; within one that is too long, that of the word; within a word that is
         too long, the next place where it may be cut."""
-        begin, earliest = start, max(0, start - self._longest)
+        begin, earliest = start, max(0, start - self._max_length)
         while begin > earliest and not self._text[begin - 1].isspace():
             begin -= 1
         if begin == 0 or self._text[begin - 1].isspace():
@@ -268,14 +268,14 @@ class _Reader:
             word -= 1
         if word > earliest and may_cut(self._text, word):
             return word
-        ahead = range(start, min(len(self._text), start + self._longest))
+        ahead = range(start, min(len(self._text), start + self._max_length))
         return next((at for at in ahead if may_cut(self._text, at)), start)
 
     def _pieces(self, start: int, unit: str) -> Iterator[Span]:
         """A long unit in parts: each a word with what follows it, or a piece of a word that is itself too long."""
         done = 0
         for cut in chain((begin for begin, _ in _words_in(unit) if begin), [len(unit)]):
-            while cut - done > self._longest:
+            while cut - done > self._max_length:
                 piece = done + PIECE
                 while piece < cut and not may_cut(unit, piece):
                     piece += 1
@@ -286,14 +286,14 @@ class _Reader:
             done = cut
 
 
-def _part(text: str, near: Span | None, most: int) -> Span:
+def _part(text: str, near: Span | None, maximum: int) -> Span:
     """That much of a text, with the passage in its middle, or else the beginning; between words where there are spaces,
     between characters where there are none."""
-    middle = (near[0] + min(near[1], near[0] + most)) // 2 if near else 0
-    start = max(0, min(middle - most // 2, len(text) - most))
-    ahead = range(start, start + min(NEXT_SPACE, most // 2))
-    end = start + most
-    back = range(end, end - min(NEXT_SPACE, most // 2), -1)
+    middle = (near[0] + min(near[1], near[0] + maximum)) // 2 if near else 0
+    start = max(0, min(middle - maximum // 2, len(text) - maximum))
+    ahead = range(start, start + min(NEXT_SPACE, maximum // 2))
+    end = start + maximum
+    back = range(end, end - min(NEXT_SPACE, maximum // 2), -1)
     return _cut_in(text, ahead), _cut_in(text, back)
 
 

@@ -58,7 +58,7 @@ class Spelling:
         spelt = not word.isalpha() or word in STOP_WORDS or self.is_own(word)
         return spelt or word in general.ranks or stem(word) in general.stems
 
-    def corrected(self, text: str) -> str:
+    def correct(self, text: str) -> str:
         """The text with each mistyped word replaced by the nearest known one. Names (capitals inside a sentence),
         identifiers and texts in another language are left as they are."""
         tokens = [t for t in _TOKEN.findall(text) if t.isascii()]
@@ -90,8 +90,8 @@ class Spelling:
         """The word that was meant. What is made of known words is right, unless the catalogue knows better."""
         general: Mapping[str, int] = {} if self._is_made_of_known(word) else _general().ranks
 
-        def may_be_meant(other: str, least: tuple[int, int]) -> bool:
-            return len(word) >= (least[0] if other in self._counts else least[1] if other in general else NEVER)
+        def may_be_meant(other: str, minimum: tuple[int, int]) -> bool:
+            return len(word) >= (minimum[0] if other in self._counts else minimum[1] if other in general else NEVER)
 
         swapped = (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1))
         found = [w for w in swapped if may_be_meant(w, SWAPPED)]

@@ -83,36 +83,36 @@ class Theme:
         """Names for it, the best first: "Calendar & Events", then with other words."""
         first, others = self.topics[:1], self.topics[1:]
         if len(others) and self.scores[1] >= WORTH_SAYING * self.scores[0]:
-            yield " & ".join(map(_headed, self.topics[:2]))
-        yield from map(_headed, first)
+            yield " & ".join(map(_capitalize, self.topics[:2]))
+        yield from map(_capitalize, first)
         for other in others:
-            yield " & ".join(map(_headed, (*first, other)))
+            yield " & ".join(map(_capitalize, (*first, other)))
 
 
-def find_themes(groups: Sequence[Sequence[Item]], most: int = 8) -> list[Theme]:
+def find_themes(groups: Sequence[Sequence[Item]], maximum: int = 8) -> list[Theme]:
     """What each group is about, compared with the other groups."""
     spelt = _Spelt()
     spoken = [[_spoken(item, spelt) for item in group] for group in groups]
-    common = frozenset(topic for group in spoken for said in group for topic in said)
-    told = [_shares(group, said, common) for group, said in zip(groups, spoken, strict=True)]
+    common = frozenset(topic for group in spoken for phrases in group for topic in phrases)
+    weighed = [_shares(group, phrases, common) for group, phrases in zip(groups, spoken, strict=True)]
     everywhere: defaultdict[Topic, float] = defaultdict(float)
-    for group, shares in zip(groups, told, strict=True):
+    for group, shares in zip(groups, weighed, strict=True):
         for topic, share in shares.items():
             everywhere[topic] += share * len(group)
     size = sum(map(len, groups))
     found = []
-    for group, shares in zip(groups, told, strict=True):
+    for group, shares in zip(groups, weighed, strict=True):
         rest = size - len(group) + 1
         outside = {t: (everywhere[t] - share * len(group) + UNSEEN) / rest for t, share in shares.items()}
-        scores = {t: _telling(share, outside[t]) for t, share in shares.items()}
-        found.append(_theme(scores, shares, spelt, most))
+        scores = {t: _informative(share, outside[t]) for t, share in shares.items()}
+        found.append(_theme(scores, shares, spelt, maximum))
     return found
 
 
-def _theme(scores: Mapping[Topic, float], shares: Mapping[Topic, float], spelt: _Spelt, most: int) -> Theme:
+def _theme(scores: Mapping[Topic, float], shares: Mapping[Topic, float], spelt: _Spelt, maximum: int) -> Theme:
     kept: list[tuple[Topic, float]] = []
-    for topic, score in sorted(_joined(scores, shares).items(), key=lambda s: (-s[1], s[0])):
-        if score > 0 and len(kept) < most and not any(_alike(topic, other) for other, _ in kept):
+    for topic, score in sorted(_join(scores, shares).items(), key=lambda s: (-s[1], s[0])):
+        if score > 0 and len(kept) < maximum and not any(_alike(topic, other) for other, _ in kept):
             kept.append((topic, score))
     return Theme(tuple(spelt.out(topic) for topic, _ in kept), tuple(score for _, score in kept))
 
@@ -140,16 +140,16 @@ class _Spelt:
 
     def remember(self, folded: Iterable[str], weight: int = NAMES_SPELL_BEST) -> list[str]:
         """The stems of folded words, in order."""
-        told = [("" if word in _TALK else stem(word), word) for word in folded]
-        for stemmed, word in told:
+        spoken = [("" if word in _TALK else stem(word), word) for word in folded]
+        for stemmed, word in spoken:
             self._forms[stemmed][word] += weight
-        return [stemmed for stemmed, _ in told]
+        return [stemmed for stemmed, _ in spoken]
 
     def out(self, topic: Topic) -> str:
         """The topic as it is mostly written."""
-        return " ".join(self._written(s) for s in topic)
+        return " ".join(self._format_topic(s) for s in topic)
 
-    def _written(self, stemmed: str) -> str:
+    def _format_topic(self, stemmed: str) -> str:
         form = min(self._forms[stemmed].items(), key=lambda f: (-f[1], f[0]))[0]
         cased = self._cased.get(form)
         usual = min(cased.items(), key=lambda f: (-f[1], f[0]))[0] if cased else form
@@ -164,21 +164,21 @@ def _shares(group: Sequence[Item], spoken: Sequence[Mapping[Topic, float]], comm
     loudness = [from_server[item.server] ** -QUIETER for item in group]
     shares: defaultdict[Topic, float] = defaultdict(float)
     holding: Counter[Topic] = Counter()
-    for item, said, loud in zip(group, spoken, loudness, strict=True):
-        for topic, weight in {**_of_server(item.server, common), **said}.items():
+    for item, phrases, loud in zip(group, spoken, loudness, strict=True):
+        for topic, weight in {**_of_server(item.server, common), **phrases}.items():
             shares[topic] += weight * loud / sum(loudness)
             holding[topic] += 1
-    least = min(len(group), max(2, len(group) // ONE_IN))
-    return {topic: share for topic, share in shares.items() if holding[topic] >= least}
+    minimum = min(len(group), max(2, len(group) // ONE_IN))
+    return {topic: share for topic, share in shares.items() if holding[topic] >= minimum}
 
 
 def _spoken(item: Item, spelt: _Spelt) -> dict[Topic, float]:
     """The topics of an item's description and name."""
     prose = [w for w in _WORD.findall(item.description)[:DESCRIBING_WORDS] if not _IDENTIFIER.match(w)]
     spelt.remember(words(item.server))
-    said = dict.fromkeys(_topics(spelt.stems(prose)), IN_DESCRIPTION)
-    said.update(dict.fromkeys(_topics(spelt.remember(words(item.name))), IN_NAME))
-    return said
+    phrases = dict.fromkeys(_topics(spelt.stems(prose)), IN_DESCRIPTION)
+    phrases.update(dict.fromkeys(_topics(spelt.remember(words(item.name))), IN_NAME))
+    return phrases
 
 
 def _of_server(server: str, common: Set[Topic]) -> dict[Topic, float]:
@@ -197,12 +197,12 @@ def _tells(stemmed: str) -> bool:
     return MIN_WORD <= len(stemmed) <= MAX_WORD and not stemmed[0].isdigit() and stemmed not in _STEMS
 
 
-def _telling(inside: float, outside: float) -> float:
+def _informative(inside: float, outside: float) -> float:
     """What a word adds to the difference between the group and the rest."""
     return inside * math.log(inside / outside) if inside > LIFTED * outside else 0.0
 
 
-def _joined(scores: Mapping[Topic, float], shares: Mapping[Topic, float]) -> dict[Topic, float]:
+def _join(scores: Mapping[Topic, float], shares: Mapping[Topic, float]) -> dict[Topic, float]:
     """Two words that mostly come together instead of each by itself."""
     kept: dict[Topic, float] = {topic: score for topic, score in scores.items() if len(topic) == 1}
     for pair in sorted((t for t in scores if len(t) > 1), key=lambda t: (-scores[t], t)):
@@ -212,5 +212,5 @@ def _joined(scores: Mapping[Topic, float], shares: Mapping[Topic, float]) -> dic
     return kept
 
 
-def _headed(topic: str) -> str:
+def _capitalize(topic: str) -> str:
     return " ".join(w[:1].upper() + w[1:] for w in topic.split())

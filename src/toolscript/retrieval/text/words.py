@@ -41,16 +41,16 @@ _stemmer = Stemmer.Stemmer("english")
 
 def split_identifier(text: str) -> str:
     """`readFile`, `read_file` and `read-file` as `read File`, `read file`: words apart, case kept."""
-    return " ".join(_WORD.findall(_apart(text)))
+    return " ".join(_WORD.findall(_split_words(text)))
 
 
 def words(text: str) -> list[str]:
     """The folded words of a text, in order, stop words included. Accents are dropped, scripts kept."""
-    apart = _apart(text)
-    if not apart.isascii():
-        folded = unicodedata.normalize("NFKD", apart)
-        apart = "".join(c for c in folded if not unicodedata.combining(c))
-    return [w.casefold() for w in _WORD.findall(apart)]
+    split = _split_words(text)
+    if not split.isascii():
+        folded = unicodedata.normalize("NFKD", split)
+        split = "".join(c for c in folded if not unicodedata.combining(c))
+    return [w.casefold() for w in _WORD.findall(split)]
 
 
 def replace_unencodable(text: str) -> str:
@@ -61,8 +61,8 @@ def replace_unencodable(text: str) -> str:
 def stems(text: str) -> list[str]:
     """The stems of a text's words without stop words; a text of nothing but stop words keeps them."""
     found = words(text)
-    telling = [w for w in found if w not in STOP_WORDS] or found
-    return [stem(w) for w in telling]
+    informative = [w for w in found if w not in STOP_WORDS] or found
+    return [stem(w) for w in informative]
 
 
 def term(word: str) -> int:
@@ -75,7 +75,7 @@ def term_frequencies(text: str) -> Counter[int]:
     return Counter(map(term, stems(text)))
 
 
-def _apart(text: str) -> str:
+def _split_words(text: str) -> str:
     if text.isascii():
         return _ASCII_CAMEL.sub(r"\g<0> ", text)
     return _CAMEL.sub(" ", unicodedata.normalize("NFC", text))

@@ -97,7 +97,7 @@ def _best_text(read: Read, wanted: Sequence[str]) -> str:
     if read.passage is not None:
         return build_passage_text(read.document, read.passage)
     around = build_snippet(
-        text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, most_read=MAX_READ_CHARACTERS
+        text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, max_read=MAX_READ_CHARACTERS
     )
     start = text.find(around)
     return build_passage_text(read.document, Passage(0, start, start + len(around)))
@@ -125,7 +125,7 @@ def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
         ask.snippet_max_chars,
         near=near,
         highlight=ask.highlight,
-        most_read=MAX_READ_CHARACTERS,
+        max_read=MAX_READ_CHARACTERS,
     )
 
 

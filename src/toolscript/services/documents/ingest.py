@@ -119,10 +119,10 @@ class IngestDocuments:
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly the stored documents; returns how many it lacked or had differently."""
-        orphans = await self._held()
+        orphans = await self._find_indexed()
         tenants = await self._store.list_tenants()
         tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
-        await self._catch_up_all(self._stored_pages(tenants, orphans), tally)
+        await self._catch_up_all(self._list_stored_pages(tenants, orphans), tally)
         written = tally.written
         await self._catch_up_all(iterate_async(_pages_by_tenant(orphans)), _Tally(0, None))
         return written
@@ -140,14 +140,14 @@ class IngestDocuments:
         tenants = await self._store.list_tenants()
         unseen = await self._index.count(DOCUMENTS, Filter(must=(first_parts(),)))
         for tenant in tenants:
-            held = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
-            unseen -= held
-            if held != await self._store.count(tenant):
-                orphans = await self._held(Filter(must=(of_tenant(tenant),)))
-                await self._catch_up_all(self._stored_pages([tenant], orphans), tally, careful=True)
+            indexed = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
+            unseen -= indexed
+            if indexed != await self._store.count(tenant):
+                orphans = await self._find_indexed(Filter(must=(of_tenant(tenant),)))
+                await self._catch_up_all(self._list_stored_pages([tenant], orphans), tally, careful=True)
                 await self._catch_up_all(iterate_async(_pages_by_tenant(orphans)), tally, careful=True)
         if unseen > 0:
-            others = {t: ids for t, ids in (await self._held()).items() if t not in set(tenants)}
+            others = {t: ids for t, ids in (await self._find_indexed()).items() if t not in set(tenants)}
             await self._catch_up_all(iterate_async(_pages_by_tenant(others)), tally, careful=True)
         if failed := len(tally.failed):
             raise Unavailable(
@@ -156,20 +156,20 @@ class IngestDocuments:
             )
         return tally.written
 
-    async def _held(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
+    async def _find_indexed(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
         """The documents that the index has points of, by tenant. Points that are of none are removed."""
-        held: dict[str, set[str]] = {}
+        indexed: dict[str, set[str]] = {}
         strangers = []
         for point in await self._index.scroll(DOCUMENTS, where=where, fields=["tenant", "doc_id"]):
             match point.payload:
                 case {"tenant": str(tenant), "doc_id": str(doc_id)}:
-                    held.setdefault(tenant, set()).add(doc_id)
+                    indexed.setdefault(tenant, set()).add(doc_id)
                 case _:
                     strangers.append(point.id)
         await self._index.delete(DOCUMENTS, strangers)
-        return held
+        return indexed
 
-    async def _stored_pages(
+    async def _list_stored_pages(
         self, tenants: Sequence[str], orphans: Mapping[str, set[str]]
     ) -> AsyncIterator[tuple[str, list[str]]]:
         """The ids of all stored documents; they are no orphans."""
@@ -189,7 +189,7 @@ class IngestDocuments:
             tenant, ids = page
             async with self._locks.lock((tenant, i) for i in ids):
                 try:
-                    tally.tell(len(ids), written=await self._catch_up(tenant, ids))
+                    tally.add_done(len(ids), written=await self._catch_up(tenant, ids))
                 except Exception:
                     if not careful:
                         raise
@@ -200,7 +200,7 @@ class IngestDocuments:
 
     async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
         try:
-            tally.tell(1, written=await self._catch_up(tenant, [doc_id]))
+            tally.add_done(1, written=await self._catch_up(tenant, [doc_id]))
         except Exception as error:
             reason = error.message if isinstance(error, ToolscriptError) else f"{type(error).__name__}: {error}"
             log.warning("document_not_indexed", extra={"tenant": tenant, "document_id": doc_id, "reason": reason})
@@ -289,9 +289,9 @@ class _Tally:
         self.report = PutReport(
             so_far.added + some.added, so_far.changed + some.changed, so_far.unchanged + some.unchanged
         )
-        self.tell(some.added + some.changed + some.unchanged)
+        self.add_done(some.added + some.changed + some.unchanged)
 
-    def tell(self, done: int, *, written: int = 0) -> None:
+    def add_done(self, done: int, *, written: int = 0) -> None:
         """So many more are done."""
         self._failed_in_a_row = 0
         self._done += done

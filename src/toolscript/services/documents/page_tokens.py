@@ -39,8 +39,8 @@ class PageTokens:
     def issue(self, tenant: str, question: str, offset: int) -> str:
         """A token for the hits from that offset on."""
         expires = int((self._clock() + self._lasting_seconds) * 1000)
-        told = _FIXED.pack(VERSION, offset, expires, self._mark(tenant, question))
-        return _text(told + self._signature(tenant, told))
+        payload = _FIXED.pack(VERSION, offset, expires, self._mark(tenant, question))
+        return _text(payload + self._signature(tenant, payload))
 
     def read(self, token: str, tenant: str, question: str) -> int:
         """The offset that a token stands for.
@@ -49,25 +49,25 @@ class PageTokens:
         search, or that has expired.
         """
         raw = _bytes(token)
-        told, signature = raw[: _FIXED.size], raw[_FIXED.size :]
-        if not hmac.compare_digest(signature, self._signature(tenant, told)):
-            raise _refused("it is not one that this service has given to you")
-        version, offset, expires, mark = _FIXED.unpack(told)
+        payload, signature = raw[: _FIXED.size], raw[_FIXED.size :]
+        if not hmac.compare_digest(signature, self._signature(tenant, payload)):
+            raise _refuse("it is not one that this service has given to you")
+        version, offset, expires, mark = _FIXED.unpack(payload)
         if version != VERSION:
-            raise _refused("it is not one that this service has given to you")
+            raise _refuse("it is not one that this service has given to you")
         if not hmac.compare_digest(mark, self._mark(tenant, question)):
-            raise _refused("it belongs to another search; everything but top_k must stay as it was")
+            raise _refuse("it belongs to another search; everything but top_k must stay as it was")
         if self._clock() * 1000 >= expires:
-            raise _refused("it has expired")
+            raise _refuse("it has expired")
         return int(offset)
 
     def _mark(self, tenant: str, question: str) -> bytes:
-        return self._keyed(b"question", tenant, question.encode("utf-8", "surrogatepass"))[:16]
+        return self._sign(b"question", tenant, question.encode("utf-8", "surrogatepass"))[:16]
 
-    def _signature(self, tenant: str, told: bytes) -> bytes:
-        return self._keyed(b"token", tenant, told)
+    def _signature(self, tenant: str, payload: bytes) -> bytes:
+        return self._sign(b"token", tenant, payload)
 
-    def _keyed(self, purpose: bytes, tenant: str, message: bytes) -> bytes:
+    def _sign(self, purpose: bytes, tenant: str, message: bytes) -> bytes:
         owner = tenant.encode("utf-8", "surrogatepass")
         parts = b"".join(struct.pack(">Q", len(part)) + part for part in (purpose, owner, message))
         return hmac.digest(self._secret, parts, "sha256")
@@ -79,7 +79,7 @@ def _text(raw: bytes) -> str:
 
 def _bytes(token: str) -> bytes:
     """What the text stands for; another spelling of the same bytes is no token of ours."""
-    foreign = _refused("it is not one that this service has given to you")
+    foreign = _refuse("it is not one that this service has given to you")
     if len(token) > MAX_CHARACTERS or not token.isascii():
         raise foreign
     try:
@@ -91,7 +91,7 @@ def _bytes(token: str) -> bytes:
     return raw
 
 
-def _refused(why: str) -> Invalid:
+def _refuse(why: str) -> Invalid:
     return Invalid(
         f"the page token cannot be used: {why}. Search again without page_token to begin at the first page",
         details={"field": "page_token", "allowed": "the next_page_token of the answer before, for the same search"},

@@ -90,7 +90,7 @@ class DocumentRanker:
         """
         where = in_payload(ask.where).with_conditions(*in_tenant(tenant))
         if not ask.text:
-            return await self._listed(where, end, report, deadline)
+            return await self._list_all(where, end, report, deadline)
         prepared = await self._prepare(tenant, ask, report, deadline)
         match ask.search_type:
             case SearchType.SEMANTIC:
@@ -110,7 +110,7 @@ class DocumentRanker:
         if prepared.vector is None:
             raise _no_model()
 
-    async def _listed(self, where: Filter, end: int, report: SearchReport, deadline: Deadline) -> DocumentRanking:
+    async def _list_all(self, where: Filter, end: int, report: SearchReport, deadline: Deadline) -> DocumentRanking:
         with Stage(report, "rank"):
             work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
             ids = sorted(doc_of(c.id)[0] for c in await deadline.call(SearchPart.INDEX, work))
@@ -149,14 +149,14 @@ class DocumentRanker:
         self, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport, deadline: Deadline
     ) -> list[Place]:
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=depth, fields=())
-        return _rounded((await deadline.call(SearchPart.INDEX, work)).dense)
+        return _round_scores((await deadline.call(SearchPart.INDEX, work)).dense)
 
     async def _by_word(
         self, prepared: PreparedQuery, where: Filter, end: int, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         words = PreparedQuery(prepared.text, None, prepared.terms)
         work = self._retriever.rank(words, DOCUMENTS, report, where=where, depth=KEYWORD_DEPTH, fields=())
-        found = _rounded((await deadline.call(SearchPart.INDEX, work)).lexical)
+        found = _round_scores((await deadline.call(SearchPart.INDEX, work)).lexical)
         return DocumentRanking(_documents(found[:end]), len(found), len(found) == KEYWORD_DEPTH)
 
     async def _by_both(
@@ -165,16 +165,16 @@ class DocumentRanker:
         """Both rankings to a depth that no page changes: what is fused depends on it."""
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
         legs = await deadline.call(SearchPart.INDEX, work)
-        crowd, found = _Crowd(ENOUGH, DEPTH), _rounded(legs.dense)
+        crowd, found = _Crowd(ENOUGH, DEPTH), _round_scores(legs.dense)
         vector = PreparedQuery(prepared.text, prepared.vector)
         while (beyond := crowd.take(found)) is not None:
             found = await self._dense(vector, where.with_conditions(*beyond), crowd.depth, report, deadline)
         is_cut = DEPTH in {len(found), len(legs.lexical)}
         with Stage(report, "fuse"):
-            worded = _documents(_sure(_rounded(legs.lexical), DEPTH))
+            worded = _documents(_sure(_round_scores(legs.lexical), DEPTH))
             fused = FUSIONS[fusion]([crowd.places, worded])
-            told = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
-        return DocumentRanking(told, len(told), is_cut, crowd.parts)
+            scores = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
+        return DocumentRanking(scores, len(scores), is_cut, crowd.parts)
 
 
 class _Crowd:
@@ -213,10 +213,10 @@ class _Crowd:
         return [Condition("doc_id", Op.NIN, list(self._aside))] if self._aside else []
 
 
-def _rounded(found: Sequence[Candidate]) -> list[Place]:
+def _round_scores(found: Sequence[Candidate]) -> list[Place]:
     """Scores as they are told, in the order that they give."""
-    told = np.round(np.array([c.score for c in found], np.float64), DIGITS) + 0.0
-    best_first = sorted(zip((-told).tolist(), (c.id for c in found), strict=True))
+    scores = np.round(np.array([c.score for c in found], np.float64), DIGITS) + 0.0
+    best_first = sorted(zip((-scores).tolist(), (c.id for c in found), strict=True))
     return [Place(own_id, -score + 0.0) for score, own_id in best_first]
 
 

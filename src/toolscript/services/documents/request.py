@@ -68,15 +68,15 @@ class DocumentQuery:
 def check(ask: DocumentQuery) -> None:
     """Raises InvalidArguments for what is out of range or does not go together."""
     DEFAULT_RULES.check_length(ask.query or "")
-    for name, value, least, most in (
+    for name, value, minimum, maximum in (
         ("top_k", ask.top_k, 1, MAX_HITS),
         ("offset", ask.offset, 0, MAX_OFFSET),
         ("snippet_max_chars", ask.snippet_max_chars, MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS),
     ):
-        if not least <= value <= most:
+        if not minimum <= value <= maximum:
             raise InvalidArguments(
-                f"{name} {value} is out of range: give {least} to {most}",
-                details={"field": name, "least": least, "most": most},
+                f"{name} {value} is out of range: give {minimum} to {maximum}",
+                details={"field": name, "least": minimum, "most": maximum},
             )
     if ask.fusion is not None and ask.fusion not in FUSIONS:
         raise InvalidArguments(

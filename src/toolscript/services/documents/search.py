@@ -97,7 +97,7 @@ class DocumentSearch:
     def admit(self, principal: Principal) -> Plan:
         """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
         count it again. Raises RateLimited."""
-        with _Told(self._events, _UnderWay(principal, DocumentQuery(), SearchReport()), at_success=False):
+        with _EventRecorder(self._events, _SearchRun(principal, DocumentQuery(), SearchReport()), at_success=False):
             return self._plans.admit(principal)
 
     async def search(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentPage:
@@ -107,20 +107,20 @@ class DocumentSearch:
         Invalid for a page token that is no good, Unavailable when index or store fail, or the model does and nothing
         but meaning was asked for.
         """
-        under_way = _UnderWay(principal, ask, SearchReport(span=self._span))
-        with _Told(self._events, under_way), self._span("search.execute"):
-            found = await self._found(under_way, plan)
+        run = _SearchRun(principal, ask, SearchReport(span=self._span))
+        with _EventRecorder(self._events, run), self._span("search.execute"):
+            found = await self._rank_page(run, plan)
             page = replace(found.page, hits=await self._hits(found, found.documents))
-            under_way.doc_ids = [hit.doc_id for hit in page.hits]
+            run.doc_ids = [hit.doc_id for hit in page.hits]
         return page
 
     async def stream(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentStream:
         """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
         does; what goes wrong after the ranking is raised while reading."""
-        under_way = _UnderWay(principal, ask, SearchReport(span=self._span))
-        telling = _Told(self._events, under_way, at_success=False)
-        with telling, self._span("search.execute"):
-            found = await self._found(under_way, plan)
+        run = _SearchRun(principal, ask, SearchReport(span=self._span))
+        recording = _EventRecorder(self._events, run, at_success=False)
+        with recording, self._span("search.execute"):
+            found = await self._rank_page(run, plan)
         return DocumentStream(found.page, self._batches(found))
 
     async def check(self) -> None:
@@ -140,9 +140,9 @@ class DocumentSearch:
             self._unwell = error
         self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
 
-    async def _found(self, under_way: _UnderWay, plan: Plan | None) -> _Found:
-        principal, ask, report = under_way.principal, under_way.ask, under_way.report
-        plan = under_way.plan = plan or self._plans.admit(principal)
+    async def _rank_page(self, run: _SearchRun, plan: Plan | None) -> _RankedPage:
+        principal, ask, report = run.principal, run.ask, run.report
+        plan = run.plan = plan or self._plans.admit(principal)
         check(ask)
         allow(plan, ask)
         if ask.rerank and self._reranker is None:
@@ -152,40 +152,40 @@ class DocumentSearch:
             )
         deadline = Deadline(MAX_SECONDS)
         start = self._start(principal.tenant, ask)
-        under_way.offset = start
+        run.offset = start
         end = start + ask.top_k
         reach = max(end, RERANKED + 1) if ask.rerank else end
         ranking = await self._ranker.rank(principal.tenant, ask, reach, report, deadline)
         if ask.rerank and ask.text:
-            ranking = await self._reranked(principal.tenant, ask, ranking, report, deadline)
+            ranking = await self._rerank(principal.tenant, ask, ranking, report, deadline)
         documents = ranking.documents(start, end)
         has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET
         token = self._page_tokens.issue(principal.tenant, ask.question, end) if has_more else None
         relation = "gte" if ranking.is_cut else "eq"
-        under_way.total = ranking.total
-        page = DocumentPage(under_way.query_id, [], ranking.total, relation, token, report)
-        return _Found(under_way, plan, page, documents, deadline)
+        run.total = ranking.total
+        page = DocumentPage(run.query_id, [], ranking.total, relation, token, report)
+        return _RankedPage(run, plan, page, documents, deadline)
 
     def _start(self, tenant: str, ask: DocumentQuery) -> int:
         return ask.offset if ask.page_token is None else self._page_tokens.read(ask.page_token, tenant, ask.question)
 
-    async def _hits(self, found: _Found, documents: Sequence[Ranked]) -> list[DocumentHit]:
-        ask = found.under_way.ask
-        with Stage(found.under_way.report, "read"):
-            tenant = found.under_way.principal.tenant
+    async def _hits(self, found: _RankedPage, documents: Sequence[Ranked]) -> list[DocumentHit]:
+        ask = found.run.ask
+        with Stage(found.run.report, "read"):
+            tenant = found.run.principal.tenant
             read = await self._reader.read(tenant, documents, found.deadline, passages=ask.include_snippets)
             return await build_hits(ask, found.plan, read, found.deadline)
 
-    async def _batches(self, found: _Found) -> AsyncIterator[list[DocumentHit]]:
-        with _Told(self._events, found.under_way):
+    async def _batches(self, found: _RankedPage) -> AsyncIterator[list[DocumentHit]]:
+        with _EventRecorder(self._events, found.run):
             for start in range(0, len(found.documents), BATCH):
                 found.deadline.restart()
                 hits = await self._hits(found, found.documents[start : start + BATCH])
-                found.under_way.doc_ids += [hit.doc_id for hit in hits]
-                found.under_way.take_time()
+                found.run.doc_ids += [hit.doc_id for hit in hits]
+                found.run.take_time()
                 yield hits
 
-    async def _reranked(
+    async def _rerank(
         self, tenant: str, ask: DocumentQuery, ranking: DocumentRanking, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
         """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
@@ -226,7 +226,7 @@ class DocumentSearch:
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _SearchRun:
     """A search, as far as it has come."""
 
     principal: Principal
@@ -268,22 +268,22 @@ class _UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RankedPage:
     """A page that is ranked, and not read yet."""
 
-    under_way: _UnderWay
+    run: _SearchRun
     plan: Plan
     page: DocumentPage
     documents: Sequence[Ranked]
     deadline: Deadline
 
 
-class _Told:
+class _EventRecorder:
     """Tells of a search when it is over, whichever way."""
 
-    def __init__(self, events: EventSink, under_way: _UnderWay, *, at_success: bool = True) -> None:
+    def __init__(self, events: EventSink, run: _SearchRun, *, at_success: bool = True) -> None:
         self._events = events
-        self._under_way = under_way
+        self._under_way = run
         self._at_success = at_success
 
     def __enter__(self) -> None:

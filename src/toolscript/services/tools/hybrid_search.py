@@ -107,7 +107,7 @@ class ToolSearch:
                 Deadline(EMBEDDING_SECONDS, "tools"),
                 report,
                 rules=RULES,
-                correct=catalogue.spelling.corrected if blend is Blend.HYBRID else None,
+                correct=catalogue.spelling.correct if blend is Blend.HYBRID else None,
                 count_terms=None if blend is Blend.SEMANTIC else catalogue.term_counts,
                 dense=blend is not Blend.KEYWORD,
             )

@@ -49,25 +49,25 @@ limits = st.integers(32, 300)
 places = st.one_of(st.none(), st.tuples(st.integers(0, 400), st.integers(0, 400)).map(lambda p: (min(p), max(p))))
 
 
-def told(text: str, query: str, most: int, *, near: tuple[int, int] | None = None, highlight: bool = False) -> str:
-    return build_snippet(text, stems(query), most, near=near, highlight=highlight)
+def told(text: str, query: str, maximum: int, *, near: tuple[int, int] | None = None, highlight: bool = False) -> str:
+    return build_snippet(text, stems(query), maximum, near=near, highlight=highlight)
 
 
-@given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, highlight=st.booleans())
+@given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, highlight=st.booleans())
 def test_a_snippet_is_a_stretch_of_the_text_within_its_limit(
-    text: str, query: str, most: int, near: tuple[int, int] | None, highlight: bool
+    text: str, query: str, maximum: int, near: tuple[int, int] | None, highlight: bool
 ) -> None:
-    found = told(text, query, most, near=near, highlight=highlight)
-    assert len(found) <= most
+    found = told(text, query, maximum, near=near, highlight=highlight)
+    assert len(found) <= maximum
     assert found in text or (highlight and found.replace("**", "") in text.replace("**", ""))
     assert found == found.strip()
 
 
-@given(text=prose, query=queries, most=limits, near=places)
+@given(text=prose, query=queries, maximum=limits, near=places)
 def test_a_snippet_begins_and_ends_between_words(
-    text: str, query: str, most: int, near: tuple[int, int] | None
+    text: str, query: str, maximum: int, near: tuple[int, int] | None
 ) -> None:
-    found = told(text, query, most, near=near)
+    found = told(text, query, maximum, near=near)
     assert found.split() == [w for w in found.split() if w in VOCABULARY]
     assert found
     starts = [at for at in range(len(text)) if text.startswith(found, at)]
@@ -77,11 +77,11 @@ def test_a_snippet_begins_and_ends_between_words(
     )
 
 
-@given(text=anything, query=queries, most=limits, near=places)
+@given(text=anything, query=queries, maximum=limits, near=places)
 def test_a_snippet_never_tears_a_letter_from_its_marks(
-    text: str, query: str, most: int, near: tuple[int, int] | None
+    text: str, query: str, maximum: int, near: tuple[int, int] | None
 ) -> None:
-    found = told(text, query, most, near=near)
+    found = told(text, query, maximum, near=near)
     whole = [
         at
         for at in range(len(text) + 1)
@@ -90,23 +90,23 @@ def test_a_snippet_never_tears_a_letter_from_its_marks(
     assert whole or not found
 
 
-@given(text=prose, query=queries, most=limits)
-def test_a_text_that_has_a_word_of_the_query_shows_one(text: str, query: str, most: int) -> None:
+@given(text=prose, query=queries, maximum=limits)
+def test_a_text_that_has_a_word_of_the_query_shows_one(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
     has = wanted & set(stems(text)) if wanted else set()
-    assert not has or wanted & set(stems(told(text, query, most)))
+    assert not has or wanted & set(stems(told(text, query, maximum)))
 
 
-@given(text=prose, query=queries, most=limits)
-def test_a_text_that_fits_is_told_whole(text: str, query: str, most: int) -> None:
-    if len(text.strip()) <= most:
-        assert told(text, query, most) == text.strip()
+@given(text=prose, query=queries, maximum=limits)
+def test_a_text_that_fits_is_told_whole(text: str, query: str, maximum: int) -> None:
+    if len(text.strip()) <= maximum:
+        assert told(text, query, maximum) == text.strip()
 
 
-@given(text=prose, query=queries, most=limits)
-def test_marks_stand_around_words_that_match_and_around_no_others(text: str, query: str, most: int) -> None:
+@given(text=prose, query=queries, maximum=limits)
+def test_marks_stand_around_words_that_match_and_around_no_others(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
-    inside = told(text, query, most, highlight=True).split("**")[1::2]
+    inside = told(text, query, maximum, highlight=True).split("**")[1::2]
     assert all(wanted & set(stems(word)) for word in inside)
 
 
@@ -145,8 +145,8 @@ def test_words_are_compared_by_stem_and_without_accents() -> None:
 
 
 def test_marks_count_towards_the_limit() -> None:
-    for most in range(32, 120):
-        assert len(told(CLOCKS, "clocks striking winds", most, highlight=True)) <= most
+    for maximum in range(32, 120):
+        assert len(told(CLOCKS, "clocks striking winds", maximum, highlight=True)) <= maximum
 
 
 def test_spaces_and_lines_stay_as_they_are() -> None:
@@ -179,12 +179,12 @@ def test_megabytes_are_read_in_one_pass(text: str) -> None:
     assert len(told(text, "zebra", 240, highlight=True)) <= 240
 
 
-@given(text=st.one_of(prose, anything), query=queries, most=limits, near=places, most_read=st.integers(64, 300))
+@given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, max_read=st.integers(64, 300))
 def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_of_whole_words(
-    text: str, query: str, most: int, near: tuple[int, int] | None, most_read: int
+    text: str, query: str, maximum: int, near: tuple[int, int] | None, max_read: int
 ) -> None:
-    found = build_snippet(text, stems(query), most, near=near, highlight=False, most_read=most_read)
-    assert len(found) <= min(most, max(most_read, 1))
+    found = build_snippet(text, stems(query), maximum, near=near, highlight=False, max_read=max_read)
+    assert len(found) <= min(maximum, max(max_read, 1))
     assert found in text
     if text.isascii() and max(map(len, text.split()), default=0) < 20:
         assert set(found.split()) <= set(text.split())
@@ -194,9 +194,9 @@ def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
     text = "zebra " + "grass " * 500 + "zebra lion " + "sand " * 500
     place = text.index("zebra lion")
     asked = stems("zebra lion")
-    assert build_snippet(text, asked, 40, near=None, highlight=False, most_read=200).startswith("zebra grass")
-    assert "zebra lion" in build_snippet(text, asked, 40, near=(place, place + 10), highlight=False, most_read=200)
-    assert "zebra lion" in build_snippet(text, asked, 40, near=None, highlight=False, most_read=len(text))
+    assert build_snippet(text, asked, 40, near=None, highlight=False, max_read=200).startswith("zebra grass")
+    assert "zebra lion" in build_snippet(text, asked, 40, near=(place, place + 10), highlight=False, max_read=200)
+    assert "zebra lion" in build_snippet(text, asked, 40, near=None, highlight=False, max_read=len(text))
 
 
 def test_a_word_is_found_whatever_other_words_are_asked_for() -> None:

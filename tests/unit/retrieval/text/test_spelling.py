@@ -29,7 +29,7 @@ SPELLING = Spelling(dict.fromkeys(CATALOGUE.split(), 1))
     ],
 )
 def test_typos_in_plain_words_are_put_right(typed: str, meant: str) -> None:
-    assert SPELLING.corrected(typed) == meant
+    assert SPELLING.correct(typed) == meant
 
 
 @pytest.mark.req("S-02")
@@ -48,24 +48,24 @@ def test_typos_in_plain_words_are_put_right(typed: str, meant: str) -> None:
     ],
 )
 def test_what_is_right_or_not_ours_to_judge_is_left_alone(right: str) -> None:
-    assert SPELLING.corrected(right) == right
+    assert SPELLING.correct(right) == right
 
 
 @pytest.mark.req("S-02")
 def test_the_catalogues_own_word_is_preferred_to_a_commoner_one() -> None:
-    assert SPELLING.corrected("the wether") == "the weather"
-    assert Spelling({"whether": 1}).corrected("the wether") == "the whether"
+    assert SPELLING.correct("the wether") == "the weather"
+    assert Spelling({"whether": 1}).correct("the wether") == "the whether"
 
 
 @pytest.mark.req("S-02")
 def test_a_catalogue_teaches_its_words() -> None:
-    assert Spelling({}).corrected("grafanna") == "grafanna"
-    assert Spelling({"grafana": 2}).corrected("grafanna") == "grafana"
+    assert Spelling({}).correct("grafanna") == "grafanna"
+    assert Spelling({"grafana": 2}).correct("grafanna") == "grafana"
 
 
 @pytest.mark.req("S-02")
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_can_be_looked_at_and_a_corrected_text_is_right(text: str) -> None:
-    once = SPELLING.corrected(text)
-    assert SPELLING.corrected(once) == once
+    once = SPELLING.correct(text)
+    assert SPELLING.correct(once) == once
