@@ -153,7 +153,7 @@ async def test_ids_and_tenants_of_maximum_length_are_stored(store: DocumentStore
     letters = random.Random(1).sample(range(0x20000, 0x2A000), 384)
     tenant, own_id = ("".join(map(chr, part)) for part in (letters[:256], letters[256:]))
     await index.drop(DOCUMENTS)
-    ingest = await Ingest(store, index).opened()
+    ingest = await Ingest(store, index).open_all()
     await ingest.service.put(tenant, [Document(own_id, "Some text")])
     await ingest.assert_whole()
     await index.drop(DOCUMENTS)
@@ -204,7 +204,7 @@ async def test_with_every_index_documents_come_in_change_and_go_and_both_agree(
     store: DocumentStore, index: VectorIndex
 ) -> None:
     await index.drop(DOCUMENTS)
-    ingest = await Ingest(store, index).opened()
+    ingest = await Ingest(store, index).open_all()
     odd = Document("ü/ 1", sentences(1, 2, 3), "Odd \U0001f600", {"my field.x[0]": ["ä", 1, 0.5, True], "none": []})
     await ingest.service.put("acme", [ONE, TWO, odd])
     await ingest.service.put('o"ther', [odd])

@@ -43,7 +43,7 @@ def _say(*words: str) -> None:
     sys.stdout.flush()
 
 
-class Told:
+class Progress:
     """Says of every call of a port that it begins, and that it has ended: the moments to be killed at."""
 
     def __init__(self, port: object) -> None:
@@ -77,11 +77,11 @@ def long_after() -> float:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Ingest]:
+async def open_all(folder: Path) -> AsyncIterator[Ingest]:
     database = Database(f"sqlite:///{folder / 'store.db'}")
     index = QdrantEdgeIndex(folder / "index", optimise_from=150)
     try:
-        yield await Ingest(SqlDocuments(database, clock=long_after), index, HashedEmbedder(32)).opened()
+        yield await Ingest(SqlDocuments(database, clock=long_after), index, HashedEmbedder(32)).open_all()
     finally:
         await index.close()
         await database.close()
@@ -95,7 +95,7 @@ async def write(folder: Path) -> None:
         QdrantEdgeIndex(folder / "index", optimise_from=150),
         HashedEmbedder(32),
     )
-    ingest = await Ingest(Told(store), Told(index), Told(embedder)).opened()  # type: ignore[arg-type]
+    ingest = await Ingest(Progress(store), Progress(index), Progress(embedder)).open_all()  # type: ignore[arg-type]
     version = 1
     while True:
         for tenant in TENANTS:
@@ -122,13 +122,13 @@ async def test_after_a_kill_every_document_is_whole_and_running_it_again_complet
     moments = random.Random(seed)
     for _ in range(4):
         await asyncio.to_thread(_write_until_killed, tmp_path, moments.randrange(10, 160))
-        async with opened(tmp_path) as ingest:
+        async with open_all(tmp_path) as ingest:
             await ingest.service.repair()
             await ingest.assert_whole()
             for tenant in TENANTS:
                 for document in await ingest.store.get_documents(tenant):
                     assert document == version_of(int(document.id[1:]), document.metadata["version"])
-    async with opened(tmp_path) as ingest:
+    async with open_all(tmp_path) as ingest:
         final = [version_of(n, 99) for n in range(COUNT)]
         await ingest.service.put("acme", final)
         assert await ingest.store.get_documents("acme") == final

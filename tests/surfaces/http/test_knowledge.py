@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stocked
+from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stock
 from tests.fixtures.serving import serve
 from toolscript.app.app import App, local_token, open_app
 from toolscript.services.access.rates import Rates
@@ -33,7 +33,7 @@ CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+    async with stock(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 

@@ -19,7 +19,7 @@ from pymongo import MongoClient
 
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, Troubled, hang, saying
-from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock_mongo, stocked
+from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
@@ -56,7 +56,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+    async with stock(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 

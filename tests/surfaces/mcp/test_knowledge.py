@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
-from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, WARNING, stocked
+from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, WARNING, stock
 from tests.fixtures.serving import serve
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App, local_token
@@ -32,7 +32,7 @@ EVERYTHING = {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    async with stocked(tmp_path_factory.mktemp("data")) as opened:
+    async with stock(tmp_path_factory.mktemp("data")) as opened:
         yield opened
 
 

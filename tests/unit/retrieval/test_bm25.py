@@ -21,13 +21,13 @@ averages = st.floats(0.5, 200)
 quick = settings(max_examples=100, deadline=None)
 
 
-def counted(corpus: list[Text]) -> TermCounts:
+def count_terms(corpus: list[Text]) -> TermCounts:
     return TermCounts(len(corpus), Counter(t for text in corpus for t in text))
 
 
 def dot(query: Terms, document: Terms) -> float:
-    held = dict(zip(document.ids, document.weights, strict=True))
-    return sum(w * held.get(t, 0.0) for t, w in zip(query.ids, query.weights, strict=True))
+    existing = dict(zip(document.ids, document.weights, strict=True))
+    return sum(w * existing.get(t, 0.0) for t, w in zip(query.ids, query.weights, strict=True))
 
 
 def idf(number: int, corpus: list[Text]) -> float:
@@ -48,10 +48,10 @@ def textbook(query: Counter[int], text: Text, corpus: list[Text], average: float
 @quick
 @given(corpora, queries, averages)
 def test_the_dot_product_is_the_textbooks_score(corpus: list[Text], query: Counter[int], average: float) -> None:
-    asked = query_terms(query, counted(corpus)).terms
+    requests = query_terms(query, count_terms(corpus)).terms
     for text in corpus:
         expected = textbook(query, text, corpus, average)
-        assert dot(asked, document_terms(text, average)) == pytest.approx(expected)
+        assert dot(requests, document_terms(text, average)) == pytest.approx(expected)
 
 
 @pytest.mark.req("D-02")
@@ -59,9 +59,9 @@ def test_the_dot_product_is_the_textbooks_score(corpus: list[Text], query: Count
 @given(corpora)
 def test_the_full_score_is_that_of_a_text_with_each_term_once_at_average_length(corpus: list[Text]) -> None:
     known = sorted({t for text in corpus for t in text})
-    asked = query_terms(Counter(known), counted(corpus))
-    assert dot(asked.terms, document_terms(dict.fromkeys(known, 1), max(len(known), 1))) == pytest.approx(
-        asked.full_score
+    requests = query_terms(Counter(known), count_terms(corpus))
+    assert dot(requests.terms, document_terms(dict.fromkeys(known, 1), max(len(known), 1))) == pytest.approx(
+        requests.full_score
     )
 
 
@@ -69,21 +69,21 @@ def test_the_full_score_is_that_of_a_text_with_each_term_once_at_average_length(
 @quick
 @given(corpora, queries)
 def test_unknown_terms_are_left_out_but_count_towards_the_full_score(corpus: list[Text], query: Counter[int]) -> None:
-    asked = query_terms(query, counted(corpus))
+    requests = query_terms(query, count_terms(corpus))
     known = {t for text in corpus for t in text}
-    assert set(asked.terms.ids) == known & query.keys()
-    assert asked.full_score == pytest.approx(sum(times * idf(t, corpus) for t, times in query.items()))
+    assert set(requests.terms.ids) == known & query.keys()
+    assert requests.full_score == pytest.approx(sum(times * idf(t, corpus) for t, times in query.items()))
 
 
 @pytest.mark.req("D-02")
 def test_a_query_of_unknown_terms_is_not_covered_at_all() -> None:
-    asked = query_terms(Counter([5, 6]), TermCounts(10, {7: 3}))
-    assert asked.terms == Terms()
-    assert asked.full_score > 0
+    requests = query_terms(Counter([5, 6]), TermCounts(10, {7: 3}))
+    assert requests.terms == Terms()
+    assert requests.full_score > 0
 
 
 @pytest.mark.req("D-02")
-def test_nothing_asked_and_nothing_stored_are_no_error() -> None:
+def test_nothing_requested_and_nothing_stored_are_no_error() -> None:
     assert query_terms(Counter(), TermCounts(10, {})).full_score == 0
     assert query_terms(Counter([1]), TermCounts(0, {})).terms == Terms()
     assert document_terms({}, 40.0) == Terms()
@@ -102,8 +102,8 @@ def test_a_term_that_every_document_holds_still_weighs_more_than_nothing(documen
 def test_rarer_terms_weigh_more(documents: int, data: st.DataObject) -> None:
     common = data.draw(st.integers(2, documents))
     rare = data.draw(st.integers(1, common - 1))
-    asked = query_terms(Counter([1, 2]), TermCounts(documents, {1: rare, 2: common}))
-    assert asked.terms.weights[0] > asked.terms.weights[1]
+    requests = query_terms(Counter([1, 2]), TermCounts(documents, {1: rare, 2: common}))
+    assert requests.terms.weights[0] > requests.terms.weights[1]
 
 
 @pytest.mark.req("D-02")
@@ -130,7 +130,7 @@ def test_the_same_words_weigh_less_in_a_longer_text(times: int, others: int, ave
 def test_term_numbers_ascend_whatever_the_order_they_came_in(corpus: list[Text], query: Counter[int]) -> None:
     backwards = dict(reversed(corpus[0].items()))
     assert document_terms(backwards, 10.0) == document_terms(corpus[0], 10.0)
-    for made in (document_terms(backwards, 10.0), query_terms(query, counted(corpus)).terms):
+    for made in (document_terms(backwards, 10.0), query_terms(query, count_terms(corpus)).terms):
         assert list(made.ids) == sorted(set(made.ids))
         assert len(made.ids) == len(made.weights)
 

@@ -61,7 +61,7 @@ def test_a_typical_answer_scores_half() -> None:
 
 
 @pytest.mark.req("H-07")
-def test_the_floor_is_above_most_other_answers_and_the_middle_of_own_ones_scores_half() -> None:
+def test_the_floor_is_above_other_answers_and_the_middle_of_own_ones_scores_half() -> None:
     cosines = np.array([[0.6, 0.1, 0.2], [0.1, 0.7, 0.3], [0.2, 0.95, 0.9]], np.float32)
     found = measure_similarity(list(np.eye(3, dtype=np.float32)), list(cosines.T))
     assert (found.floor, found.ceiling) == pytest.approx((0.275, 1.125), abs=1e-6)
@@ -69,7 +69,7 @@ def test_the_floor_is_above_most_other_answers_and_the_middle_of_own_ones_scores
 
 
 @pytest.mark.req("H-07")
-def test_a_model_that_cannot_tell_texts_apart_still_gets_a_usable_range() -> None:
+def test_a_model_that_cannot_tell_texts_separate_still_gets_a_usable_range() -> None:
     same = [unit(1, 2, 3)] * 3
     found = measure_similarity(same, same)
     assert found.floor == pytest.approx(1.0, abs=1e-6)

@@ -56,7 +56,7 @@ def test_one_hint_or_a_word_that_only_looks_alike_tells_no_domain(query: str) ->
         ("brave_web_search", "", "search"),
     ],
 )
-def test_a_tools_kind_is_told_by_its_name_or_description(name: str, description: str, kind: str) -> None:
+def test_a_tools_kind_is_reported_by_its_name_or_description(name: str, description: str, kind: str) -> None:
     assert kind in subjects(name, description).kinds
 
 
@@ -67,22 +67,22 @@ def test_a_word_in_passing_makes_no_shell() -> None:
 
 @pytest.mark.req("S-03")
 def test_a_shell_can_do_the_work_of_git_and_a_git_tool_need_not_be_inferred() -> None:
-    asked = TABLES.of_query("commit my changes to git")
-    found = TABLES.infer(asked, subjects("run_command", "Run a command."))
+    requests = TABLES.of_query("commit my changes to git")
+    found = TABLES.infer(requests, subjects("run_command", "Run a command."))
     assert found is not None
     assert (found.domains, found.text) == (frozenset({"git"}), "shell → git")
-    assert TABLES.infer(asked, subjects("git_commit", "Run a command that commits.")) is None
-    assert TABLES.infer(asked, subjects("send_email")) is None
+    assert TABLES.infer(requests, subjects("git_commit", "Run a command that commits.")) is None
+    assert TABLES.infer(requests, subjects("send_email")) is None
     assert TABLES.infer(frozenset(), subjects("run_command")) is None
 
 
 @pytest.mark.req("S-03")
 def test_every_domain_that_counts_is_named_so_that_without_those_named_nothing_is_left() -> None:
-    asked = TABLES.of_query("commit the file to git")
-    found = TABLES.infer(asked, subjects("bash"))
+    requests = TABLES.of_query("commit the file to git")
+    found = TABLES.infer(requests, subjects("bash"))
     assert found is not None
     assert found.text == "shell → file operations, git"
-    assert TABLES.find_shared(asked, subjects("git_add", "Add files.", server="files")) == "file operations, git"
+    assert TABLES.find_shared(requests, subjects("git_add", "Add files.", server="files")) == "file operations, git"
 
 
 OWN = {
@@ -96,9 +96,9 @@ OWN = {
 def test_a_file_of_ones_own_adds_domains_words_and_capabilities(tmp_path: Path, form: str) -> None:
     file = tmp_path / f"own.{form}"
     toml = "\n".join(
-        f"[{kind}.{key}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in told.items())
+        f"[{kind}.{key}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in response.items())
         for kind, table in OWN.items()
-        for key, told in table.items()
+        for key, response in table.items()
     )
     file.write_text(json.dumps(OWN) if form == "json" else toml, encoding="utf-8")
     own = load_capabilities(file)
@@ -124,7 +124,7 @@ def test_a_file_of_ones_own_can_replace_one_table_or_all(tmp_path: Path) -> None
 
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "response"),
     [
         ("{", "cannot be read"),
         ("[]", "holds no tables"),
@@ -139,13 +139,13 @@ def test_a_file_of_ones_own_can_replace_one_table_or_all(tmp_path: Path) -> None
         ('{"replace": true, "capability": {"oven": {"serves": ["git"]}}}', "capability.oven.serves names a domain"),
     ],
 )
-def test_a_malformed_file_is_refused_naming_file_and_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_malformed_file_is_refused_naming_file_and_key(tmp_path: Path, text: str, response: str) -> None:
     file = tmp_path / "own.json"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(Invalid) as refused:
         load_capabilities(file)
     assert str(file) in refused.value.message
-    assert told in refused.value.message
+    assert response in refused.value.message
 
 
 @pytest.mark.req("X-03")

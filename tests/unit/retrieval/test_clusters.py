@@ -57,7 +57,7 @@ def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors:
 
 @given(matrices(), counts)
 @settings(deadline=None)
-def test_there_are_as_many_clusters_as_asked_for_or_as_there_are_different_vectors(
+def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vectors(
     vectors: Matrix, count: int | None
 ) -> None:
     assert len(find_clusters(vectors, count)) == min(count or default_cluster_count(len(vectors)), directions(vectors))
@@ -107,19 +107,19 @@ def test_one_vector_is_a_cluster_of_its_own() -> None:
     assert only.centroid == pytest.approx([0.6, 0.8])
 
 
-def test_two_vectors_are_one_cluster_unless_two_are_asked_for() -> None:
+def test_two_vectors_are_one_cluster_unless_two_are_requested() -> None:
     vectors = np.eye(2, dtype=np.float32)
     assert [len(c.members) for c in find_clusters(vectors)] == [2]
     assert [len(c.members) for c in find_clusters(vectors, 2)] == [1, 1]
 
 
-def test_vectors_that_are_all_the_same_are_one_cluster_however_many_are_asked_for() -> None:
+def test_vectors_that_are_all_the_same_are_one_cluster_however_many_are_requested() -> None:
     (only,) = find_clusters(np.ones((20, 4), np.float32), 5)
     assert len(only.members) == 20
     assert only.cohesion == pytest.approx(1.0)
 
 
-def test_groups_that_lie_apart_are_found_as_they_are() -> None:
+def test_groups_that_lie_separate_are_found_as_they_are() -> None:
     vectors = around(6, 9)
     expected = {frozenset(range(start, start + 9)) for start in range(0, 54, 9)}
     assert partition(find_clusters(vectors, 6), list(range(54))) == expected

@@ -97,9 +97,9 @@ def test_a_capability_speaks_up_where_nothing_else_does() -> None:
     before = by_id(alone)["shell"]
     alone.raise_capable()
     assert by_id(alone)["shell"] == INFERRED_ALONE
-    told = alone.evidence("shell", ())
-    assert told.capability == "shell → git"
-    assert told.inferred == pytest.approx(INFERRED_ALONE - before, abs=1e-4)
+    response = alone.evidence("shell", ())
+    assert response.capability == "shell → git"
+    assert response.inferred == pytest.approx(INFERRED_ALONE - before, abs=1e-4)
     assert alone.evidence("mail", ()).capability == ""
 
 
@@ -115,7 +115,7 @@ def test_a_capability_gains_a_little_beside_what_is_made_for_the_work_and_stays_
 
 
 @pytest.mark.req("S-03")
-def test_a_tool_of_the_asked_domain_gains_and_its_reason_may_say_so() -> None:
+def test_a_tool_of_the_requested_domain_gains_and_its_reason_may_say_so() -> None:
     plain = by_id(
         confidences(legs({"own": 0.3, "mail": 0.3}, {}), QueryTopics(frozenset(), GIT.subjects, GIT.capabilities))
     )

@@ -34,7 +34,7 @@ def ranking(leg: Leg) -> Ranking:
     return sort_candidates([Candidate(i, s) for i, s in leg.items()])
 
 
-def fused_by_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
+def fuse_with_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
     fused = ranx.fuse(runs=[ranx.Run({"q": leg}) for leg in of], **how)
     return {str(i): float(s) for i, s in fused.to_dict()["q"].items()}
 
@@ -43,7 +43,7 @@ def fused_by_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
 @quick
 @given(of=several_legs)
 def test_rrf_is_that_of_ranx(ranx: ModuleType, of: list[Leg]) -> None:
-    theirs = fused_by_ranx(ranx, of, norm=None, method="rrf", params={"k": 60})
+    theirs = fuse_with_ranx(ranx, of, norm=None, method="rrf", params={"k": 60})
     assert rrf([ranking(leg) for leg in of]) == pytest.approx(theirs)
 
 
@@ -57,7 +57,7 @@ def test_zscore_is_that_of_ranx_where_every_ranking_holds_everything(
     ranx: ModuleType, ids: list[str], scores: list[list[int]]
 ) -> None:
     of = [distinct(ids, each) for each in scores]
-    theirs = fused_by_ranx(ranx, of, norm="zmuv", method="sum")
+    theirs = fuse_with_ranx(ranx, of, norm="zmuv", method="sum")
     assert zscore([ranking(leg) for leg in of]) == pytest.approx(theirs, abs=1e-6)
 
 
@@ -82,11 +82,11 @@ def test_rrf_looks_at_positions_and_not_at_scores(leg: Leg) -> None:
 def test_zscore_follows_its_definition(of: list[Leg]) -> None:
     expected = dict.fromkeys({i for leg in of for i in leg}, 0.0)
     for leg in of:
-        held = np.array(list(leg.values()))
-        deviation = float(held.std(ddof=0))
+        existing = np.array(list(leg.values()))
+        deviation = float(existing.std(ddof=0))
         for i in expected:
-            score = leg.get(i, float(held.min()))
-            expected[i] += (score - float(held.mean())) / deviation if deviation else 0.0
+            score = leg.get(i, float(existing.min()))
+            expected[i] += (score - float(existing.mean())) / deviation if deviation else 0.0
     assert zscore([ranking(leg) for leg in of]) == pytest.approx(expected, abs=1e-9)
 
 
@@ -95,8 +95,8 @@ def test_zscore_follows_its_definition(of: list[Leg]) -> None:
 def test_a_ranking_of_equal_scores_says_nothing(score: float) -> None:
     equal = [Candidate(i, score) for i in "abc"]
     assert zscore([equal]) == {"a": 0.0, "b": 0.0, "c": 0.0}
-    telling = [Candidate("b", 2.0), Candidate("a", 1.0)]
-    assert zscore([equal, telling]) == {"a": -1.0, "b": 1.0, "c": -1.0}
+    informative = [Candidate("b", 2.0), Candidate("a", 1.0)]
+    assert zscore([equal, informative]) == {"a": -1.0, "b": 1.0, "c": -1.0}
 
 
 @pytest.mark.req("D-02")

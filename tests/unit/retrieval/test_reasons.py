@@ -64,15 +64,15 @@ def test_a_part_is_named_from_a_quarter_of_the_score() -> None:
 @pytest.mark.req("S-01")
 @settings(max_examples=100, deadline=None)
 @given(shares, shares, shares)
-def test_every_named_part_is_a_telling_share_and_every_telling_share_is_named(
+def test_every_named_part_is_a_informative_share_and_every_informative_share_is_named(
     semantic: float, keyword: float, fuzzy: float
 ) -> None:
     parts = {SEMANTIC: semantic, KEYWORD: keyword, FUZZY: fuzzy}
-    told = explain(Evidence(semantic, keyword, fuzzy))
-    telling = {name for name, share in parts.items() if share > 0 and share >= 0.25 * (semantic + keyword + fuzzy)}
-    if not telling:
-        assert told == "Weak match"
+    response = explain(Evidence(semantic, keyword, fuzzy))
+    informative = {name for name, share in parts.items() if share > 0 and share >= 0.25 * (semantic + keyword + fuzzy)}
+    if not informative:
+        assert response == "Weak match"
         return
-    named = told.split(" + ")
-    assert set(named) == telling
+    named = response.split(" + ")
+    assert set(named) == informative
     assert [parts[n] for n in named] == sorted((parts[n] for n in named), reverse=True)

@@ -194,6 +194,6 @@ async def test_points_are_found_by_id_in_batches(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("size", "expected"), [(2, [[1, 2], [3]]), (3, [[1, 2, 3]]), (9, [[1, 2, 3]])])
-def test_batches_have_at_most_the_given_size(size: int, expected: list[list[int]]) -> None:
+def test_batches_have_up_to_the_given_size(size: int, expected: list[list[int]]) -> None:
     batches: Iterator[list[int]] = split_batches([1, 2, 3], size)
     assert list(batches) == expected

@@ -36,7 +36,7 @@ def tools_of(parts: list[tuple[list[float], float]]) -> int:
     return len(parts) - 1
 
 
-def drawn(world: World, similarity: SimilarityRange = PLAIN) -> SkillMap:
+def build_map(world: World, similarity: SimilarityRange = PLAIN) -> SkillMap:
     return SkillMap(*points_of(world), similarity)
 
 
@@ -44,9 +44,9 @@ def points_of(world: World) -> tuple[list[Candidate], dict[str, Vector]]:
     points, vectors = [], {}
     for skill, parts in world.items():
         for n, (row, tightness) in enumerate(parts):
-            told = {"skill_id": skill, "name": skill.upper(), "description": "", "tool_count": tools_of(parts)}
+            response = {"skill_id": skill, "name": skill.upper(), "description": "", "tool_count": tools_of(parts)}
             point_id = skill if n == 0 else f"{skill}#{n}"
-            points.append(Candidate(point_id, 0.0, {**told, "tightness": tightness, "is_facet": n > 0}))
+            points.append(Candidate(point_id, 0.0, {**response, "tightness": tightness, "is_facet": n > 0}))
             vectors[point_id] = unit(row)
     return points, vectors
 
@@ -90,24 +90,24 @@ def test_the_nearest_are_those_of_a_plain_loop(
 
 
 def test_equal_skills_come_by_id() -> None:
-    found = drawn({name: [([1.0, 0.0, 0.0], 1.0)] * 2 for name in ("c", "a", "b")}).nearest(unit([1, 0, 0]), 2, 0.0)
+    found = build_map({name: [([1.0, 0.0, 0.0], 1.0)] * 2 for name in ("c", "a", "b")}).nearest(unit([1, 0, 0]), 2, 0.0)
     assert [facts.id for facts, _ in found] == ["a", "b"]
 
 
 def test_an_id_that_begins_like_another_is_another_skill() -> None:
     world = {"mail": [([1.0, 0.0, 0.0], 1.0)] * 2, "mail_box": [([0.0, 1.0, 0.0], 1.0)] * 3}
-    found = drawn(world).nearest(unit([0, 1, 0]), 5, -1.0)
+    found = build_map(world).nearest(unit([0, 1, 0]), 5, -1.0)
     assert [(facts.id, facts.tool_count) for facts, _ in found] == [("mail_box", 2), ("mail", 1)]
 
 
 def test_a_map_without_skills_finds_none() -> None:
-    empty = drawn({})
+    empty = build_map({})
     assert empty.skills == []
     assert empty.nearest(unit([1, 0, 0]), 3, 0.0) == []
 
 
 def test_what_lies_below_the_floor_is_left_out_and_what_lies_on_it_is_not() -> None:
-    two = drawn({"far": [([0.0, 1.0, 0.0], 1.0)] * 2, "near": [([1.0, 0.0, 0.0], 1.0)] * 2})
+    two = build_map({"far": [([0.0, 1.0, 0.0], 1.0)] * 2, "near": [([1.0, 0.0, 0.0], 1.0)] * 2})
     assert two.nearest(unit([1, 0, 0]), 5, 1.0) == [(SkillFacts("near", "NEAR", "", 1), 1.0)]
     assert two.nearest(unit([1, 0, 0]), 5, 1.01) == []
 
@@ -127,13 +127,15 @@ def test_a_vector_that_is_none_is_named_with_its_remedy() -> None:
 
 def test_a_broad_skill_is_found_through_the_facet_that_the_query_is_about() -> None:
     broad = [([1.0, 1.0, 1.0], 0.5), ([1.0, 0.0, 0.0], 1.0), ([0.0, 1.0, 0.0], 1.0)]
-    (first, score), _ = drawn({"broad": broad, "other": [([0.5, 0.5, 1.0], 0.9)] * 2}).nearest(unit([1, 0, 0]), 2, 0.0)
+    (first, score), _ = build_map({"broad": broad, "other": [([0.5, 0.5, 1.0], 0.9)] * 2}).nearest(
+        unit([1, 0, 0]), 2, 0.0
+    )
     assert first.id == "broad"
     assert score == pytest.approx(1.0)
 
 
 def test_a_skill_with_tools_comes_before_one_that_only_says_so() -> None:
     world = {"a_promise": [([1.0, 0.0, 0.0], 1.0)], "proven": [([1.0, 0.0, 0.0], 1.0)] * 2}
-    (first, _), (second, score) = drawn(world).nearest(unit([1, 0, 0]), 2, 0.0)
+    (first, _), (second, score) = build_map(world).nearest(unit([1, 0, 0]), 2, 0.0)
     assert (first.id, second.id) == ("proven", "a_promise")
     assert score == pytest.approx(1 - UNPROVEN)

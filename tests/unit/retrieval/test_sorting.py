@@ -45,24 +45,24 @@ def confidences(item: Item) -> list[float]:
 def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vector]) -> list[float]:
     """The definition, without a shortcut."""
 
-    def counted(text: str, weight: int) -> Counter[str]:
+    def count_terms(text: str, weight: int) -> Counter[str]:
         return Counter({stem(w): n * weight for w, n in Counter(words(text)).items() if w not in STOP_WORDS})
 
-    said = [
-        counted(" ".join(s.keywords), 2)
-        + counted(" ".join(s.examples), 1)
-        + counted(s.name, 2)
-        + counted(s.description, 1)
+    message = [
+        count_terms(" ".join(s.keywords), 2)
+        + count_terms(" ".join(s.examples), 1)
+        + count_terms(s.name, 2)
+        + count_terms(s.description, 1)
         for s in skills
     ]
-    own = counted(f"{item.server} {item.description}", 1) + counted(item.name, 2)
+    own = count_terms(f"{item.server} {item.description}", 1) + count_terms(item.name, 2)
 
     def rarity(word: str) -> float:
-        holding = sum(word in counts for counts in said)
+        holding = sum(word in counts for counts in message)
         return math.log(1 + (len(skills) - holding + 0.5) / (holding + 0.5)) if holding else sorting.UNKNOWN_WORD
 
     found = []
-    for counts, place in zip(said, vectors, strict=True):
+    for counts, place in zip(message, vectors, strict=True):
         near = (float(vector @ place) - SIMILARITY.floor) / (SIMILARITY.ceiling - SIMILARITY.floor)
         total = sum(min(n, 3) * rarity(w) for w, n in own.items())
         shared = sum(min(n, 3) * rarity(w) * counts[w] * 2.2 / (counts[w] + 1.2) for w, n in own.items() if w in counts)
@@ -74,20 +74,20 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
 def test_a_confidence_is_what_its_definition_says(
-    name: str, description: str, told: list[tuple[str, str, list[float]]], numbers: list[float]
+    name: str, description: str, response: list[tuple[str, str, list[float]]], numbers: list[float]
 ) -> None:
     item = Item("server", name, description)
-    skills = [Skill(f"s{n}", a, b, keywords=(b,), examples=(a,)) for n, (a, b, _) in enumerate(told)]
-    vectors = [unit(v) for _, _, v in told]
+    skills = [Skill(f"s{n}", a, b, keywords=(b,), examples=(a,)) for n, (a, b, _) in enumerate(response)]
+    vectors = [unit(v) for _, _, v in response]
     (row,) = SkillMatcher(skills, vectors, SIMILARITY).confidences([item], [unit(numbers)])
     np.testing.assert_allclose(row, by_hand(item, unit(numbers), skills, vectors), atol=1e-4)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9))
-def test_no_item_has_a_say_in_anothers_confidence(told: list[tuple[str, list[float]]]) -> None:
+def test_no_item_has_a_say_in_anothers_confidence(response: list[tuple[str, list[float]]]) -> None:
     fit = SkillMatcher(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)
-    items, vectors = [Item("s", "n", text) for text, _ in told], [unit(numbers) for _, numbers in told]
+    items, vectors = [Item("s", "n", text) for text, _ in response], [unit(numbers) for _, numbers in response]
     together = fit.confidences(items, vectors)
     for n, (item, vector) in enumerate(zip(items, vectors, strict=True)):
         assert (fit.confidences([item], [vector])[0] == together[n]).all()
@@ -114,13 +114,13 @@ def test_saying_a_word_over_and_over_does_not_help() -> None:
 
 def test_nearer_in_meaning_is_surer_and_never_quite_sure() -> None:
     fit = SkillMatcher([Skill("a", "A")], [np.eye(4, dtype=np.float32)[0]], SIMILARITY)
-    said = [
+    message = [
         float(fit.confidences([Item("", "")], [unit([c, math.sqrt(1 - c * c), 0, 0])])[0][0])
         for c in (-1, 0.1, 0.3, 0.8, 1)
     ]
-    assert said == sorted(said)
-    assert said[:2] == pytest.approx([0.0, 0.0])
-    assert said[-1] < 1
+    assert message == sorted(message)
+    assert message[:2] == pytest.approx([0.0, 0.0])
+    assert message[-1] < 1
 
 
 def test_the_words_of_a_whole_novel_are_not_read() -> None:

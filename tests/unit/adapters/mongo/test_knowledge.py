@@ -316,16 +316,16 @@ async def test_what_another_pipeline_keeps_in_its_documents_stays(
     more = Chunk(derive_id("more"), source.id, "more", Position(), 1)
     changed = replace(source, title="Ours")
     await store.replace(changed, [*chunks, more], [replace(each, type="warning") for each in extractions])
-    stored = {
+    list_stored = {
         name: each.find_one({"_id": own}) or {} for (name, each), own in zip(collections.items(), IDS, strict=True)
     }
-    assert stored["sources"]["title"] == "Ours"
-    assert stored["extractions"]["type"] == "warning"
+    assert list_stored["sources"]["title"] == "Ours"
+    assert list_stored["extractions"]["type"] == "warning"
     documents["sources"]["title"], documents["extractions"]["type"] = "Ours", "warning"
     for name, document in documents.items():
         # As the driver reads it here: moments without their zone.
         read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
-        assert {field: stored[name][field] for field in document} == document | read
+        assert {field: list_stored[name][field] for field in document} == document | read
     assert await store.list_sources() == [changed]
     assert [chunk.content for chunk in (await store.get_contents(source.id))[0]] == ["text", "more"]
 

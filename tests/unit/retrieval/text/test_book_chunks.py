@@ -54,7 +54,7 @@ def prose(text: str, **position: str | int) -> Block:
     return Block(text, BlockKind.PROSE, Position(**position))  # type: ignore[arg-type]
 
 
-def said(number: int, *, of: int = 10, about: str = "s") -> str:
+def message(number: int, *, of: int = 10, about: str = "s") -> str:
     """Sentences of five words, each different."""
     return " ".join(f"{about}{n} is one small fact." for n in range(number, number + of))
 
@@ -114,14 +114,14 @@ async def test_the_model_reads_every_piece_whole(minilm: OnnxEmbedder, book: lis
 
 
 def test_sections_are_pieces_of_their_own() -> None:
-    book = [prose(said(n), chapter="One", section=f"1.{n}", page=n) for n in range(4)]
+    book = [prose(message(n), chapter="One", section=f"1.{n}", page=n) for n in range(4)]
     found = cut(book, size=60, overlap=12, measure=words)
     assert found == [Piece(block.text, block.position) for block in book]
 
 
 def test_a_section_is_a_piece_of_its_own_however_short_it_is() -> None:
     short = prose("Only a few words.", chapter="One", section="1.1 Why bees swarm", page=1)
-    long = prose(said(0), chapter="One", section="1.2 Catching a swarm", page=2)
+    long = prose(message(0), chapter="One", section="1.2 Catching a swarm", page=2)
     last = prose("See the index.", chapter="One", section="1.3 More", page=3)
     found = cut([short, long, last], size=90, overlap=12, measure=words)
     assert found == [Piece(block.text, block.position) for block in (short, long, last)]
@@ -133,7 +133,7 @@ def test_a_tiny_chapter_stays_alone() -> None:
 
 
 def test_prose_is_cut_between_sentences_into_even_pieces_that_overlap() -> None:
-    found = texts(cut([prose(said(0, of=30))], size=60, overlap=12, measure=words))
+    found = texts(cut([prose(message(0, of=30))], size=60, overlap=12, measure=words))
     assert len(found) == 3
     assert all(text.startswith("s") and text.endswith("fact.") for text in found)
     assert min(map(words, found)) * 2 >= max(map(words, found))
@@ -143,24 +143,24 @@ def test_prose_is_cut_between_sentences_into_even_pieces_that_overlap() -> None:
 
 
 def test_a_piece_rather_ends_with_a_paragraph() -> None:
-    paragraphs = [prose(said(n * 10, of=7)) for n in range(4)]
+    paragraphs = [prose(message(n * 10, of=7)) for n in range(4)]
     found = texts(cut(paragraphs, size=90, overlap=0, measure=words))
     assert found == [f"{one.text}\n\n{two.text}" for one, two in (paragraphs[:2], paragraphs[2:])]
 
 
 def test_nothing_is_repeated_across_sections_code_or_tables() -> None:
     for kind in (BlockKind.CODE, BlockKind.TABLE):
-        book = [prose(said(0, of=8)), Block(said(100, of=9), kind), prose(said(200, of=8))]
+        book = [prose(message(0, of=8)), Block(message(100, of=9), kind), prose(message(200, of=8))]
         found = cut(book, size=50, overlap=25, measure=words)
         assert letters(*texts(found)) == letters(*(block.text for block in book))
-    book = [prose(said(n, of=12), section=str(n)) for n in (0, 100)]
+    book = [prose(message(n, of=12), section=str(n)) for n in (0, 100)]
     assert texts(cut(book, size=70, overlap=35, measure=words)) == [block.text for block in book]
 
 
 @pytest.mark.parametrize("kind", [BlockKind.CODE, BlockKind.TABLE])
 def test_code_and_tables_that_fit_are_kept_whole(kind: BlockKind) -> None:
     listing = Block("\n".join(f"x{n} = f ( {n} )" for n in range(9)), kind)
-    book = [prose(said(0, of=9)), listing, prose(said(100, of=9))]
+    book = [prose(message(0, of=9)), listing, prose(message(100, of=9))]
     assert sum(listing.text in text for text in texts(cut(book, size=60, overlap=12, measure=words))) == 1
 
 
@@ -195,17 +195,17 @@ def test_a_header_that_would_leave_no_room_is_not_repeated() -> None:
     assert letters(*found) == letters(header, rows)
 
 
-def test_what_measures_more_together_than_apart_still_fits() -> None:
+def test_what_measures_more_together_than_separate_still_fits() -> None:
     def wary(text: str) -> int:
         return words(text) + words(text) ** 2 // 50
 
-    found = texts(cut([prose(said(0, of=60))], size=60, overlap=12, measure=wary))
+    found = texts(cut([prose(message(0, of=60))], size=60, overlap=12, measure=wary))
     assert max(map(wary, found)) <= 60
     assert all(f"s{n} is" in " ".join(found) for n in range(60))
 
 
 def test_a_piece_cites_the_page_where_what_is_new_in_it_begins() -> None:
-    book = [prose(said(0, of=10), page=5), prose(said(100, of=10), page=6)]
+    book = [prose(message(0, of=10), page=5), prose(message(100, of=10), page=6)]
     first, second = cut(book, size=62, overlap=12, measure=words)
     assert (first.position.page, second.position.page) == (5, 6)
     assert second.text.startswith("s8 is")
@@ -214,12 +214,12 @@ def test_a_piece_cites_the_page_where_what_is_new_in_it_begins() -> None:
 @pytest.mark.parametrize(
     "book",
     [
-        [prose(said(0, of=60_000))],
+        [prose(message(0, of=60_000))],
         [prose("word " * 300_000)],
         [Block("x" * 2_000_000, BlockKind.CODE)],
         [Block("x = 1\n" * 300_000, BlockKind.CODE)],
         [Block("| a | b |\n" * 200_000, BlockKind.TABLE)],
-        [prose(said(n, of=5), section=str(n)) for n in range(12_000)],
+        [prose(message(n, of=5), section=str(n)) for n in range(12_000)],
         [prose("\n" * 2_000_000 + "x")],
     ],
     ids=["sentences", "words", "one word", "lines", "rows", "sections", "nothing"],

@@ -114,5 +114,5 @@ def test_the_time_grows_with_the_text_and_not_faster(unit: str) -> None:
         passages(text)
         return time.process_time() - started
 
-    most = 20 * max(min(seconds(100_000) for _ in range(3)), 0.02)
-    assert any(seconds(1_000_000) < most for _ in range(3))
+    maximum = 20 * max(min(seconds(100_000) for _ in range(3)), 0.02)
+    assert any(seconds(1_000_000) < maximum for _ in range(3))

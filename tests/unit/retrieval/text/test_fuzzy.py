@@ -19,7 +19,7 @@ READ = "filesystem__read_file"
 
 
 @st.composite
-def mistyped(draw: st.DrawFn) -> tuple[str, str]:
+def find_mistyped(draw: st.DrawFn) -> tuple[str, str]:
     """The id of a tool and its name with one letter dropped, doubled, replaced or swapped with the next."""
     item = draw(st.sampled_from(LONG_ENOUGH))
     at = draw(st.integers(0, len(item.name) - 2))
@@ -68,14 +68,14 @@ def test_plain_words_and_other_identifiers_are_not_exact(query: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(ITEMS), st.sampled_from(["{}", "run {} now", "({})", "`{}`!"]))
 def test_every_tool_of_the_catalogue_is_exact_by_its_name_and_its_id(item: Item, around: str) -> None:
-    for asked in (item.name, item.id):
-        found = DEMO.match(around.format(asked))
+    for requests in (item.name, item.id):
+        found = DEMO.match(around.format(requests))
         assert item.id in found.exact
         assert found.close[item.id] == pytest.approx(1.0)
 
 
 @pytest.mark.req("S-02")
-def test_two_tools_of_one_name_are_both_exact_and_an_id_tells_them_apart() -> None:
+def test_two_tools_of_one_name_are_both_exact_and_an_id_tells_them_separate() -> None:
     names = Names([("a__search", "search"), ("b__search", "search"), ("c__other", "other")])
     assert names.match("search").exact == {"a__search", "b__search"}
     assert names.match("b__search").exact == {"b__search"}
@@ -96,7 +96,7 @@ def test_two_names_in_one_query_are_both_exact() -> None:
 
 @pytest.mark.req("S-02")
 @settings(max_examples=200, deadline=None)
-@given(mistyped(), st.sampled_from(["{}", "{}?"]))
+@given(find_mistyped(), st.sampled_from(["{}", "{}?"]))
 def test_one_typo_still_finds_the_tool(typo: tuple[str, str], around: str) -> None:
     item_id, written = typo
     assert DEMO.match(around.format(written)).close.get(item_id, 0) > 0

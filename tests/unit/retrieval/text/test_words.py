@@ -95,9 +95,9 @@ def test_a_capital_with_an_accent_or_of_another_alphabet_starts_a_word(camel: st
 @pytest.mark.req("S-02")
 @pytest.mark.parametrize("text", ["caféBar", "überPrüfen", "Crème brûlée", "й"])
 def test_accents_may_be_written_as_one_character_or_two(text: str) -> None:
-    apart = unicodedata.normalize("NFD", text)
-    assert words(apart) == words(text)
-    assert unicodedata.normalize("NFC", split_identifier(apart)) == split_identifier(text)
+    split = unicodedata.normalize("NFD", text)
+    assert words(split) == words(text)
+    assert unicodedata.normalize("NFC", split_identifier(split)) == split_identifier(text)
 
 
 @pytest.mark.req("S-02")

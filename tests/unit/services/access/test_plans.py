@@ -42,7 +42,7 @@ class Clock:
         return self.now
 
 
-def written(folder: Path, text: str, name: str = "plans.toml") -> Path:
+def write_plans(folder: Path, text: str, name: str = "plans.toml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return file
@@ -56,24 +56,24 @@ def test_without_a_file_there_is_one_plan_and_it_limits_nothing() -> None:
 
 
 def test_a_file_adds_plans_in_toml_or_json(tmp_path: Path) -> None:
-    told = {"plans": {"free": {"max_top_k": 20, "fields": ["title", "tags"], "requests_per_minute": 60}}}
+    response = {"plans": {"free": {"max_top_k": 20, "fields": ["title", "tags"], "requests_per_minute": 60}}}
     expected = {"default": Plan(), "free": FREE_PLAN}
-    assert load_plans(written(tmp_path, FREE)) == expected
-    assert load_plans(written(tmp_path, json.dumps(told), "plans.json")) == expected
+    assert load_plans(write_plans(tmp_path, FREE)) == expected
+    assert load_plans(write_plans(tmp_path, json.dumps(response), "plans.json")) == expected
 
 
 def test_what_a_plan_leaves_out_is_not_limited(tmp_path: Path) -> None:
-    assert load_plans(written(tmp_path, "[plans.pro]"))["pro"] == Plan("pro")
-    assert load_plans(written(tmp_path, "[plans.none]\nfields = []"))["none"] == Plan("none", fields=frozenset())
+    assert load_plans(write_plans(tmp_path, "[plans.pro]"))["pro"] == Plan("pro")
+    assert load_plans(write_plans(tmp_path, "[plans.none]\nfields = []"))["none"] == Plan("none", fields=frozenset())
 
 
 def test_the_file_may_limit_the_default_plan(tmp_path: Path) -> None:
-    plans = load_plans(written(tmp_path, "[plans.default]\nmax_top_k = 5"))
+    plans = load_plans(write_plans(tmp_path, "[plans.default]\nmax_top_k = 5"))
     assert plans == {"default": Plan("default", 5)}
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "told"),
+    ("text", "key", "response"),
     [
         ("[plan.free]", "plan", "write [plans.NAME]"),
         ("plans = 3", "plans", "table of tables"),
@@ -94,14 +94,14 @@ def test_the_file_may_limit_the_default_plan(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_file_plan_and_field(
-    tmp_path: Path, text: str, key: str, told: str
+    tmp_path: Path, text: str, key: str, response: str
 ) -> None:
-    file = written(tmp_path, text)
+    file = write_plans(tmp_path, text)
     with pytest.raises(Invalid) as error:
         load_plans(file)
     assert error.value.details == {"file": str(file), "key": key}
     assert error.value.message.startswith(f"{file}: {key} ")
-    assert told in error.value.message
+    assert response in error.value.message
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_wrong_in_a_file_is_named_with_file_plan_and_field(
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str) -> None:
-    file = written(tmp_path, text, name)
+    file = write_plans(tmp_path, text, name)
     with pytest.raises(Invalid) as error:
         load_plans(file)
     assert error.value.details == {"file": str(file)}
@@ -139,7 +139,7 @@ def test_a_plan_that_nobody_has_defined_is_the_default_one() -> None:
     assert Plans({}).get(Principal("a", "gold")) == Plan()
 
 
-def test_whoever_is_not_limited_is_never_refused_nor_remembered() -> None:
+def test_a_caller_is_not_limited_is_never_refused_nor_remembered() -> None:
     plans = Plans({}, Clock())
     for _ in range(1000):
         assert plans.admit(Principal("a")) == Plan()
@@ -149,11 +149,11 @@ def test_whoever_is_not_limited_is_never_refused_nor_remembered() -> None:
 # --- how often ---
 
 
-def limited(clock: Clock, per_minute: int) -> Plans:
+def build_limited(clock: Clock, per_minute: int) -> Plans:
     return Plans({"default": Plan(requests_per_minute=per_minute)}, clock)
 
 
-def admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
+def count_admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
     """0 when let in, else the seconds to wait."""
     try:
         plans.admit(Principal(tenant, plan))
@@ -165,17 +165,17 @@ def admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
 
 def test_a_minutes_amount_may_come_at_once_and_then_one_at_a_time() -> None:
     clock = Clock()
-    plans = limited(clock, 6)
-    assert [admitted(plans) for _ in range(8)] == [0, 0, 0, 0, 0, 0, 10, 10]
+    plans = build_limited(clock, 6)
+    assert [count_admitted(plans) for _ in range(8)] == [0, 0, 0, 0, 0, 0, 10, 10]
     clock.now += 4
-    assert admitted(plans) == 6
+    assert count_admitted(plans) == 6
     clock.now += 6
-    assert [admitted(plans), admitted(plans)] == [0, 10]
+    assert [count_admitted(plans), count_admitted(plans)] == [0, 10]
     clock.now += 1000
-    assert [admitted(plans) for _ in range(7)] == [0] * 6 + [10]
+    assert [count_admitted(plans) for _ in range(7)] == [0] * 6 + [10]
 
 
-def test_who_is_refused_is_told_the_limit_and_how_long_to_wait() -> None:
+def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
     plans = Plans({"free": replace(FREE_PLAN, requests_per_minute=1)}, Clock())
     plans.admit(Principal("a", "free"))
     with pytest.raises(RateLimited) as error:
@@ -185,25 +185,25 @@ def test_who_is_refused_is_told_the_limit_and_how_long_to_wait() -> None:
 
 
 def test_one_tenant_does_not_use_up_what_another_has() -> None:
-    plans = limited(Clock(), 1)
-    assert [admitted(plans, "a"), admitted(plans, "b")] == [0, 0]
-    assert admitted(plans, "a") > 0
+    plans = build_limited(Clock(), 1)
+    assert [count_admitted(plans, "a"), count_admitted(plans, "b")] == [0, 0]
+    assert count_admitted(plans, "a") > 0
 
 
 def test_a_tenant_has_one_bucket_whatever_plans_its_tokens_name() -> None:
     plans = Plans({"slow": Plan("slow", requests_per_minute=2), "fast": Plan("fast", requests_per_minute=4)}, Clock())
-    assert [admitted(plans, plan="slow") for _ in range(3)] == [0, 0, 30]
-    assert admitted(plans, plan="fast") == 15
+    assert [count_admitted(plans, plan="slow") for _ in range(3)] == [0, 0, 30]
+    assert count_admitted(plans, plan="fast") == 15
 
 
 def test_refused_requests_do_not_make_the_wait_longer() -> None:
     clock = Clock()
-    plans = limited(clock, 1)
-    assert admitted(plans) == 0
+    plans = build_limited(clock, 1)
+    assert count_admitted(plans) == 0
     for _ in range(100):
-        assert admitted(plans) == 60
+        assert count_admitted(plans) == 60
     clock.now += 60
-    assert admitted(plans) == 0
+    assert count_admitted(plans) == 0
 
 
 Ask = tuple[float, str]
@@ -215,11 +215,11 @@ Ask = tuple[float, str]
 )
 def test_in_any_stretch_of_time_no_tenant_gets_more_than_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
     clock = Clock()
-    plans = limited(clock, limit)
+    plans = build_limited(clock, limit)
     let_in: dict[str, list[float]] = {"a": [], "b": []}
     for pause, tenant in asks:
         clock.now += pause
-        if admitted(plans, tenant) == 0:
+        if count_admitted(plans, tenant) == 0:
             let_in[tenant].append(clock.now)
     for times in let_in.values():
         for n, begin in enumerate(times):
@@ -228,39 +228,39 @@ def test_in_any_stretch_of_time_no_tenant_gets_more_than_its_burst_and_its_share
 
 
 @given(st.integers(1, 10_000), st.lists(st.floats(0, 10, allow_nan=False), max_size=60))
-def test_whoever_waits_as_long_as_told_gets_in_and_not_before(limit: int, pauses: list[float]) -> None:
+def test_a_caller_waits_as_long_as_reported_gets_in_and_not_before(limit: int, pauses: list[float]) -> None:
     clock = Clock()
-    plans = limited(clock, limit)
+    plans = build_limited(clock, limit)
     for pause in [*pauses, *[0.0] * min(limit, 200)]:
         clock.now += pause
-        wait = admitted(plans)
+        wait = count_admitted(plans)
         if wait:
             began = clock.now
             clock.now = began + wait - 0.002
-            assert wait < 0.003 or admitted(plans) > 0
+            assert wait < 0.003 or count_admitted(plans) > 0
             clock.now = began + wait
-            assert admitted(plans) == 0
+            assert count_admitted(plans) == 0
 
 
 def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "MAX_BUCKETS", 50)
     clock = Clock()
-    plans = limited(clock, 2)
+    plans = build_limited(clock, 2)
     for n in range(500):
-        assert admitted(plans, f"t{n}") == 0
+        assert count_admitted(plans, f"t{n}") == 0
         assert len(plans._buckets) <= 50
-    assert [admitted(plans, "t499"), admitted(plans, "t499")] == [0, 30]
+    assert [count_admitted(plans, "t499"), count_admitted(plans, "t499")] == [0, 30]
 
 
 def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
     clock = Clock()
-    plans = limited(clock, 60)
+    plans = build_limited(clock, 60)
     for n in range(100):
-        admitted(plans, f"t{n}")
+        count_admitted(plans, f"t{n}")
     clock.now += 60
     sizes = []
     for _ in range(100):
-        admitted(plans, "a")
+        count_admitted(plans, "a")
         sizes.append(len(plans._buckets))
         clock.now += 1
     assert all(before - after <= 2 for before, after in pairwise(sizes))

@@ -52,7 +52,7 @@ def test_a_minutes_amount_may_come_at_once_and_then_an_even_share() -> None:
     assert [wait_of(rates) for _ in range(5)] == [0, 0, 0, 0, 15]
 
 
-def test_who_is_refused_is_told_the_limit_and_how_long_to_wait() -> None:
+def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
     rates = Rates(1, Clock())
     rates.admit("a")
     with pytest.raises(RateLimited) as error:

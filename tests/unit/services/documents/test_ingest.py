@@ -46,7 +46,7 @@ LONG = Document("long", sentences(1, 2, 3, 4), "Facts", {"open": True})
 
 @pytest.fixture
 async def ingest() -> Ingest:
-    return await Ingest().opened()
+    return await Ingest().open_all()
 
 
 @pytest.fixture
@@ -69,10 +69,12 @@ async def test_a_long_text_becomes_passages_that_carry_title_and_metadata(ingest
     assert {t.partition(". ")[0] for t in embedded} == {"Facts", "Wine"}
 
 
-async def test_a_title_of_the_metadata_is_the_title_that_is_told(ingest: Ingest) -> None:
+async def test_a_title_of_the_metadata_is_the_title_that_is_reported(ingest: Ingest) -> None:
     await ingest.service.put("acme", [replace(SHORT, metadata={"title": "Mine"}), Document("bare", "No title")])
-    told = {c.payload["doc_id"]: c.payload.get(metadata_field("title")) for c in await ingest.index.scroll(DOCUMENTS)}
-    assert told == {"short": "Mine", "bare": None}
+    response = {
+        c.payload["doc_id"]: c.payload.get(metadata_field("title")) for c in await ingest.index.scroll(DOCUMENTS)
+    }
+    assert response == {"short": "Mine", "bare": None}
 
 
 async def test_words_are_found_once_for_each_document_wherever_they_stand(ingest: Ingest) -> None:
@@ -143,7 +145,7 @@ async def test_one_document_that_cannot_be_kept_keeps_the_others_out_too(ingest:
     assert await ingest.service.listing("acme") == []
 
 
-async def test_documents_are_told_by_id_and_listed_in_pages(ingest: Ingest) -> None:
+async def test_documents_are_reported_by_id_and_listed_in_pages(ingest: Ingest) -> None:
     await ingest.service.put("acme", [SHORT, LONG])
     assert await ingest.service.get("acme", "short") == SHORT
     assert await ingest.service.listing("acme", limit=1) == [LONG]
@@ -163,17 +165,17 @@ async def test_deleted_documents_leave_store_and_index(ingest: Ingest) -> None:
 
 
 async def test_progress_counts_documents_up_to_all_of_them(ingest: Ingest) -> None:
-    told: list[tuple[int, int]] = []
+    response: list[tuple[int, int]] = []
     many = [Document(f"d{n:03d}", sentences(n) if n % 2 else f"text {n}") for n in range(300)]
-    await ingest.service.put("acme", many, lambda done, total: told.append((done, total)))
-    assert told == sorted(told)
-    assert len(told) > 2
-    assert told[-1] == (300, 300)
-    told.clear()
+    await ingest.service.put("acme", many, lambda done, total: response.append((done, total)))
+    assert response == sorted(response)
+    assert len(response) > 2
+    assert response[-1] == (300, 300)
+    response.clear()
     await ingest.index.drop(DOCUMENTS)
-    await ingest.opened()
-    assert await ingest.service.index_all(lambda done, total: told.append((done, total))) == 300
-    assert told[-1] == (300, 300)
+    await ingest.open_all()
+    assert await ingest.service.index_all(lambda done, total: response.append((done, total))) == 300
+    assert response[-1] == (300, 300)
     await ingest.assert_whole()
 
 
@@ -240,7 +242,7 @@ class FailingEmbedder(HashedEmbedder):
 
 
 async def test_what_a_model_failed_at_waits_and_is_finished_by_putting_it_again() -> None:
-    ingest = await Ingest(embedder=FailingEmbedder(32)).opened()
+    ingest = await Ingest(embedder=FailingEmbedder(32)).open_all()
     many = [Document(f"d{n:04d}", f"text number {n}") for n in range(500)]
     with pytest.raises(Unavailable, match="away"):
         await ingest.service.put("acme", many)
@@ -376,7 +378,7 @@ async def test_whatever_call_is_cut_off_a_repair_makes_store_and_index_whole(
     while True:
         calls += step
         index = MemoryIndex() if engine == "memory" else QdrantEdgeIndex(tmp_path / str(calls))
-        ingest = await Ingest(index=index).opened()
+        ingest = await Ingest(index=index).open_all()
         await ingest.service.put("acme", EARLIER)
         fuse = Fuse(halfway=halfway)
         cut_short = Ingest(ingest.store, index, ingest.embedder, fuse).service
@@ -414,8 +416,8 @@ def test_no_two_passages_have_the_same_id(named: list[tuple[str, str, int]]) -> 
 async def test_an_index_that_is_another_one_than_before_is_filled_by_a_repair(ingest: Ingest) -> None:
     await ingest.service.put("acme", [LONG, SHORT])
     await ingest.service.put("other", [SHORT])
-    held = [c.id for c in await ingest.index.scroll(DOCUMENTS)]
-    await ingest.index.delete(DOCUMENTS, [i for i in held if doc_of(i)[0] == "short"])
+    existing = [c.id for c in await ingest.index.scroll(DOCUMENTS)]
+    await ingest.index.delete(DOCUMENTS, [i for i in existing if doc_of(i)[0] == "short"])
     assert await ingest.service.repair() == 2
-    assert [c.id for c in await ingest.index.scroll(DOCUMENTS)] == held
+    assert [c.id for c in await ingest.index.scroll(DOCUMENTS)] == existing
     assert await ingest.service.repair() == 0

@@ -85,12 +85,12 @@ def test_a_token_of_another_secret_is_refused_and_one_of_the_same_secret_is_read
 
 def test_another_tenants_token_is_refused_like_one_that_never_was() -> None:
     tokens = PageTokens(SECRET)
-    told = []
+    response = []
     for token in (tokens.issue("globex", "red wine", 20), "never"):
         with pytest.raises(Invalid) as refused:
             tokens.read(token, "acme", "red wine")
-        told.append(refused.value.to_envelope())
-    assert told[0] == told[1]
+        response.append(refused.value.to_envelope())
+    assert response[0] == response[1]
 
 
 def test_a_token_tells_neither_tenant_nor_question() -> None:

@@ -34,10 +34,10 @@ SHORT = Document("short", "A short text about red wine.")
 
 @pytest.fixture
 async def ingest() -> Ingest:
-    return await Ingest().opened()
+    return await Ingest().open_all()
 
 
-def stored(*documents: Document) -> list[StoredDocument]:
+def list_stored(*documents: Document) -> list[StoredDocument]:
     return [StoredDocument(d, frozenset(document_frequencies(d))) for d in documents]
 
 
@@ -74,9 +74,9 @@ async def test_a_document_that_fails_keeps_no_other_from_being_finished(
 ) -> None:
     embedder = PoisonedEmbedder()
     embedder.error = error
-    ingest = await Ingest(embedder=embedder).opened()
-    await ingest.store.save_documents("aa", stored(SHORT, Document("bad", "poison"), LONG))
-    await ingest.store.save_documents("bb", stored(SHORT))
+    ingest = await Ingest(embedder=embedder).open_all()
+    await ingest.store.save_documents("aa", list_stored(SHORT, Document("bad", "poison"), LONG))
+    await ingest.store.save_documents("bb", list_stored(SHORT))
     with pytest.raises(Unavailable, match="1 documents could not be indexed"):
         await ingest.service.repair()
     assert await ingest.store.list_pending() == {"aa": ["bad"]}
@@ -85,10 +85,10 @@ async def test_a_document_that_fails_keeps_no_other_from_being_finished(
     await ingest.assert_whole()
 
 
-async def test_a_model_that_fails_at_everything_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_fails_at_everything_is_not_requested_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_documents, "FAILURES_IN_A_ROW", 3)
-    ingest = await Ingest(embedder=PoisonedEmbedder()).opened()
-    await ingest.store.save_documents("acme", stored(*(Document(f"d{n}", f"poison {n}") for n in range(9))))
+    ingest = await Ingest(embedder=PoisonedEmbedder()).open_all()
+    await ingest.store.save_documents("acme", list_stored(*(Document(f"d{n}", f"poison {n}") for n in range(9))))
     with pytest.raises(Unavailable, match="refused"):
         await ingest.service.repair()
 
@@ -96,8 +96,8 @@ async def test_a_model_that_fails_at_everything_is_not_asked_for_ever(monkeypatc
 async def test_a_gateway_tries_again_until_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = PoisonedEmbedder()
     embedder.error = ValueError("nonsense")
-    ingest = await Ingest(embedder=embedder).opened()
-    await ingest.store.save_documents("acme", stored(SHORT, Document("bad", "poison")))
+    ingest = await Ingest(embedder=embedder).open_all()
+    await ingest.store.save_documents("acme", list_stored(SHORT, Document("bad", "poison")))
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -164,10 +164,10 @@ class DyingStore:
 @pytest.mark.parametrize("before", ["saving", "marking"])
 async def test_what_a_process_that_was_killed_has_put_over_a_newer_version_is_found(before: str) -> None:
     database = Database("sqlite://")
-    ingest = await Ingest(SqlDocuments(database)).opened()
+    ingest = await Ingest(SqlDocuments(database)).open_all()
     newer = replace(LONG, text="Newer")
     if before == "marking":
-        await ingest.store.save_documents("acme", stored(LONG))
+        await ingest.store.save_documents("acme", list_stored(LONG))
         await ingest.store.mark_indexed("acme", {"long": LONG.digest})
     store: Any = DyingStore(SqlDocuments(database), before=before, other=ingest.service, newer=newer)
     dying = IngestDocuments(store, ingest.index, ingest.embedder)

@@ -45,7 +45,7 @@ RENT = Document("rent", "Rent may rise once a year.", "", {"year": 2023, "tags":
 SEMANTIC, KEYWORD, HYBRID = SearchType.SEMANTIC, SearchType.KEYWORD, SearchType.HYBRID
 
 
-class LongestFirst:
+class LengthEmbedder:
     """A reranker that likes long passages; remembers what it has read."""
 
     model = "longest-first"
@@ -128,11 +128,11 @@ class Archive:
     async def put(self, *documents: Document, tenant: str = "acme") -> None:
         await IngestDocuments(self.store, self.index, HashedEmbedder(64)).put(tenant, documents)
 
-    async def hits(self, query: str | None = None, who: Principal = ACME, **asked: Any) -> list[DocumentHit]:
-        return (await self.service.search(who, DocumentQuery(query, **asked))).hits
+    async def hits(self, query: str | None = None, who: Principal = ACME, **prompts: Any) -> list[DocumentHit]:
+        return (await self.service.search(who, DocumentQuery(query, **prompts))).hits
 
-    async def ids(self, query: str | None = None, who: Principal = ACME, **asked: Any) -> list[str]:
-        return [hit.doc_id for hit in await self.hits(query, who, **asked)]
+    async def ids(self, query: str | None = None, who: Principal = ACME, **prompts: Any) -> list[str]:
+        return [hit.doc_id for hit in await self.hits(query, who, **prompts)]
 
 
 @pytest.fixture
@@ -180,7 +180,9 @@ async def test_semantic_search_tells_the_cosine_of_the_best_passage_and_counts_e
 
 @pytest.mark.req("D-01")
 @pytest.mark.parametrize("query", [None, "", "  \n"])
-async def test_without_a_query_every_document_that_passes_is_told_by_id(archive: Archive, query: str | None) -> None:
+async def test_without_a_query_every_document_that_passes_is_reported_by_id(
+    archive: Archive, query: str | None
+) -> None:
     page = await archive.service.search(ACME, DocumentQuery(query))
     assert [(h.doc_id, h.score) for h in page.hits] == [("lease", 0.0), ("rent", 0.0), ("wine", 0.0)]
     assert (page.total, page.total_relation) == (3, "eq")
@@ -212,7 +214,7 @@ async def test_another_tenant_finds_nothing_of_it(archive: Archive) -> None:
 
 
 @pytest.mark.req("D-08")
-async def test_metadata_has_the_title_unless_it_has_one_of_its_own_and_only_what_is_asked_for(
+async def test_metadata_has_the_title_unless_it_has_one_of_its_own_and_only_what_is_requested(
     archive: Archive,
 ) -> None:
     by_id = {h.doc_id: h.metadata for h in await archive.hits()}
@@ -223,7 +225,7 @@ async def test_metadata_has_the_title_unless_it_has_one_of_its_own_and_only_what
 
 
 @pytest.mark.req("D-08")
-async def test_snippets_are_left_out_or_marked_as_asked(archive: Archive) -> None:
+async def test_snippets_are_left_out_or_marked_as_requested(archive: Archive) -> None:
     assert (await archive.hits("wine", include_snippets=False))[0].snippet is None
     assert (await archive.hits("wines", highlight=True))[0].snippet == "Red **wine** from the south, dry and strong."
     (short, *_) = await archive.hits("tenant rent", snippet_max_chars=32, search_type=KEYWORD)
@@ -323,7 +325,7 @@ async def test_a_plan_limits_top_k_fields_and_rate(archive: Archive) -> None:
 
 @pytest.mark.req("D-12")
 async def test_reranking_puts_the_best_documents_in_its_own_order(archive: Archive) -> None:
-    archive.reranker = reranker = LongestFirst()
+    archive.reranker = reranker = LengthEmbedder()
     page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
     assert [h.doc_id for h in page.hits] == ["lease", "wine", "rent"]
     assert [h.score for h in page.hits] == sorted((h.score for h in page.hits), reverse=True)
@@ -339,25 +341,25 @@ async def test_pages_of_a_reranked_search_lie_end_to_end(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, kind: SearchType
 ) -> None:
     monkeypatch.setattr(document_search, "RERANKED", 8)
-    archive.reranker = reranker = LongestFirst()
+    archive.reranker = reranker = LengthEmbedder()
     await archive.put(*(Document(f"d{n:02}", "rent " * (n % 7 + 1) + "wine " * (n % 4)) for n in range(30)))
     whole = await archive.hits("rent wine", top_k=200, rerank=True, search_type=kind)
-    asked = [
+    prompts = [
         await archive.hits("rent wine", top_k=3, offset=n, rerank=True, search_type=kind)
         for n in range(0, len(whole), 3)
     ]
-    assert [hit for page in asked for hit in page] == whole
+    assert [hit for page in prompts for hit in page] == whole
     assert [h.score for h in whole] == sorted((h.score for h in whole), reverse=True)
     assert {len(passages) for _, passages in reranker.read} == {8}
 
 
 @pytest.mark.req("D-12")
 @pytest.mark.parametrize("fault", ["fails", "hangs", "too few", "no numbers"])
-async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_told(
+async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_reported(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(document_search, "RERANK_SECONDS", 0.05)
-    archive.reranker = reranker = LongestFirst()
+    archive.reranker = reranker = LengthEmbedder()
     reranker.fails, reranker.hangs = fault == "fails", fault == "hangs"
     reranker.says = {"too few": [1.0], "no numbers": [float("nan")] * 3}.get(fault)
     page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
@@ -500,21 +502,21 @@ async def test_a_sink_that_fails_fails_no_search(archive: Archive) -> None:
 
 @pytest.mark.req("D-10")
 async def test_there_is_a_span_around_everything_and_one_for_each_stage(archive: Archive) -> None:
-    archive.reranker = LongestFirst()
+    archive.reranker = LengthEmbedder()
     await archive.hits("wine", rerank=True)
     assert archive.spans[0] == "search.execute"
     assert set(archive.spans[1:]) == {"embed", "rank", "fuse", "rerank", "read"}
 
 
 @pytest.mark.req("D-04")
-async def test_ids_of_tenants_and_documents_are_kept_apart(archive: Archive) -> None:
+async def test_ids_of_tenants_and_documents_are_kept_separate(archive: Archive) -> None:
     await archive.put(Document("b/c", "red wine of the first"), tenant="a")
     await archive.put(Document("c", "red wine of the second"), tenant="a/b")
     assert await archive.ids("red wine", Principal("a")) == ["b/c"]
     assert await archive.ids("red wine", Principal("a/b")) == ["c"]
 
 
-async def test_the_index_is_asked_for_no_payloads_while_ranking(archive: Archive) -> None:
+async def test_the_index_is_requested_no_payloads_while_ranking(archive: Archive) -> None:
     assert await archive.index.count(DOCUMENTS) == 3
     archive.index = Faulty(archive.index, payloads=ConnectionError("no"))
     assert len(await archive.ids("wine", include_snippets=False)) == 3
@@ -591,11 +593,11 @@ async def test_snippets_of_long_texts_are_the_same_on_every_page(archive: Archiv
     [lambda n: 100 - n / 2, lambda n: -20.0 - n, lambda n: -1e12 * n],
     ids=["percent", "negative", "huge"],
 )
-async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_told_by_id(
+async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_reported_by_id(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, says: Callable[[int], float]
 ) -> None:
     monkeypatch.setattr(document_search, "RERANKED", 12)
-    archive.reranker = reranker = LongestFirst()
+    archive.reranker = reranker = LengthEmbedder()
     await archive.put(*(Document(f"d{n:02}", f"rent {n}") for n in range(20)))
     reranker.says = [says(n // 2) for n in range(12)]
     hits = await archive.hits("rent", top_k=15, rerank=True)
@@ -632,20 +634,20 @@ async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive)
 @pytest.mark.req("D-06")
 async def test_a_check_is_believed_for_a_moment(archive: Archive) -> None:
     now = [0.0]
-    asked: list[str] = []
+    prompts: list[str] = []
 
     class Counting(HashedEmbedder):
         async def embed_query(self, text: str) -> Vector:
-            asked.append(text)
+            prompts.append(text)
             return await super().embed_query(text)
 
     archive.embedder, archive.clock = Counting(64), lambda: now[0]
     service = archive.service
     await asyncio.gather(*(service.check() for _ in range(5)))
-    assert len(asked) == 1
+    assert len(prompts) == 1
     now[0] += document_search.WELL_SECONDS
     await service.check()
-    assert len(asked) == 2
+    assert len(prompts) == 2
     archive.embedder = None
     unwell = archive.service
     for _ in range(2):

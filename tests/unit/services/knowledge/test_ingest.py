@@ -32,7 +32,7 @@ def library() -> Library:
     return Library()
 
 
-def embedded(library: Library) -> list[str]:
+def list_embedded(library: Library) -> list[str]:
     assert isinstance(library.embedder, CountingEmbedder)
     return library.embedder.embedded
 
@@ -81,8 +81,8 @@ async def test_points_say_what_a_search_needs_to_know(library: Library) -> None:
 async def test_what_is_embedded_stands_under_its_heading(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)
-    assert embedded(library)[0] == f"The Handbook — 1 Rivers — 1.1 Water\n{facts(1)}"
-    assert embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"
+    assert list_embedded(library)[0] == f"The Handbook — 1 Rivers — 1.1 Water\n{facts(1)}"
+    assert list_embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"
 
 
 async def test_a_heading_says_each_name_once(library: Library) -> None:
@@ -90,15 +90,15 @@ async def test_a_heading_says_each_name_once(library: Library) -> None:
     blocks = [Block(facts(n), BlockKind.PROSE, position) for n, position in enumerate(positions)]
     library.drawer.books[HANDBOOK] = Book("The Handbook", (), tuple(blocks))
     await library.ingesting.ingest(HANDBOOK)
-    headings = [text.partition("\n")[0] for text in embedded(library)]
+    headings = [text.partition("\n")[0] for text in list_embedded(library)]
     assert headings == ["The Handbook", "The Handbook — Rivers", "The Handbook — Water", "The Handbook — Sea"]
 
 
 async def test_another_topic_embeds_no_chunk(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
-    embedded(library).clear()
+    list_embedded(library).clear()
     note = await add_note(library, topics=("floods",))
-    assert embedded(library) == [f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"]
+    assert list_embedded(library) == [f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"]
     await library.assert_whole()
 
 
@@ -114,9 +114,9 @@ async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
     text = " ".join(facts(n) for n in range(9))
     library.drawer.books[HANDBOOK] = Book("Über alles " * 99, (), (Block(text, BlockKind.PROSE, long_words),))
     await library.ingesting.ingest(HANDBOOK)
-    assert len(embedded(library)) > 9
-    assert max(map(minilm.count_tokens, embedded(library))) <= minilm.window
-    assert max(map(minilm.count_tokens, embedded(library))) > minilm.window * 0.7
+    assert len(list_embedded(library)) > 9
+    assert max(map(minilm.count_tokens, list_embedded(library))) <= minilm.window
+    assert max(map(minilm.count_tokens, list_embedded(library))) > minilm.window * 0.7
 
 
 async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_name(library: Library) -> None:
@@ -128,7 +128,7 @@ async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_
     assert (made.source.title, made.source.authors, made.source.type) == ("other", (), "book")
 
 
-async def test_what_a_person_has_said_stays_until_they_say_something_else(library: Library) -> None:
+async def test_what_a_person_has_stated_stays_until_they_say_something_else(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK, SourceDetails("Mine", ("Me",), "paper"))
     library.drawer.books[HANDBOOK] = book(1, 3, title="The Second Handbook")
     again = (await library.ingesting.ingest(HANDBOOK)).source
@@ -171,10 +171,10 @@ async def test_notes_that_strangers_have_made_do_no_harm(library: Library, notes
 async def test_the_same_again_costs_nothing(library: Library) -> None:
     first = await library.ingesting.ingest(HANDBOOK)
     before = await library.contents()
-    embedded(library).clear()
+    list_embedded(library).clear()
     again = await library.ingesting.ingest(HANDBOOK)
     assert again == replace(first, outcome="unchanged", embedded=0)
-    assert not embedded(library)
+    assert not list_embedded(library)
     assert await library.contents() == before
 
 
@@ -185,11 +185,11 @@ async def test_what_has_changed_is_embedded_and_the_rest_keeps_its_ids_vectors_a
     kept = await add_note(library, chunk=0)
     lost = await add_note(library, chunk=1)
     whole = await add_note(library, chunk=-1)
-    embedded(library).clear()
+    list_embedded(library).clear()
     library.drawer.books[HANDBOOK] = book(1, 3)
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.chunks, made.embedded, made.extractions) == ("changed", 2, 1, 3)
-    assert embedded(library) == [f"The Handbook — 3 Rivers — 3.1 Water\n{facts(3)}"]
+    assert list_embedded(library) == [f"The Handbook — 3 Rivers — 3.1 Water\n{facts(3)}"]
     _, extractions = await library.store.get_contents(made.source.id)
     assert {each.id: each.chunk_id for each in extractions} == {kept.id: kept.chunk_id, lost.id: "", whole.id: ""}
     assert made.warnings == ("imported extractions whose text is no longer there, kept for the source as a whole: 1",)
@@ -215,11 +215,11 @@ async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Libr
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library, chunk=1)
     before, _ = await library.store.get_contents(note.source_id)
-    embedded(library).clear()
+    list_embedded(library).clear()
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=2), chapter(2, page=3), chapter(1, page=5)))
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.embedded, made.warnings) == ("changed", 0, ())
-    assert not embedded(library)
+    assert not list_embedded(library)
     chunks, extractions = await library.store.get_contents(note.source_id)
     assert ([c.id for c in chunks], extractions) == ([c.id for c in before], [note])
     assert [c.position.page for c in chunks] == [2, 3, 5]
@@ -307,7 +307,7 @@ async def test_a_source_is_found_by_id_path_title_or_what_only_one_title_begins_
             await library.ingesting.find(unknown)
 
 
-def test_where_nothing_is_the_way_to_something_is_told() -> None:
+def test_where_nothing_is_the_way_to_something_is_reported() -> None:
     with pytest.raises(NotFound, match="toolscript knowledge ingest"):
         find_source([], "x")
 
@@ -355,14 +355,14 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
     folder = Path("/books/manual")
     files = [folder / f"{n}.html" for n in range(9)]
     under_way: list[Path] = []
-    most = []
+    maximum = []
     all_are_there = asyncio.Event()
 
     class Slow:
         async def read(self, path: Path) -> Book:
             under_way.append(path)
-            most.append(len(under_way))
-            if len(most) == MAX_CONCURRENT_READS:
+            maximum.append(len(under_way))
+            if len(maximum) == MAX_CONCURRENT_READS:
                 all_are_there.set()
             await all_are_there.wait()
             under_way.remove(path)
@@ -373,8 +373,8 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
     seen: list[tuple[int, int]] = []
     ingesting = IngestKnowledge(library.store, library.index, library.embedder, Slow())
     async with asyncio.timeout(20):
-        made = await ingesting.ingest_together(folder, files, progress=lambda *told: seen.append(told))
-    assert max(most) == MAX_CONCURRENT_READS
+        made = await ingesting.ingest_together(folder, files, progress=lambda *response: seen.append(response))
+    assert max(maximum) == MAX_CONCURRENT_READS
     chunks, _ = await library.store.get_contents(made.source.id)
     assert [c.position.chapter for c in chunks] == [f"{n} Rivers" for n in range(9) if n != 4]
     assert made.warnings == ("4.html: is torn",)
@@ -405,7 +405,7 @@ async def test_texts_that_no_store_can_hold_are_made_ones_that_every_store_can(l
     assert chunk.content.endswith("null ?half")
 
 
-async def test_without_a_model_that_is_said_before_anything_is_read(library: Library) -> None:
+async def test_without_a_model_that_is_stated_before_anything_is_read(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     bare = IngestKnowledge(library.store, library.index, None, library.drawer)
     for work in (bare.ingest(Path("/nowhere")), bare.index_all(), bare.ingest_together(Path("/x"), [])):
@@ -424,7 +424,7 @@ async def test_vectors_of_two_models_do_not_mix(library: Library) -> None:
     assert await library.store.list_sources() == []
 
 
-async def test_progress_is_told_from_the_beginning_to_the_end(library: Library) -> None:
+async def test_progress_is_reported_from_the_beginning_to_the_end(library: Library) -> None:
     library.drawer.books[HANDBOOK] = book(*range(80))
     seen: list[tuple[int, int]] = []
     await library.ingesting.ingest(HANDBOOK, progress=lambda done, total: seen.append((done, total)))

@@ -29,7 +29,7 @@ from tests.fixtures.knowledge_search import (
     Library,
     chunk,
     extraction,
-    filled,
+    fill,
 )
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -60,13 +60,13 @@ class Watched:
     calls: list[tuple[str, tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.real, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
+        search_knowledge = getattr(self.real, name)
+        if not asyncio.iscoroutinefunction(search_knowledge):
+            return search_knowledge
 
         async def call(*args: Any, **named: Any) -> Any:
             self.calls.append((name, args, named))
-            return await found(*args, **named)
+            return await search_knowledge(*args, **named)
 
         return call
 
@@ -74,20 +74,20 @@ class Watched:
         return [name for name, _, _ in self.calls]
 
 
-async def found(library: Library, query: str, **asked: Any) -> KnowledgeResults:
-    return await library.search.search(KnowledgeQuery(query, **asked))
+async def search_knowledge(library: Library, query: str, **fields: Any) -> KnowledgeResults:
+    return await library.search.search(KnowledgeQuery(query, **fields))
 
 
-def ids(told: KnowledgeResults) -> list[str]:
-    return [hit.id for hit in told.hits]
+def ids(response: KnowledgeResults) -> list[str]:
+    return [hit.id for hit in response.hits]
 
 
 # --- what is found ---
 
 
 async def test_chunks_and_extractions_come_together_best_first() -> None:
-    library = await filled()
-    answer = await found(library, "never enter the harbour at low water")
+    library = await fill()
+    answer = await search_knowledge(library, "never enter the harbour at low water")
     assert set(ids(answer)) == {each.id for each in (MOON, HARBOUR, ROSES, WARNING, DECISION)}
     assert ids(answer)[:2] == [WARNING.id, HARBOUR.id]
     assert [hit.type for hit in answer.hits[:2]] == ["extraction", "chunk"]
@@ -97,9 +97,9 @@ async def test_chunks_and_extractions_come_together_best_first() -> None:
 
 
 async def test_a_text_that_is_the_query_scores_one_and_scores_are_cosines() -> None:
-    library = await filled()
+    library = await fill()
     query = await library.embedder.embed_query(ROSES.content)
-    answer = await found(library, ROSES.content)
+    answer = await search_knowledge(library, ROSES.content)
     assert answer.hits[0].id == ROSES.id
     assert answer.hits[0].score == pytest.approx(1, abs=1e-5)
     moon = next(hit for hit in answer.hits if hit.id == MOON.id)
@@ -107,20 +107,20 @@ async def test_a_text_that_is_the_query_scores_one_and_scores_are_cosines() -> N
     assert moon.score == pytest.approx(max(0.0, cosine), abs=1e-5)
 
 
-async def test_cosines_below_zero_are_told_as_zero() -> None:
+async def test_cosines_below_zero_are_reported_as_zero() -> None:
     library = Library()
     await library.open()
     await library.put(TIDES, [MOON], [])
     point = await library.chunk_point(MOON)
     await library.index.upsert(CHUNKS, [replace(point, vector=-point.vector)])  # type: ignore[operator]
-    assert [hit.score for hit in (await found(library, MOON.content)).hits] == [0.0]
+    assert [hit.score for hit in (await search_knowledge(library, MOON.content)).hits] == [0.0]
 
 
 async def test_no_more_than_the_limit_and_the_best_of_both() -> None:
-    library = await filled()
-    everything = await found(library, "harbour roses spring water")
+    library = await fill()
+    everything = await search_knowledge(library, "harbour roses spring water")
     for limit in range(1, 6):
-        answer = await found(library, "harbour roses spring water", limit=limit)
+        answer = await search_knowledge(library, "harbour roses spring water", limit=limit)
         assert answer.hits == everything.hits[:limit]
         assert answer.sources_cited == sorted({hit.title for hit in answer.hits})
 
@@ -130,13 +130,13 @@ async def test_equal_scores_are_ordered_by_id() -> None:
     await library.open()
     twins = [replace(chunk(TIDES, "the same words"), id=derive_id("twin", n)) for n in range(8)]
     await library.put(TIDES, twins, [])
-    assert ids(await found(library, "the same words")) == sorted(twin.id for twin in twins)
+    assert ids(await search_knowledge(library, "the same words")) == sorted(twin.id for twin in twins)
 
 
 @pytest.mark.req("K-02")
-async def test_a_chunk_is_told_with_all_it_takes_to_look_it_up() -> None:
-    library = await filled()
-    hit = (await found(library, MOON.content)).hits[0]
+async def test_a_chunk_is_reported_with_all_it_takes_to_look_it_up() -> None:
+    library = await fill()
+    hit = (await search_knowledge(library, MOON.content)).hits[0]
     position = Position("1 Causes", "1.2 The moon", 12)
     assert hit == KnowledgeHit(
         MOON.id, hit.score, "chunk", MOON.content, TIDES.id, MOON.id, "Of Tides", ("A. Moon", "B. Sea"), position
@@ -145,8 +145,8 @@ async def test_a_chunk_is_told_with_all_it_takes_to_look_it_up() -> None:
 
 @pytest.mark.req("K-02")
 async def test_an_extraction_stands_where_its_chunk_does() -> None:
-    library = await filled()
-    hit = (await found(library, format_content(DECISION.content))).hits[0]
+    library = await fill()
+    hit = (await search_knowledge(library, format_content(DECISION.content))).hits[0]
     assert (hit.id, hit.type, hit.content) == (
         DECISION.id,
         "extraction",
@@ -161,7 +161,7 @@ async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None
     library = Library()
     await library.open()
     await library.put(GARDENS, [ROSES], [extraction(ROSES, "pattern", (), name="prune late")])
-    hit = (await found(library, "prune late", types=("pattern",))).hits[0]
+    hit = (await search_knowledge(library, "prune late", types=("pattern",))).hits[0]
     assert hit.content == "pattern\nname: prune late"
 
 
@@ -174,25 +174,26 @@ async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None
         ({"nothing": {"a": None, "b": [None, ""]}, "empty": []}, ""),
     ],
 )
-def test_an_extraction_is_told_as_json_would(content: dict[str, Any], text: str) -> None:
+def test_an_extraction_is_reported_as_json_would(content: dict[str, Any], text: str) -> None:
     assert format_content(content) == text
 
 
 @pytest.mark.req("K-02")
 async def test_titles_are_cited_once_and_in_order() -> None:
-    answer = await found(await filled(), "harbour roses moon")
+    answer = await search_knowledge(await fill(), "harbour roses moon")
     assert answer.sources_cited == ["Gardens", "Of Tides"]
 
 
 @pytest.mark.req("K-01", "K-05")
 async def test_the_embedded_index_finds_the_same(tmp_path: Path) -> None:
     index = QdrantEdgeIndex(tmp_path)
-    library = await filled(index=index)
-    oracle = await filled()
+    library = await fill(index=index)
+    oracle = await fill()
     try:
         for query in ("harbour at low water", "spring", "moon and sea"):
             for more in ({}, {"types": ("warning",)}, {"topics": ("roses",)}, {"limit": 2}):
-                ours, theirs = await found(library, query, **more), await found(oracle, query, **more)
+                ours = await search_knowledge(library, query, **more)
+                theirs = await search_knowledge(oracle, query, **more)
                 assert [replace(hit, score=0.0) for hit in ours.hits] == [replace(h, score=0.0) for h in theirs.hits]
                 assert [h.score for h in ours.hits] == pytest.approx([h.score for h in theirs.hits], abs=1e-5)
     finally:
@@ -220,7 +221,7 @@ async def test_the_embedded_index_finds_the_same(tmp_path: Path) -> None:
 )
 async def test_a_type_is_chunk_extraction_or_a_type_of_extractions(types: tuple[str, ...], expected: set[Any]) -> None:
     wanted = {each if isinstance(each, str) else each.id for each in expected}
-    assert set(ids(await found(await filled(), "spring at the sea", types=types))) == wanted
+    assert set(ids(await search_knowledge(await fill(), "spring at the sea", types=types))) == wanted
 
 
 @pytest.mark.req("K-04")
@@ -235,14 +236,14 @@ async def test_a_type_is_chunk_extraction_or_a_type_of_extractions(types: tuple[
 )
 async def test_topics_are_any_of_those_given_in_whatever_case(topics: tuple[str, ...], expected: set[Any]) -> None:
     wanted = {each if isinstance(each, str) else each.id for each in expected}
-    assert set(ids(await found(await filled(), "spring at the sea", topics=topics))) == wanted
+    assert set(ids(await search_knowledge(await fill(), "spring at the sea", topics=topics))) == wanted
 
 
 @pytest.mark.req("K-04")
 async def test_type_and_topics_must_both_fit() -> None:
-    library = await filled()
-    assert ids(await found(library, "x", types=("warning",), topics=("ships",))) == [WARNING.id]
-    assert ids(await found(library, "x", types=("decision",), topics=("ships",))) == []
+    library = await fill()
+    assert ids(await search_knowledge(library, "x", types=("warning",), topics=("ships",))) == [WARNING.id]
+    assert ids(await search_knowledge(library, "x", types=("decision",), topics=("ships",))) == []
 
 
 @pytest.mark.req("K-04")
@@ -256,10 +257,10 @@ async def test_type_and_topics_must_both_fit() -> None:
         (("chunk", "warning"), [CHUNKS, EXTRACTIONS]),
     ],
 )
-async def test_only_what_can_hold_the_asked_type_is_searched(types: tuple[str, ...], searched: list[str]) -> None:
-    library = await filled()
+async def test_only_what_can_hold_the_requested_type_is_searched(types: tuple[str, ...], searched: list[str]) -> None:
+    library = await fill()
     library.index = index = Watched(library.index)
-    await found(library, "harbour", types=types)
+    await search_knowledge(library, "harbour", types=types)
     assert sorted(args[0] for name, args, _ in index.calls if name == "dense") == searched
 
 
@@ -324,7 +325,7 @@ async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask
 async def test_before_anything_is_ingested_nothing_is_found_and_nothing_is_made() -> None:
     library = Library()
     library.index = index = Watched(library.index)
-    answer = await found(library, "anything")
+    answer = await search_knowledge(library, "anything")
     assert (answer.hits, answer.sources_cited, answer.report.degraded) == ([], [], [])
     assert set(index.names()) == {"describe"}
 
@@ -343,12 +344,12 @@ async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
     await library.store.replace(TIDES, [MOON], [])
     await library.index.open(chunks_collection(library.embedder.model, library.embedder.dimensions))
     await library.index.upsert(CHUNKS, [await library.chunk_point(MOON)])
-    answer = await found(library, "moon")
+    answer = await search_knowledge(library, "moon")
     assert (ids(answer), answer.report.degraded) == ([MOON.id], [])
 
 
 async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() -> None:
-    library = await filled()
+    library = await fill()
     search = library.search
     assert (await search.search(KnowledgeQuery("moon"))).hits
     for name in (CHUNKS, EXTRACTIONS):
@@ -358,9 +359,9 @@ async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() 
 
 
 async def test_a_search_writes_nothing_and_makes_nothing() -> None:
-    library = await filled()
+    library = await fill()
     library.index, library.store = index, store = Watched(library.index), Watched(library.store)
-    await found(library, "harbour", topics=("ships",))
+    await search_knowledge(library, "harbour", topics=("ships",))
     assert set(index.names()) == {"describe", "open", "dense"}
     opened = [args[0] for name, args, _ in index.calls if name == "open"]
     assert opened == [await index.real.describe(CHUNKS), await index.real.describe(EXTRACTIONS)]
@@ -368,7 +369,7 @@ async def test_a_search_writes_nothing_and_makes_nothing() -> None:
 
 
 async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
-    library = await filled()
+    library = await fill()
     index, store, embedder = Watched(library.index), Watched(library.store), Watched(library.embedder)
     library.index, library.store, library.embedder = index, store, embedder
     search = library.search
@@ -392,10 +393,10 @@ class Missing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    async def get_records(self, *asked: Sequence[str]) -> KnowledgeRecords:
+    async def get_records(self, *fields: Sequence[str]) -> KnowledgeRecords:
         self.reads += 1
-        held = await self._real.get_records(*asked)
-        parts = ({i: v for i, v in each.items() if i not in self._gone} for each in _parts(held))
+        existing = await self._real.get_records(*fields)
+        parts = ({i: v for i, v in each.items() if i not in self._gone} for each in _parts(existing))
         return KnowledgeRecords(*parts)
 
 
@@ -405,37 +406,37 @@ def _parts(shelf: KnowledgeRecords) -> Sequence[Mapping[str, Any]]:
 
 @pytest.mark.req("K-02")
 async def test_a_missing_source_is_an_unknown_one_with_its_id() -> None:
-    library = await filled()
+    library = await fill()
     library.store = Missing(library.store, TIDES.id)  # type: ignore[assignment]
-    hit = (await found(library, MOON.content)).hits[0]
+    hit = (await search_knowledge(library, MOON.content)).hits[0]
     assert (hit.title, hit.authors, hit.source_id, hit.position) == ("Unknown Source", (), TIDES.id, MOON.position)
-    assert (await found(library, MOON.content)).sources_cited == ["Gardens", "Unknown Source"]
+    assert (await search_knowledge(library, MOON.content)).sources_cited == ["Gardens", "Unknown Source"]
 
 
 @pytest.mark.req("K-02")
 async def test_an_extraction_whose_chunk_is_missing_has_no_position() -> None:
-    library = await filled()
+    library = await fill()
     library.store = Missing(library.store, HARBOUR.id)  # type: ignore[assignment]
-    hit = (await found(library, format_content(WARNING.content))).hits[0]
+    hit = (await search_knowledge(library, format_content(WARNING.content))).hits[0]
     assert (hit.id, hit.chunk_id, hit.position, hit.title) == (WARNING.id, HARBOUR.id, Position(), "Of Tides")
 
 
 @pytest.mark.req("K-02")
 async def test_an_extraction_of_no_chunk_has_none() -> None:
-    library = await filled()
+    library = await fill()
     own = replace(WARNING, id=derive_id("alone"), chunk_id="")
     await library.store.add_extractions(TIDES.id, [own])
     await library.index.upsert(EXTRACTIONS, [await library.extraction_point(own)])
-    hits = (await found(library, format_content(own.content))).hits
+    hits = (await search_knowledge(library, format_content(own.content))).hits
     assert next((h.chunk_id, h.position) for h in hits if h.id == own.id) == (None, Position())
 
 
 @pytest.mark.req("K-02")
 @pytest.mark.parametrize("gone", [MOON.id, WARNING.id])
 async def test_what_the_store_does_not_have_is_left_out(gone: str) -> None:
-    library = await filled()
+    library = await fill()
     library.store = Missing(library.store, gone)  # type: ignore[assignment]
-    answer = await found(library, "never enter the moon")
+    answer = await search_knowledge(library, "never enter the moon")
     assert len(answer.hits) == 4
     assert gone not in ids(answer)
 
@@ -449,14 +450,14 @@ async def test_others_fill_the_places_of_what_is_missing(orphans: int, reads: in
     worse = [replace(chunk(TIDES, "moon and sea and stars"), id=derive_id("kept", n)) for n in range(20)]
     await library.put(TIDES, [*better, *worse], [])
     library.store = store = Missing(library.store, *(each.id for each in better))  # type: ignore[assignment]
-    answer = await found(library, "moon and sea", limit=5)
+    answer = await search_knowledge(library, "moon and sea", limit=5)
     assert ids(answer) == sorted(each.id for each in worse)[:5]
     assert store.reads == reads
 
 
 async def with_ghosts() -> Library:
     """A library whose index knows so much like the warning that the store has not that searches for it look twice."""
-    library = await filled()
+    library = await fill()
     ghosts = [chunk(TIDES, f"never enter the harbour at low tide {n}") for n in range(40)]
     await library.index.upsert(CHUNKS, [await library.chunk_point(each) for each in ghosts])
     return library
@@ -479,19 +480,19 @@ def failing_in(*turns: int) -> Fault:
 async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(failing: str) -> None:
     library = await with_ghosts()
     library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
-    answer = await found(library, format_content(WARNING.content), limit=5)
+    answer = await search_knowledge(library, format_content(WARNING.content), limit=5)
     assert (ids(answer), answer.report.degraded) == ([WARNING.id], [])
     index.is_on = False
-    assert len(ids(await found(library, format_content(WARNING.content), limit=5))) == 5
+    assert len(ids(await search_knowledge(library, format_content(WARNING.content), limit=5))) == 5
 
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), ["index"])])
-async def test_what_is_missing_is_told_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
+async def test_what_is_missing_is_reported_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
     library = await with_ghosts()
     fault = failing_in(*turns)
     library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
-    answer = await found(library, format_content(WARNING.content))
+    answer = await search_knowledge(library, format_content(WARNING.content))
     assert {MOON.id, HARBOUR.id, ROSES.id} <= set(ids(answer))
     assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
 
@@ -501,14 +502,14 @@ async def test_a_second_look_that_finds_less_is_not_answered() -> None:
     turn = count(1)
     emptied = saying(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
     library.store = Troubled(library.store, "get_records", emptied)
-    assert ids(await found(library, format_content(WARNING.content), limit=5)) == [WARNING.id]
+    assert ids(await search_knowledge(library, format_content(WARNING.content), limit=5)) == [WARNING.id]
     assert next(turn) == 3
 
 
-async def test_fewer_than_asked_for_is_no_reason_to_look_again() -> None:
-    library = await filled()
+async def test_fewer_than_requested_is_no_reason_to_look_again() -> None:
+    library = await fill()
     library.store = store = Missing(library.store, MOON.id)  # type: ignore[assignment]
-    await found(library, "moon", limit=100)
+    await search_knowledge(library, "moon", limit=100)
     assert store.reads == 1
 
 
@@ -516,15 +517,15 @@ async def test_fewer_than_asked_for_is_no_reason_to_look_again() -> None:
 
 
 async def test_what_another_model_has_indexed_is_refused_with_what_to_do() -> None:
-    library = await filled()
+    library = await fill()
     library.embedder = HashedEmbedder(32)
     with pytest.raises(Unavailable, match="run `toolscript index rebuild`") as error:
-        await found(library, "moon")
+        await search_knowledge(library, "moon")
     assert error.value.details == {"adapter": "index"}
 
 
 async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -> None:
-    library = await filled()
+    library = await fill()
     now = 1000.0
     search = KnowledgeSearch(
         Retriever(library.embedder, library.index), library.index, library.store, library.events, clock=lambda: now
@@ -539,10 +540,10 @@ async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -
 
 
 async def test_without_a_model_there_is_no_search() -> None:
-    library = await filled()
+    library = await fill()
     library.embedder = None
     with pytest.raises(Unavailable, match="because of the embedder") as error:
-        await found(library, "moon")
+        await search_knowledge(library, "moon")
     assert error.value.details == {"adapter": "embedder"}
 
 
@@ -551,7 +552,7 @@ async def test_without_a_model_there_is_no_search() -> None:
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize(
-    ("asked", "field_name"),
+    ("fields", "field_name"),
     [
         ({"query": ""}, "query"),
         ({"query": " \n\t"}, "query"),
@@ -571,18 +572,18 @@ async def test_without_a_model_there_is_no_search() -> None:
         ({"types": tuple(map(str, range(MAX_WORDS + 1)))}, "type"),
     ],
 )
-async def test_what_is_out_of_range_is_refused_by_name(asked: dict[str, Any], field_name: str) -> None:
-    library = await filled()
+async def test_what_is_out_of_range_is_refused_by_name(fields: dict[str, Any], field_name: str) -> None:
+    library = await fill()
     library.embedder = embedder = Watched(library.embedder)
     with pytest.raises(InvalidArguments) as error:
-        await library.search.search(KnowledgeQuery(**{"query": "moon", **asked}))
+        await library.search.search(KnowledgeQuery(**{"query": "moon", **fields}))
     assert error.value.details["field"] == field_name
     assert embedder.calls == []
 
 
 @pytest.mark.parametrize("query", ["x" * 1000, "\ud800 half a pair", "日本", "'; DROP TABLE", "\x00 none", "?"])
-async def test_any_text_may_be_asked_for(query: str) -> None:
-    assert len((await found(await filled(), query)).hits) == 5
+async def test_any_text_may_be_requested(query: str) -> None:
+    assert len((await search_knowledge(await fill(), query)).hits) == 5
 
 
 # --- what is told ---
@@ -590,34 +591,34 @@ async def test_any_text_may_be_asked_for(query: str) -> None:
 
 @pytest.mark.req("K-07")
 async def test_every_search_leaves_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    library = await filled()
+    library = await fill()
     with caplog.at_level(logging.INFO, logger=module.__name__):
-        await found(library, "moon and sea", limit=2)
+        await search_knowledge(library, "moon and sea", limit=2)
     (line,) = [record for record in caplog.records if record.getMessage() == "search_knowledge"]
-    told_of = vars(line)
-    assert (line.levelname, told_of["query"], told_of["result_count"]) == ("INFO", "moon and sea", 2)
-    assert 0 < told_of["latency_ms"] < 2000
-    assert "error" not in told_of
+    list_events = vars(line)
+    assert (line.levelname, list_events["query"], list_events["result_count"]) == ("INFO", "moon and sea", 2)
+    assert 0 < list_events["latency_ms"] < 2000
+    assert "error" not in list_events
 
 
 @pytest.mark.req("K-07")
 async def test_a_search_that_failed_leaves_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
-    library = await filled()
+    library = await fill()
     library.embedder = None
     with caplog.at_level(logging.INFO, logger=module.__name__), pytest.raises(Unavailable):
-        await found(library, "moon")
+        await search_knowledge(library, "moon")
     (line,) = [record for record in caplog.records if record.getMessage() == "search_knowledge"]
     assert (vars(line)["result_count"], vars(line)["error"]) == (0, "UNAVAILABLE")
 
 
 @pytest.mark.req("K-07")
 async def test_every_search_leaves_one_event() -> None:
-    library = await filled()
+    library = await fill()
     token = request_id.set("r-1")
     try:
-        answer = await found(library, "moon and sea", limit=2, types=("chunk",), topics=("Ships",))
+        answer = await search_knowledge(library, "moon and sea", limit=2, types=("chunk",), topics=("Ships",))
         with pytest.raises(InvalidArguments):
-            await found(library, "")
+            await search_knowledge(library, "")
     finally:
         request_id.reset(token)
     event, refused = library.events.recorded
@@ -641,13 +642,13 @@ async def test_every_search_leaves_one_event() -> None:
 
 
 async def test_a_sink_that_fails_is_nobodys_problem() -> None:
-    library = await filled()
+    library = await fill()
     library.events.broken = True
-    assert (await found(library, "moon")).hits
+    assert (await search_knowledge(library, "moon")).hits
 
 
-async def test_whoever_follows_sees_the_stages() -> None:
-    library = await filled()
+async def test_a_caller_follows_sees_the_stages() -> None:
+    library = await fill()
     seen: list[str] = []
 
     def span(name: str) -> AbstractContextManager[object]:

@@ -83,17 +83,17 @@ def library() -> Library:
     return Library()
 
 
-async def exported(library: Library) -> list[dict[str, Any]]:
+async def export(library: Library) -> list[dict[str, Any]]:
     """Lines as they come out of a file again."""
     lines = export_lines(library.store, await library.store.list_sources())
     return [json.loads(json.dumps(line)) async for line in lines]
 
 
-async def refused(library: Library, *lines: Any) -> list[tuple[int, str]]:
+async def list_refused(library: Library, *lines: Any) -> list[tuple[int, str]]:
     return (await library.importing.take(lines)).refused
 
 
-def embedded(library: Library) -> list[str]:
+def list_embedded(library: Library) -> list[str]:
     assert isinstance(library.embedder, CountingEmbedder)
     return library.embedder.embedded
 
@@ -112,22 +112,22 @@ async def test_what_leaves_comes_back_as_it_was(shelf: list[tuple[Source, list[C
     library, other = Library(), Library()
     for source, chunks, extractions in shelf:
         await library.store.replace(source, chunks, extractions)
-    lines = await exported(library)
+    lines = await export(library)
     taken = await other.importing.take(lines)
     assert taken.refused == []
     assert taken.sources == len(shelf)
-    assert await other.stored() == await library.stored()
-    assert await exported(other) == lines
+    assert await other.list_stored() == await library.list_stored()
+    assert await export(other) == lines
     await other.assert_whole()
-    embedded(other).clear()
+    list_embedded(other).clear()
     again = await other.importing.take(lines)
-    assert (again.embedded, embedded(other)) == (0, [])
-    assert await other.stored() == await library.stored()
+    assert (again.embedded, list_embedded(other)) == (0, [])
+    assert await other.list_stored() == await library.list_stored()
 
 
 async def test_a_line_has_the_fields_that_others_know(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
-    source, first, *_ = await exported(library)
+    source, first, *_ = await export(library)
     assert source["source"].keys() == {
         "id", "type", "title", "authors", "path", "ingested_at", "status", "metadata", "schema_version",
         "chunks", "extractions",
@@ -158,12 +158,12 @@ async def read_by_a_model(library: Library) -> None:
 async def test_a_book_that_was_imported_costs_little_when_it_is_ingested(library: Library) -> None:
     await read_by_a_model(library)
     other = Library(books=library.drawer.books)
-    await other.importing.take(await exported(library))
-    embedded(other).clear()
-    before = (await other.stored()).popitem()[1]
+    await other.importing.take(await export(library))
+    list_embedded(other).clear()
+    before = (await other.list_stored()).popitem()[1]
     made = await other.ingesting.ingest(HANDBOOK)
-    assert (made.outcome, made.embedded, made.extractions, embedded(other)) == ("unchanged", 0, 2, [])
-    assert (await other.stored()).popitem()[1][1:] == before[1:]
+    assert (made.outcome, made.embedded, made.extractions, list_embedded(other)) == ("unchanged", 0, 2, [])
+    assert (await other.list_stored()).popitem()[1][1:] == before[1:]
     assert made.source.metadata["unasked"] == []
     await other.assert_whole()
 
@@ -171,36 +171,40 @@ async def test_a_book_that_was_imported_costs_little_when_it_is_ingested(library
 async def test_what_was_exported_changes_nothing_where_it_came_from(library: Library) -> None:
     await read_by_a_model(library)
     before = await library.contents()
-    embedded(library).clear()
-    assert (await library.importing.take(await exported(library))).embedded == 0
-    assert (await library.contents(), embedded(library)) == (before, [])
+    list_embedded(library).clear()
+    assert (await library.importing.take(await export(library))).embedded == 0
+    assert (await library.contents(), list_embedded(library)) == (before, [])
 
 
 async def test_lines_that_say_they_are_of_a_file_are_not_believed(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
-    lines = await exported(library)
+    lines = await export(library)
     lines[1]["chunk"]["content"] = "Forged."
     for place in (library, Library(books=library.drawer.books)):
         assert (await place.importing.take(lines)).refused == []
         made = await place.ingesting.ingest(HANDBOOK)
         assert made.outcome == "changed"
-        (_, chunks, _) = (await place.stored())[made.source.id]
+        (_, chunks, _) = (await place.list_stored())[made.source.id]
         assert [c.content for c in chunks] == [facts(1), facts(2)]
         await place.assert_whole()
 
 
-@pytest.mark.parametrize(("kept", "told"), [(1, "0 of its 2 chunks"), (2, "1 of its 2 chunks"), (4, "1 of its 2 extr")])
-async def test_a_file_that_was_cut_off_takes_nothing_from_what_is_there(library: Library, kept: int, told: str) -> None:
+@pytest.mark.parametrize(
+    ("kept", "response"), [(1, "0 of its 2 chunks"), (2, "1 of its 2 chunks"), (4, "1 of its 2 extr")]
+)
+async def test_a_file_that_was_cut_off_takes_nothing_from_what_is_there(
+    library: Library, kept: int, response: str
+) -> None:
     await read_by_a_model(library)
-    lines = (await exported(library))[:kept]
+    lines = (await export(library))[:kept]
     before = await library.contents()
     for place, stays in ((library, before["stored"]), (Library(), {})):
         taken = await place.importing.take(lines)
         assert (taken.sources, taken.chunks, taken.extractions) == (0, 0, 0)
-        ((number, said),) = taken.refused
+        ((number, reason),) = taken.refused
         assert number == 1
-        assert told in said
-        assert await place.stored() == stays
+        assert response in reason
+        assert await place.list_stored() == stays
     assert await library.contents() == before
 
 
@@ -233,9 +237,9 @@ async def test_an_extraction_that_has_outlived_its_chunk_can_be_carried_elsewher
     drawn = Extraction(derive_id("note"), SOURCE_ID, "f" * 24, "warning", {"a": "b"}, (), "2026-01-01")
     await library.store.replace(source, [], [drawn])
     other = Library()
-    taken = await other.importing.take(await exported(library))
+    taken = await other.importing.take(await export(library))
     assert (taken.extractions, taken.refused) == (1, [])
-    (_, _, (kept,)) = (await other.stored())[SOURCE_ID]
+    (_, _, (kept,)) = (await other.list_stored())[SOURCE_ID]
     assert (kept.id, kept.chunk_id) == (drawn.id, "")
 
 
@@ -243,7 +247,7 @@ async def test_a_source_with_chunks_takes_the_place_of_what_was_there(library: L
     await library.importing.take([SOURCE, chunk("One."), chunk("Two."), note()])
     taken = await library.importing.take([SOURCE, chunk("Two."), chunk("Three.")])
     assert (taken.sources, taken.chunks, taken.embedded, taken.refused) == (1, 2, 1, [])
-    (_, chunks, extractions) = (await library.stored())[SOURCE_ID]
+    (_, chunks, extractions) = (await library.list_stored())[SOURCE_ID]
     assert ([c.content for c in chunks], extractions) == (["Two.", "Three."], [])
     await library.assert_whole()
 
@@ -252,17 +256,17 @@ async def test_what_comes_without_a_source_is_added_to_what_is_there(library: Li
     await library.importing.take([SOURCE, chunk("One."), note()])
     taken = await library.importing.take([chunk("Two."), note(type="Pattern")])
     assert (taken.sources, taken.chunks, taken.extractions) == (0, 1, 1)
-    (source, chunks, extractions) = (await library.stored())[SOURCE_ID]
+    (source, chunks, extractions) = (await library.list_stored())[SOURCE_ID]
     assert [c.content for c in chunks] == ["One.", "Two."]
     assert {e.type for e in extractions} == {"warning", "pattern"}
     assert source.title == "Rivers"
     await library.assert_whole()
 
 
-async def test_a_source_alone_is_told_anew_and_keeps_what_it_has(library: Library) -> None:
+async def test_a_source_alone_is_reported_anew_and_keeps_what_it_has(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One."), note()])
     await library.importing.take([{"source": {**SOURCE["source"], "id": SOURCE_ID, "title": "Streams"}}])
-    (source, chunks, extractions) = (await library.stored())[SOURCE_ID]
+    (source, chunks, extractions) = (await library.list_stored())[SOURCE_ID]
     assert (source.title, len(chunks), len(extractions)) == ("Streams", 1, 1)
     await library.assert_whole()
 
@@ -277,7 +281,7 @@ async def test_a_source_that_is_renamed_goes_by_either_title(library: Library, r
     ]
     taken = await library.importing.take(lines if is_first else reversed(lines))
     assert (taken.extractions, taken.refused) == (1, [])
-    (source, _, (made,)) = (await library.stored())[SOURCE_ID]
+    (source, _, (made,)) = (await library.list_stored())[SOURCE_ID]
     assert (source.title, made.source_id) == ("Streams", SOURCE_ID)
     await library.assert_whole()
 
@@ -285,12 +289,12 @@ async def test_a_source_that_is_renamed_goes_by_either_title(library: Library, r
 async def test_a_title_that_goes_from_one_source_to_another_means_neither(library: Library) -> None:
     await library.importing.take([SOURCE])
     lines = {"source": {**SOURCE["source"], "title": "Streams"}}, {"source": {"title": "Rivers", "path": "/other.md"}}
-    ((number, said),) = await refused(library, *lines, {"extraction": {"source_id": "Rivers", **NOTE}})
+    ((number, reason),) = await list_refused(library, *lines, {"extraction": {"source_id": "Rivers", **NOTE}})
     assert number == 3
-    assert "several of that title" in said
+    assert "several of that title" in reason
 
 
-async def test_how_many_sources_are_new_and_how_many_have_changed_is_told(library: Library) -> None:
+async def test_how_many_sources_are_new_and_how_many_have_changed_is_reported(library: Library) -> None:
     async def counts(*lines: Any) -> tuple[int, int, int]:
         taken = await library.importing.take(lines)
         return taken.sources, taken.added, taken.changed
@@ -305,8 +309,8 @@ async def test_how_many_sources_are_new_and_how_many_have_changed_is_told(librar
 
 @pytest.mark.parametrize("kind", ["decision", "Design Decision", "how-to", "own_kind", "Überblick", "決定", "x" * 40])
 async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind: str) -> None:
-    assert await refused(library, SOURCE, note(type=kind)) == []
-    (_, _, (made,)) = (await library.stored())[SOURCE_ID]
+    assert await list_refused(library, SOURCE, note(type=kind)) == []
+    (_, _, (made,)) = (await library.list_stored())[SOURCE_ID]
     assert made.type == kind.lower()
 
 
@@ -323,7 +327,7 @@ async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind:
         (b"null", 'is not an object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
     ],
 )
-def test_what_is_wrong_with_a_line_that_is_no_object_is_said_plainly(line: bytes, problem: str) -> None:
+def test_what_is_wrong_with_a_line_that_is_no_object_is_stated_plainly(line: bytes, problem: str) -> None:
     with pytest.raises(Invalid) as raised:
         parse_object(line)
     assert raised.value.message == problem
@@ -338,25 +342,25 @@ async def test_extractions_of_another_tool_find_their_source_by_id_or_title(libr
     await library.importing.take([SOURCE, chunk()])
     taken = await library.importing.take([{"extraction": {"source_id": reference, **NOTE}}])
     assert (taken.extractions, taken.refused) == (1, [])
-    (_, _, (made,)) = (await library.stored())[SOURCE_ID]
+    (_, _, (made,)) = (await library.list_stored())[SOURCE_ID]
     assert (made.chunk_id, made.type, made.topics) == ("", "warning", ("water",))
-    before = await library.stored()
+    before = await library.list_stored()
     again = await library.importing.take([{"extraction": {"source": reference, **NOTE}}])
     assert (again.extractions, again.embedded) == (1, 0)
-    assert await library.stored() == before
+    assert await library.list_stored() == before
 
 
 @pytest.mark.parametrize("reference", ["rivers", "Riv", "R", "/rivers.md", "~/rivers.md", " Rivers", SOURCE_ID.upper()])
 async def test_no_line_is_of_a_source_that_it_does_not_name_to_the_letter(library: Library, reference: str) -> None:
     await library.importing.take([SOURCE, chunk()])
-    ((_, said),) = await refused(library, {"extraction": {"source_id": reference, **NOTE}})
-    assert "no such source" in said
+    ((_, reason),) = await list_refused(library, {"extraction": {"source_id": reference, **NOTE}})
+    assert "no such source" in reason
 
 
 async def test_of_two_sources_of_one_title_neither_is_meant(library: Library) -> None:
     await library.importing.take([SOURCE, {"source": {"title": "Rivers", "path": "/other.md"}}])
-    ((_, said),) = await refused(library, {"extraction": {"source_id": "Rivers", **NOTE}})
-    assert "several of that title" in said
+    ((_, reason),) = await list_refused(library, {"extraction": {"source_id": "Rivers", **NOTE}})
+    assert "several of that title" in reason
 
 
 async def test_what_is_added_costs_what_is_added(library: Library) -> None:
@@ -367,10 +371,10 @@ async def test_what_is_added_costs_what_is_added(library: Library) -> None:
     database = Database("sqlite://")
     await Library(store=SqlKnowledge(database), index=library.index).importing.take([SOURCE, chunk("One.")])
     other = Library(store=Untouched(database), index=library.index)
-    (_, (one,), _) = (await other.stored())[SOURCE_ID]
+    (_, (one,), _) = (await other.list_stored())[SOURCE_ID]
     assert (await other.importing.take([note(), note(chunk_id=one.id)])).embedded == 1
     assert (await other.importing.take([note(), note(chunk_id=one.id)])).embedded == 0
-    assert len((await other.stored())[SOURCE_ID][2]) == 2
+    assert len((await other.list_stored())[SOURCE_ID][2]) == 2
     await other.assert_whole()
 
 
@@ -469,8 +473,8 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
         (note(topics=[1]), "topics contains"),
     ],
 )
-async def test_what_is_wrong_with_a_line_is_said(library: Library, line: dict[str, Any], problem: str) -> None:
-    problems = dict(await refused(library, SOURCE, line))
+async def test_what_is_wrong_with_a_line_is_stated(library: Library, line: dict[str, Any], problem: str) -> None:
+    problems = dict(await list_refused(library, SOURCE, line))
     assert problem in problems[2]
 
 
@@ -478,7 +482,7 @@ async def test_values_nested_without_end_are_refused(library: Library) -> None:
     deep: Any = {}
     for _ in range(200):
         deep = {"x": deep}
-    problems = dict(await refused(library, SOURCE, note(content=deep)))
+    problems = dict(await list_refused(library, SOURCE, note(content=deep)))
     assert "is nested too deeply" in problems[2]
 
 
@@ -489,19 +493,19 @@ async def test_no_source_takes_what_another_has(library: Library) -> None:
         {"chunk": {"source_id": "c" * 24, "id": "a" * 24, "content": "Mine."}},
         {"extraction": {"source_id": "c" * 24, "id": "b" * 24, **NOTE}},
     ]
-    before = (await library.stored())[SOURCE_ID]
-    assert [number for number, _ in await refused(library, thief, *taken)] == [1, 2, 3]
-    assert await library.stored() == {SOURCE_ID: before}
+    before = (await library.list_stored())[SOURCE_ID]
+    assert [number for number, _ in await list_refused(library, thief, *taken)] == [1, 2, 3]
+    assert await library.list_stored() == {SOURCE_ID: before}
     await library.assert_whole()
 
 
 async def test_of_lines_with_one_id_the_first_counts_unless_they_say_the_same(library: Library) -> None:
     one, other = chunk("One.", id="a" * 24), chunk("Other.", id="a" * 24)
-    assert await refused(library, SOURCE, SOURCE, chunk("First.")) == []
-    ((number, said),) = await refused(library, one, one, other)
+    assert await list_refused(library, SOURCE, SOURCE, chunk("First.")) == []
+    ((number, reason),) = await list_refused(library, one, one, other)
     assert number == 3
-    assert "on another line already" in said
-    (_, kept, _) = (await library.stored())[SOURCE_ID]
+    assert "on another line already" in reason
+    (_, kept, _) = (await library.list_stored())[SOURCE_ID]
     assert [c.content for c in kept] == ["First.", "One."]
 
 
@@ -509,8 +513,8 @@ async def test_what_is_not_complete_is_not_added_to_nor_called_complete(library:
     await library.importing.take([SOURCE, chunk()])
     await library.store.set_status(SOURCE_ID, "indexing")
     before = await library.contents()
-    ((_, said),) = await refused(library, note())
-    assert "ingest it again" in said
+    ((_, reason),) = await list_refused(library, note())
+    assert "ingest it again" in reason
     assert await library.contents() == before
     assert (await library.importing.take([SOURCE, chunk(), note()])).refused == []
     await library.assert_whole()
@@ -520,9 +524,9 @@ async def test_a_line_that_is_refused_changes_nothing(library: Library) -> None:
     await library.importing.take([SOURCE, chunk()])
     for name in ("chunks", "extractions"):
         await library.index.drop(name)
-    before = await library.stored()
-    assert len(await refused(library, note(chunk_id="f" * 24), chunk(""))) == 2
-    assert await library.stored() == before
+    before = await library.list_stored()
+    assert len(await list_refused(library, note(chunk_id="f" * 24), chunk(""))) == 2
+    assert await library.list_stored() == before
     assert await library.points() == {}
 
 
@@ -530,17 +534,17 @@ async def test_the_status_of_another_pipeline_stays(library: Library) -> None:
     await library.importing.take([SOURCE, chunk()])
     await library.store.set_status(SOURCE_ID, "complete")
     assert (await library.importing.take([note()])).refused == []
-    (source, _, (made,)) = (await library.stored())[SOURCE_ID]
+    (source, _, (made,)) = (await library.list_stored())[SOURCE_ID]
     assert (source.status, made.type) == ("complete", "warning")
     assert (await library.importing.take([chunk("Two.")])).refused == []
-    (source, chunks, _) = (await library.stored())[SOURCE_ID]
+    (source, chunks, _) = (await library.list_stored())[SOURCE_ID]
     assert (source.status, len(chunks)) == ("complete", 2)
 
 
-async def test_tokens_are_counted_whatever_is_said_of_them(library: Library) -> None:
+async def test_tokens_are_counted_whatever_is_stated_of_them(library: Library) -> None:
     lines = [chunk("Rivers flow far."), chunk("Seas wait.", token_count=99), chunk("So.", token_count="few")]
-    assert await refused(library, SOURCE, *lines) == []
-    (_, chunks, _) = (await library.stored())[SOURCE_ID]
+    assert await list_refused(library, SOURCE, *lines) == []
+    (_, chunks, _) = (await library.list_stored())[SOURCE_ID]
     assert [c.token_count for c in chunks] == [3, 2, 1]
 
 
@@ -577,7 +581,7 @@ async def test_an_index_that_was_lost_is_made_anew(library: Library) -> None:
 async def test_without_a_model_nothing_is_taken(library: Library) -> None:
     with pytest.raises(Unavailable, match="no embedding model"):
         await ImportKnowledge(library.store, library.index, None).take([SOURCE])
-    assert await library.stored() == {}
+    assert await library.list_stored() == {}
 
 
 async def test_a_large_library_takes_no_long_time(library: Library) -> None:
