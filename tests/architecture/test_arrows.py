@@ -190,3 +190,11 @@ def test_folders_files_and_functions_stay_small() -> None:
 
 def test_every_module_says_why_it_exists() -> None:
     assert [name for name, _, tree in _files() if not ast.get_docstring(tree)] == []
+
+
+def test_unit_tests_mirror_the_source() -> None:
+    unit = ROOT / "tests" / "unit"
+    folders = {file.parent.relative_to(unit) for file in unit.rglob("test_*.py")}
+    assert [
+        str(folder) for folder in sorted(folders) if not any((top / folder).is_dir() for top in (SOURCE, ROOT))
+    ] == []

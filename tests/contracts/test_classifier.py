@@ -26,19 +26,19 @@ ITEMS = [READ, SEND, STRANGE, BOTH]
 WORDS = {"files": ("file",), "mail": ("email",), "money": ("invoice",)}
 
 
-def sensibly(asked: dict[str, Any]) -> Reply:
+def sensibly(request: dict[str, Any]) -> Reply:
     """A model that goes by words, is as sure of four skills as of one, and invents one."""
-    tool = asked["response_format"]["json_schema"]["schema"]["$defs"]["tool"]["properties"]
+    tool = request["response_format"]["json_schema"]["schema"]["$defs"]["tool"]["properties"]
     ids = tool["assignments"]["items"]["properties"]["skill_id"]["enum"]
-    said = {}
-    for key, told in prompt_of(asked).items():
-        text = told["description"].casefold()
+    answers = {}
+    for key, tool_text in prompt_of(request).items():
+        text = tool_text["description"].casefold()
         sure = [(i, 0.9 - 0.1 * n) for n, i in enumerate(ids) if any(w in text for w in WORDS.get(i, (i,)))]
         unsure = [("sorcery", 0.99), *((i, 0.3) for i in ids)]
         missing = None if sure else {"name": "Animals", "description": "Care for animals."}
         pairs = [{"skill_id": i, "confidence": c} for i, c in ([*sure, *unsure] if sure else [])]
-        said[key] = {"work": "something", "assignments": pairs, "missing": missing}
-    return says(said)
+        answers[key] = {"work": "something", "assignments": pairs, "missing": missing}
+    return says(answers)
 
 
 @pytest.fixture(params=["embedding", "llm"])
@@ -87,7 +87,7 @@ async def test_an_answer_keeps_the_rules(classifier: Classifier) -> None:
 
 
 @pytest.mark.req("H-11")
-async def test_what_fits_nowhere_is_said_to_lack_a_skill(classifier: Classifier) -> None:
+async def test_an_item_that_fits_nowhere_gets_a_suggested_skill(classifier: Classifier) -> None:
     (found,) = await classify(classifier, [STRANGE], SKILLS)
     assert found is not None
     assert found.assignments == ()

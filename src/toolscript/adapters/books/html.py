@@ -58,7 +58,7 @@ def read_page(text: str) -> ParsedBook:
     reader = _PageParser(has_headings=bool(_HEADING_TAG.search(text)))
     reader.feed(text)
     reader.close()
-    return reader.parsed()
+    return reader.finish()
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _PageParser(HTMLParser):
         self._targets: list[str] = []
         self._before_headings = has_headings
 
-    def parsed(self) -> ParsedBook:
+    def finish(self) -> ParsedBook:
         self._close_until(0)
         self._flush()
         self._end_lead()

@@ -143,7 +143,7 @@ class KnowledgeSearch:
 
     async def _rank(
         self, query: KnowledgeQuery, prepared: PreparedQuery, depth: int, report: SearchReport, deadline: Deadline
-    ) -> tuple[list[_Place], list[str]]:
+    ) -> tuple[list[_RankedPoint], list[str]]:
         """The best of both collections, best first, and the collections that did not answer. Raises Unavailable when
         none answers."""
         legs = _legs(query)
@@ -154,7 +154,7 @@ class KnowledgeSearch:
             ),
             return_exceptions=True,
         )
-        places: dict[tuple[str, str], _Place] = {}
+        places: dict[tuple[str, str], _RankedPoint] = {}
         failed: dict[str, Unavailable] = {}
         for name, answer in zip(legs, answers, strict=True):
             if isinstance(answer, Unavailable):
@@ -171,7 +171,7 @@ class KnowledgeSearch:
 
     async def _nearest(
         self, name: str, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport
-    ) -> list[_Place]:
+    ) -> list[_RankedPoint]:
         """The nearest of one collection; none when it does not exist."""
         try:
             if not await self._is_open(name, prepared):
@@ -199,7 +199,7 @@ class KnowledgeSearch:
         self._valid_until[name] = now + CHECK_VALID_SECONDS
         return True
 
-    async def _read(self, places: Sequence[_Place]) -> list[KnowledgeHit]:
+    async def _read(self, places: Sequence[_RankedPoint]) -> list[KnowledgeHit]:
         """The hits at those places that the store has, in one read, in their order."""
         if not places:
             return []
@@ -229,7 +229,7 @@ class KnowledgeSearch:
             record_event(self._events, _event(query, found, code))
 
 
-class _Place(NamedTuple):
+class _RankedPoint(NamedTuple):
     """A place in the ranking, with its rounded score."""
 
     type: str
@@ -295,21 +295,21 @@ def _legs(query: KnowledgeQuery) -> dict[str, Filter]:
     return legs | ({EXTRACTIONS: Filter((*topics, Condition("type", Op.IN, own_types)))} if own_types else {})
 
 
-def _place(collection: str, candidate: Candidate) -> _Place:
+def _place(collection: str, candidate: Candidate) -> _RankedPoint:
     """Raises ValueError for a score that is not finite."""
     score = round(float(candidate.score), DIGITS)
     if not math.isfinite(score):
         raise ValueError(f"the score of {candidate.id} is not finite")
     source_id, chunk_id = (_text(candidate.payload.get(name)) for name in FIELDS)
     kind = CHUNK if collection == CHUNKS else EXTRACTION
-    return _Place(kind, candidate.id, min(1.0, max(0.0, score)), source_id, chunk_id)
+    return _RankedPoint(kind, candidate.id, min(1.0, max(0.0, score)), source_id, chunk_id)
 
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _hit(place: _Place, records: KnowledgeRecords) -> KnowledgeHit | None:
+def _hit(place: _RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
     """The hit at a place; None when the store does not have it."""
     if place.type == CHUNK:
         chunk = records.chunks.get(place.id)
@@ -322,7 +322,9 @@ def _hit(place: _Place, records: KnowledgeRecords) -> KnowledgeHit | None:
     return _attribute(place, content, extraction.source_id, extraction.chunk_id, records)
 
 
-def _attribute(place: _Place, content: str, source_id: str, chunk_id: str, records: KnowledgeRecords) -> KnowledgeHit:
+def _attribute(
+    place: _RankedPoint, content: str, source_id: str, chunk_id: str, records: KnowledgeRecords
+) -> KnowledgeHit:
     source, chunk = records.sources.get(source_id), records.chunks.get(chunk_id)
     return KnowledgeHit(
         id=place.id,

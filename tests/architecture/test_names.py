@@ -1,0 +1,105 @@
+"""Names in plain English: functions are verbs, one word for one thing, no two classes of one name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = [ROOT / "src", ROOT / "tests", ROOT / "benchmarks", ROOT / "docs"]
+
+# Words of a private dialect, and what to write instead.
+FORBIDDEN_WORDS = {
+    "told": "response, message, text",
+    "held": "existing",
+    "said": "text, answer",
+    "asked": "request, query",
+    "patience": "deadline, timeout",
+    "farewell": "shutdown",
+    "telling": "event, report",
+    "gathered": "batched",
+    "apart": "worker",
+    "most": "max",
+    "least": "min",
+    "longest": "max",
+    "shortest": "min",
+    "oldest": "max_age",
+    "sayable": "printable",
+    "whoever": "caller",
+}
+# First words of a function's name that look like participles and are verbs or nouns.
+VERBS_IN_ED = {"embed", "feed", "need", "proceed", "read", "seed", "shed", "speed", "shred", "bed"}
+PARTICIPLES = {
+    "taken",
+    "made",
+    "given",
+    "found",
+    "kept",
+    "drawn",
+    "left",
+    "written",
+    "known",
+    "shown",
+    "chosen",
+    "cut_up",
+}
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every name that a module gives to something, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+            case ast.alias(asname=str(name)):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
+
+
+def _words(name: str) -> list[str]:
+    spaced = "".join(f"_{c.lower()}" if c.isupper() and not name.isupper() else c.lower() for c in name)
+    return [word for word in spaced.split("_") if word]
+
+
+def _is_participle(word: str) -> bool:
+    return word in PARTICIPLES or (word.endswith("ed") and word not in VERBS_IN_ED)
+
+
+def _is_noun(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the function is read like a value: a property or a fixture."""
+    return any("property" in ast.unparse(d) or "fixture" in ast.unparse(d) for d in node.decorator_list)
+
+
+def find_forbidden_names(file: Path) -> list[str]:
+    """Names in the file that the dialect's words or a participle make hard to read, each with its line."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    found = {(line, name) for line, name in _names(tree) if not FORBIDDEN_WORDS.keys().isdisjoint(_words(name))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_noun(node):
+            words = _words(node.name)
+            if words and words[0] != "test" and _is_participle(words[0]):
+                found.add((node.lineno, f"{node.name}()"))
+    return [f"{file}:{line}: {name}" for line, name in sorted(found)]
+
+
+def test_names_are_plain_english() -> None:
+    files = [file for folder in FOLDERS for file in folder.rglob("*.py") if "toolchain" not in file.parts]
+    assert [name for file in sorted(files) for name in find_forbidden_names(file)] == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    places = defaultdict(list)
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(file.relative_to(ROOT / "src").as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
