@@ -175,7 +175,9 @@ class Shard:
 
     def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
         conditions = self._translate(where)
-        is_exact = self._manifest.collection.exact
+        # Without a graph every search is exact; saying so spares the engine an estimate of the filter: up to 0.3 ms of
+        # 2 ms with 10 000 tools, nothing where the filter matches few.
+        is_exact = self._manifest.collection.exact or not self._manifest.optimised
         params = qe.SearchParams(exact=True) if is_exact else qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES)
         return lambda wanted, payload: qe.QueryRequest(
             limit=wanted,
