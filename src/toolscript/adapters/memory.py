@@ -65,7 +65,9 @@ class MemoryIndex(VectorIndex):
         matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
         if not matching:
             return []
-        cosines = np.stack([p.vector for p in matching if p.vector is not None]) @ vector
+        # Not `@`: BLAS rounds a row differently by its position, and equal points must have equal scores.
+        rows = np.stack([p.vector for p in matching if p.vector is not None])
+        cosines = np.einsum("ij,j->i", rows, vector)
         scored = [Candidate(p.id, float(s), _select(p, fields)) for p, s in zip(matching, cosines, strict=True)]
         return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
 

@@ -433,7 +433,8 @@ def test_a_file_that_is_not_json_is_reported_with_the_position(
     file.write_text(text)
     error = refusal(toolscript("list-tools", "--config", str(file), "--json", code=2))
     assert error["code"] == "VALIDATION_ERROR"
-    assert f"{file}, {printed}" in error["message"]
+    assert error["message"].startswith(f"{file}: ")
+    assert f"({printed})" in error["message"]
     assert error["details"]["file"] == str(file)
 
 

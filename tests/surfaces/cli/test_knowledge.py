@@ -390,7 +390,7 @@ def test_an_unknown_store_of_knowledge_is_refused_with_the_allowed_ones(
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_KNOWLEDGE", "redis://127.0.0.1/0")
     for command in (["list"], ["search", "moon"], ["ingest", __file__, "--include", "*"]):
-        assert "'redis' is not usable: leave it empty" in knowledge(*command, code=2).stderr
+        assert "unknown scheme 'redis': leave it empty" in knowledge(*command, code=2).stderr
 
 
 def test_extractions_are_imported_and_invalid_lines_reported(books: Path) -> None:

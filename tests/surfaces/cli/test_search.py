@@ -84,9 +84,9 @@ def test_an_empty_result_suggests_what_to_try(toolscript: Toolscript) -> None:
         (["nonsense"], 2, "nonsense"),
         (["search", "x", "--data-dir", "/dev/null/x"], 3, "--data-dir"),
         (["search", "x", "--data-dir", "~nobody-here/x"], 2, "invalid data folder"),
-        (["search", "x", "--model", "~nobody-here/x"], 2, "not known"),
-        (["search", "x", "--model", "m" * 300], 2, "not known"),
-        (["search", "x", "--model", "hashed-0"], 2, "not known"),
+        (["search", "x", "--model", "~nobody-here/x"], 2, "unknown model"),
+        (["search", "x", "--model", "m" * 300], 2, "unknown model"),
+        (["search", "x", "--model", "hashed-0"], 2, "unknown model"),
     ],
 )
 def test_invalid_input_is_one_message_and_an_exit_code(
@@ -166,7 +166,7 @@ def test_eval_measures_documents_with_grades(toolscript: Toolscript, tmp_path: P
 def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:
     result = toolscript("eval", "--pipeline", "zscore")
     assert result.exit_code == 2
-    assert "not for tools" in result.stderr
+    assert "not available for tools" in result.stderr
 
 
 @pytest.mark.req("X-03")

@@ -6,7 +6,6 @@ server can achieve is a wrong skill for its own tools, and only one that exists.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from toolscript.services.catalogue.embedding_classifier import (
     one_line,
     suggest_skill,
 )
+from toolscript.services.support.concurrency import run_all
 
 BATCH = 8
 MAX_CHARACTERS = 6000
@@ -111,10 +111,8 @@ class _ClassificationRun:
         if self._over:
             return
         try:
-            async with asyncio.TaskGroup() as asking:
-                for batch in batches:
-                    asking.create_task(self._ask(batch))
-        except* _ModelGone:
+            await run_all(self._ask(batch) for batch in batches)
+        except _ModelGone:
             self._over = True
 
     async def _ask(self, batch: Batch) -> None:

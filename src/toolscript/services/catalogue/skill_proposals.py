@@ -25,6 +25,7 @@ from toolscript.retrieval.text.words import split_identifier, words
 from toolscript.services.catalogue.embedding_classifier import one_line
 from toolscript.services.catalogue.skills import find_free_id
 from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.support.concurrency import run_all
 
 MAX_PROPOSALS = 200
 # Starts of the grouping, of which the best counts. With 8, groups changed with the last digits of the vectors, which
@@ -186,11 +187,9 @@ class ProposeSkills:
             answers[number] = await _ask(model, group)
 
         try:
-            async with asyncio.TaskGroup() as asking:
-                for number, group in enumerate(groups):
-                    asking.create_task(ask(number, group))
-        except* (Unavailable, Invalid) as errors:  # it will not respond for the other groups either
-            gone = str(errors.exceptions[0])
+            await run_all(ask(number, group) for number, group in enumerate(groups))
+        except (Unavailable, Invalid) as error:  # it will not respond for the other groups either
+            gone = str(error)
         results = [answers.get(number, gone) for number in range(len(groups))]
         failures = [answer for answer in results if isinstance(answer, str)]
         if failures:

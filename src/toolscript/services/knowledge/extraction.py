@@ -6,9 +6,9 @@ only, and only short texts of known types are accepted from the answer: a book c
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Extraction, der
 from toolscript.domain.prompts import Prompt
 from toolscript.ports.models import LanguageModel
 from toolscript.services.catalogue.embedding_classifier import one_line
+from toolscript.services.support.concurrency import run_all
 
 BATCH = 4
 MAX_EXTRACTIONS_PER_CHUNK = 3
@@ -157,16 +158,8 @@ class _Run:
 
     async def ask(self, batches: Sequence[Sequence[Chunk]]) -> None:
         """Sends all prompts at once: the model itself limits how many run at a time."""
-        tasks = [asyncio.ensure_future(self._ask(batch)) for batch in batches]
-        # Not a TaskGroup: on Python 3.11 one that fails leaves a request to cancel on the task that waits for it.
-        try:
-            await asyncio.gather(*tasks)
-        except _Gone:
-            pass
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(_Gone):
+            await run_all(self._ask(batch) for batch in batches)
 
     def result(self, chunks: Sequence[Chunk]) -> ExtractionResult:
         """The result, in the order of the chunks."""
