@@ -40,7 +40,9 @@ def test_a_command_of_a_guide_is_one_that_there_is(command: str) -> None:
         _, resolved, words = found.resolve_command(click.Context(found), words)
         assert resolved is not None
         found = resolved
-    found.make_context(command, words).close()
+    # A command keeps the help option of its first context: without the parent, later tests would miss `-h`.
+    parent = click.Context(run, **run.context_settings)
+    found.make_context(command, words, parent=parent).close()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
