@@ -20,7 +20,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
 _CHUNK_BYTES = 2**20
-# Bounds of the worker's JSON output: a character takes at most six (\\uXXXX), a block some more around it.
+# Bounds of the output: JSON escapes a character with at most six, and a block has punctuation and numbers around it.
 _MAX_JSON_CHARACTERS_PER_CHARACTER = 6
 _JSON_CHARACTERS_PER_BLOCK = 100
 _MAX_REFUSAL_CHARACTERS = 10_000
