@@ -1,4 +1,4 @@
-"""What is told of documents that were found: one read of the page's documents, their metadata, their snippets."""
+"""Turns ranked documents into hits: reads the documents of a page, selects metadata, builds snippets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
 from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery
 
-# More text than this is read in a thread of its own, so that nobody else waits for it.
+# Snippets of more text than this are built in a thread, so that other requests do not wait.
 MUCH_TEXT = 20_000
-# How many characters of a text are read for its snippet: the same whatever else is on the page, so that pages tell what
-# one large request would.
+# Characters of a text that are read for its snippet. Independent of the page, so that pages equal one large request.
 MAX_READ_CHARACTERS = 20_000
 PLACE = ("digest", "start", "end")
 
@@ -40,7 +39,7 @@ class DocumentHit:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A document as it is now, and its best passage, if it still is what was indexed."""
+    """A stored document, with its best passage if it has not changed since it was indexed."""
 
     ranked: Ranked
     document: Document
@@ -48,15 +47,15 @@ class Read:
 
 
 class DocumentReader:
-    """Reads what was found, from the tenant's documents alone."""
+    """Reads ranked documents of one tenant."""
 
     def __init__(self, index: VectorIndex, store: DocumentStore) -> None:
         self._index = index
         self._store = store
 
     async def read(self, tenant: str, found: Sequence[Ranked], deadline: Deadline, *, passages: bool) -> list[Read]:
-        """The documents in the same order, those that are gone from the store left out; with where their best passages
-        are, if asked for."""
+        """Returns the documents in the same order, without those that were deleted; with their best passages if
+        `passages`."""
         if not found:
             return []
         reading = deadline.call(SearchPart.STORE, self._store.get_documents(tenant, [r.doc_id for r in found]))
@@ -78,7 +77,7 @@ class DocumentReader:
 
 
 async def build_hits(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadline: Deadline) -> list[DocumentHit]:
-    """The hits that are told of documents that were read. Once patience is over, snippets are beginnings."""
+    """Builds the hits. After the deadline, snippets are the beginnings of texts."""
     wanted = stems(replace_unencodable(ask.text)) if ask.text else []
     much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
     if much:
@@ -87,7 +86,8 @@ async def build_hits(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadl
 
 
 def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str, list[str]]:
-    """What a reranker reads: title and best passage; where only words have found a document, what is around them."""
+    """Returns the query and one passage per document for a reranker: title and best passage, or the text around the
+    matched words."""
     wanted = stems(replace_unencodable(ask.text))
     return replace_unencodable(ask.text), [_best_text(each, wanted) for each in read]
 
@@ -139,7 +139,7 @@ def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> d
 
 
 def _passage(ranked: Ranked, digest: str | None, place: Mapping[str, Any] | None) -> Passage | None:
-    """Where the passage is; None for a document that has changed since it was indexed."""
+    """Returns the passage; None if the document has changed since it was indexed."""
     if place is None or ranked.part is None or place.get("digest") != digest:
         return None
     return Passage(ranked.part, int(place["start"]), int(place["end"]))

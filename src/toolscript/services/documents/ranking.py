@@ -1,7 +1,7 @@
-"""Which of a tenant's documents answer a question, best first: passages become documents, two rankings become one.
+"""Ranks the documents of a tenant: merges passages into documents and fuses two rankings.
 
-Whatever is asked of the index is asked within the tenant, and nothing but the ids of points is read. Scores are told
-to six digits and compared as they are told: how an engine adds up numbers must not decide an order.
+Every index query is restricted to the tenant and reads only the ids of points. Scores are rounded to six digits before
+they are compared, so that the order does not depend on how an engine adds up numbers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
 from toolscript.services.documents.request import DocumentQuery, SearchType, in_payload
 
-# How many passages a ranking by meaning looks at; more of them only for pages far behind.
+# Passages that a semantic ranking reads; more only for pages far down.
 DEPTH, DEEP = 1_000, 12_000
-# A document with this share of the passages that were looked at, or more, stands in the way of others: it is set aside,
-# and the rest is looked at anew, so many times at most.
+# A document with at least 1/CROWDING of the passages read crowds out others: it is set aside and the rest is read
+# again, at most ROUNDS times.
 CROWDING = 100
 ROUNDS = 6
-# How many documents hybrid search wants to have found by meaning, whatever page is asked for.
+# Documents that hybrid search wants from the semantic ranking, on every page.
 ENOUGH = 100
-# Every document that a page can reach: the largest offset and the most hits.
+# Every document that a page can reach: maximum offset + maximum hits.
 KEYWORD_DEPTH = 10_200
 DIGITS = 6
 FUSED_DIGITS = 9
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
-    """A document's or a point's place in a ranking: thousands of them are made for one search."""
+    """A document or point in a ranking. A NamedTuple, because a search makes thousands."""
 
     id: str
     score: float
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A document in a ranking. `part` is its best passage by meaning, where meaning was asked for."""
+    """A ranked document. `part` is its best passage in the semantic ranking, if there is one."""
 
     doc_id: str
     score: float
@@ -61,7 +61,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRanking:
-    """Documents, best first, equal scores by id; how many there are, or at least are; and their best passages."""
+    """Documents, best first, equal scores by id; their total (a minimum if `is_cut`); and their best passages."""
 
     places: Sequence[tuple[str, float]]
     total: int
@@ -69,7 +69,7 @@ class DocumentRanking:
     parts: Mapping[str, int] = field(default_factory=dict)
 
     def documents(self, start: int, end: int) -> list[Ranked]:
-        """Those on the places from `start` to before `end`."""
+        """The documents on places `start` to `end - 1`."""
         return [Ranked(doc_id, score, self.parts.get(doc_id)) for doc_id, score in self.places[start:end]]
 
 
@@ -84,9 +84,9 @@ class DocumentRanker:
     async def rank(
         self, tenant: str, ask: DocumentQuery, end: int, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
-        """The ranking that a question has, at least as far as `end`, where there are that many.
+        """Ranks documents at least up to place `end`, if there are that many.
 
-        Raises Unavailable when index or store fail, or when nothing but meaning was asked for and no model answers.
+        Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
         where = in_payload(ask.where).with_conditions(*in_tenant(tenant))
         if not ask.text:
@@ -162,7 +162,7 @@ class DocumentRanker:
     async def _by_both(
         self, prepared: PreparedQuery, where: Filter, fusion: str, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
-        """Both rankings to a depth that no page changes: what is fused depends on it."""
+        """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
         work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
         legs = await deadline.call(SearchPart.INDEX, work)
         crowd, found = _Crowd(ENOUGH, DEPTH), _round_scores(legs.dense)
@@ -178,10 +178,10 @@ class DocumentRanker:
 
 
 class _Crowd:
-    """Documents by their best passages, taken in from one look at the index after another.
+    """Collects documents by their best passages over several index queries.
 
-    What is told is certain whatever the looks were: every passage better than the last one of the last look was seen,
-    or is of a document that was set aside, whose best passage is known.
+    The result is exact: every passage better than the last one of the last query was seen, or belongs to a document
+    that was set aside, whose best passage is known.
     """
 
     def __init__(self, enough: int, deepest: int) -> None:
@@ -194,7 +194,7 @@ class _Crowd:
         self._aside: dict[str, Place] = {}
 
     def take(self, found: list[Place]) -> list[Condition] | None:
-        """Takes in a look of `depth`; what the next one has to ask for, to that depth, or None when none is needed."""
+        """Adds the result of one query; returns the conditions of the next query, or None when none is needed."""
         self._looks += 1
         places, parts = _by_best_passage(found)
         self.parts |= parts
@@ -214,27 +214,27 @@ class _Crowd:
 
 
 def _round_scores(found: Sequence[Candidate]) -> list[Place]:
-    """Scores as they are told, in the order that they give."""
+    """Rounds scores and sorts by them."""
     scores = np.round(np.array([c.score for c in found], np.float64), DIGITS) + 0.0
     best_first = sorted(zip((-scores).tolist(), (c.id for c in found), strict=True))
     return [Place(own_id, -score + 0.0) for score, own_id in best_first]
 
 
 def _sure(found: list[Place], depth: int) -> list[Place]:
-    """Of a ranking that was cut, what is certain: of those that are as good as the last one, others may have been cut
-    off, so that all of them are left out, unless nothing else is there."""
+    """Removes the places that tie with the last one of a truncated ranking, because other ties may have been cut off;
+    keeps them if all tie."""
     if len(found) < depth or found[0].score == found[-1].score:
         return found
     return [place for place in found if place.score > found[-1].score]
 
 
 def _documents(found: Sequence[Place]) -> list[Place]:
-    """The documents of points of which each has one."""
+    """Maps points to documents, where each document has one point."""
     return [Place(doc_of(own_id)[0], score) for own_id, score in found]
 
 
 def _by_best_passage(found: Sequence[Place]) -> tuple[list[Place], dict[str, int]]:
-    """Each document once, where its best passage is, and which that is."""
+    """Returns each document once with the score of its best passage, and which passage that is."""
     places, parts = [], {}
     for own_id, score in found:
         doc_id, part = doc_of(own_id)
@@ -246,7 +246,7 @@ def _by_best_passage(found: Sequence[Place]) -> tuple[list[Place], dict[str, int
 
 def _no_model() -> Unavailable:
     return Unavailable(
-        "documents cannot be searched by meaning right now, because the embedding model does not answer: try again in "
-        "a moment, or search with search_type keyword; the log tells what is wrong with TOOLSCRIPT_SEARCH_MODEL",
+        "semantic search is unavailable: the embedding model does not answer. Try again in a moment, or use "
+        "search_type keyword; the log has the reason",
         details={"adapter": SearchPart.EMBEDDER.value},
     )

@@ -1,4 +1,4 @@
-"""What may be asked of document search, and what a plan allows of it. Nothing here looks at a document."""
+"""Document search requests: their limits, and what a plan allows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class SearchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentQuery:
-    """What is asked for. Without a query, every document that passes the filter, whose fields are named as in the
-    documents' metadata."""
+    """A document search request. Without a query it selects every document that passes the filter, whose fields are
+    metadata fields."""
 
     query: str | None = None
     top_k: int = 10
@@ -48,25 +48,25 @@ class DocumentQuery:
 
     @property
     def text(self) -> str:
-        """What is looked for; empty where every document is."""
+        """The query; empty for a request by filter only."""
         return (self.query or "").strip()
 
     @property
     def fused_by(self) -> str | None:
-        """How the two rankings of hybrid search become one; None for the others."""
+        """The fusion of a hybrid search; None for other search types."""
         return (self.fusion or DEFAULT_FUSION) if self.search_type is SearchType.HYBRID else None
 
     @property
     def question(self) -> str:
-        """Everything that decides which hits there are, in which order, and what is told of each: what a page token
-        is bound to. How many are told at a time may change from page to page."""
+        """Everything that determines the hits, their order and their content: a page token is bound to it. The page
+        size may change from page to page."""
         filters = [[[c.field, c.op.value, _plain(c.value)] for c in group] for group in _groups(self.where)]
         shown = [self.include_snippets, self.snippet_max_chars, self.highlight, self.metadata_fields]
         return json.dumps([self.text, self.search_type.value, self.fused_by, self.rerank, filters, shown])
 
 
 def check(ask: DocumentQuery) -> None:
-    """Raises InvalidArguments for what is out of range or does not go together."""
+    """Raises InvalidArguments for values out of range or in conflict."""
     DEFAULT_RULES.check_length(ask.query or "")
     for name, value, minimum, maximum in (
         ("top_k", ask.top_k, 1, MAX_HITS),
@@ -80,26 +80,26 @@ def check(ask: DocumentQuery) -> None:
             )
     if ask.fusion is not None and ask.fusion not in FUSIONS:
         raise InvalidArguments(
-            f"fusion {ask.fusion!r} is not known: give {' or '.join(FUSIONS)}",
+            f"unknown fusion {ask.fusion!r}: use {' or '.join(FUSIONS)}",
             details={"field": "fusion", "allowed": list(FUSIONS)},
         )
     if ask.fusion is not None and ask.search_type is not SearchType.HYBRID:
         raise InvalidArguments(
-            f"fusion goes with search_type hybrid only, there is nothing to fuse in {ask.search_type}: leave it out",
+            f"fusion requires search_type hybrid, not {ask.search_type}: leave it out",
             details={"field": "fusion", "search_type": ask.search_type.value},
         )
     if ask.page_token is not None and ask.offset:
         raise InvalidArguments(
-            "page_token and offset both say where the page begins: give one of them",
+            "page_token and offset cannot be combined: give one of them",
             details={"field": "offset"},
         )
 
 
 def allow(plan: Plan, ask: DocumentQuery) -> None:
-    """Raises Forbidden for what the plan does not give."""
+    """Raises Forbidden for what the plan does not allow."""
     if plan.max_top_k is not None and ask.top_k > plan.max_top_k:
         raise Forbidden(
-            f"top_k {ask.top_k} is more than the plan {plan.name} allows: give at most {plan.max_top_k}",
+            f"top_k {ask.top_k} exceeds the limit of the plan {plan.name}: give at most {plan.max_top_k}",
             details={"field": "top_k", "most": plan.max_top_k, "plan": plan.name},
         )
     if plan.fields is None:
@@ -110,14 +110,14 @@ def allow(plan: Plan, ask: DocumentQuery) -> None:
         if beyond:
             allowed = sorted(plan.fields)
             raise Forbidden(
-                f"{place}: the plan {plan.name} does not give the field {beyond[0]!r}: "
-                + (f"use {', '.join(allowed)}" if allowed else "it gives none"),
+                f"{place}: the plan {plan.name} does not allow the field {beyond[0]!r}: "
+                + (f"use {', '.join(allowed)}" if allowed else "it allows none"),
                 details={"field": place, "name": beyond[0], "allowed": allowed, "plan": plan.name},
             )
 
 
 def in_payload(where: Filter) -> Filter:
-    """The filter over documents' metadata as one over the payload of their points."""
+    """Translates a filter on metadata into one on the payload of points."""
     must, should, must_not = (
         tuple(Condition(metadata_field(c.field), c.op, c.value) for c in group) for group in _groups(where)
     )

@@ -1,7 +1,7 @@
-"""Search in one tenant's documents: by meaning, by word, or both, fused by rank or by standard score.
+"""Searches one tenant's documents: semantic, keyword or hybrid, fused by rank or by standard score.
 
-One straight line: what the plan allows, the question, one embedding, rankings within the tenant, documents, a page of
-them, one read, snippets. Every search leaves one event, also one that failed.
+One straight line: plan, request, one embedding, rankings within the tenant, page, one read, snippets. Every search
+records one event, also when it fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RERANKED = 50
 RERANK_SECONDS = 5.0
 MIN_SHARE = 1e-9
 BATCH = 20
-# How long what a check has found is believed: nobody can make it ask the model again and again.
+# How long the result of a health check is reused, so that callers cannot make it call the model again and again.
 WELL_SECONDS, UNWELL_SECONDS = 5.0, 1.0
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DocumentPage:
-    """The answer to a document search. `total_relation` is `eq`, or `gte` where there may be more than `total`."""
+    """A page of results. `total_relation` is `eq`, or `gte` if there may be more than `total`."""
 
     query_id: str
     hits: list[DocumentHit]
@@ -60,7 +60,7 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class DocumentStream:
-    """A page whose hits come later, some at a time. To be read to its end, or closed."""
+    """A page whose hits follow in batches. Read `batches` to the end, or close it."""
 
     page: DocumentPage
     batches: AsyncIterator[list[DocumentHit]]
@@ -95,17 +95,16 @@ class DocumentSearch:
         self._reader = DocumentReader(index, store)
 
     def admit(self, principal: Principal) -> Plan:
-        """Counts a search before it is known what is asked; `search` and `stream` are then given the plan, and do not
-        count it again. Raises RateLimited."""
+        """Counts a search against the rate limit before its body is parsed. Pass the returned plan to `search` or
+        `stream`, which then do not count it again. Raises RateLimited."""
         with _EventRecorder(self._events, _SearchRun(principal, DocumentQuery(), SearchReport()), at_success=False):
             return self._plans.admit(principal)
 
     async def search(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentPage:
-        """One page of the tenant's documents, best first, equal scores by id. `plan` is what `admit` has given.
+        """Returns one page of the tenant's documents, best first, equal scores by id. `plan` is the result of `admit`.
 
-        Raises RateLimited and Forbidden for what the plan does not give, InvalidArguments for what is out of range,
-        Invalid for a page token that is no good, Unavailable when index or store fail, or the model does and nothing
-        but meaning was asked for.
+        Raises RateLimited and Forbidden by the plan, InvalidArguments for values out of range, Invalid for a bad page
+        token, Unavailable when index or store fail, or when the model fails in a semantic search.
         """
         run = _SearchRun(principal, ask, SearchReport(span=self._span))
         with _EventRecorder(self._events, run), self._span("search.execute"):
@@ -115,8 +114,8 @@ class DocumentSearch:
         return page
 
     async def stream(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentStream:
-        """The same page as `search`, ranked already; its hits follow as their documents are read. Raises what `search`
-        does; what goes wrong after the ranking is raised while reading."""
+        """Ranks the same page as `search`; its hits follow as their documents are read. Raises what `search` raises;
+        later errors are raised while reading."""
         run = _SearchRun(principal, ask, SearchReport(span=self._span))
         recording = _EventRecorder(self._events, run, at_success=False)
         with recording, self._span("search.execute"):
@@ -124,8 +123,8 @@ class DocumentSearch:
         return DocumentStream(found.page, self._batches(found))
 
     async def check(self) -> None:
-        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`. Those who ask
-        at the same time or a moment later are told the same."""
+        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`. The
+        result is reused for a moment."""
         async with self._checking:
             if self._clock() >= self._checked_until:
                 await self._check()
@@ -147,7 +146,7 @@ class DocumentSearch:
         allow(plan, ask)
         if ask.rerank and self._reranker is None:
             raise InvalidArguments(
-                "rerank: there is no reranker here: leave it out, or have TOOLSCRIPT_RERANKER name one",
+                "rerank: no reranker is configured: leave it out, or set TOOLSCRIPT_RERANKER",
                 details={"field": "rerank", "setting": "TOOLSCRIPT_RERANKER"},
             )
         deadline = Deadline(MAX_SECONDS)
@@ -188,12 +187,10 @@ class DocumentSearch:
     async def _rerank(
         self, tenant: str, ask: DocumentQuery, ranking: DocumentRanking, report: SearchReport, deadline: Deadline
     ) -> DocumentRanking:
-        """The first ranking with its best documents in the order that the reranker gives them; the same ones whatever
-        page is asked for.
+        """Reorders the best documents by the reranker's scores; the same documents for every page.
 
-        Their score is between 0 and 1, more for a higher score of the reranker's, above that of the best document that
-        was not read: within one answer, more is better. A reranker that fails or takes too long leaves the first
-        ranking.
+        Their scores are above that of the best document that was not reranked, and grow with the reranker's score. If
+        the reranker fails or takes too long, the first ranking stays.
         """
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
         began = time.monotonic()
@@ -201,7 +198,7 @@ class DocumentSearch:
             with Stage(report, "rerank"):
                 async with asyncio.timeout(RERANK_SECONDS):
                     scores = await self._rerank_scores(tenant, ask, best, deadline)
-        except Exception as error:  # noqa: BLE001  (whatever a reranker does, there is a ranking already)
+        except Exception as error:  # noqa: BLE001  (the first ranking is a good fallback for any error)
             log.warning("not_reranked", extra={"reason": f"{type(error).__name__}: {error}"})
             report.degrade(SearchPart.RERANKER)
             return ranking
@@ -221,13 +218,13 @@ class DocumentSearch:
         question, passages = await asyncio.to_thread(question_and_passages, ask, read)
         scores = await self._reranker.scores(question, passages)
         if len(scores) != len(read) or not all(map(math.isfinite, scores)):
-            raise Unavailable("the reranker's answer makes no sense: one number for each passage was asked for")
+            raise Unavailable("invalid answer of the reranker: expected one finite number per passage")
         return {each.ranked.doc_id: round(score, DIGITS) for each, score in zip(read, scores, strict=True)}
 
 
 @dataclass(slots=True)
 class _SearchRun:
-    """A search, as far as it has come."""
+    """The state of a running search."""
 
     principal: Principal
     ask: DocumentQuery
@@ -240,11 +237,11 @@ class _SearchRun:
     began: float = field(default_factory=time.perf_counter)
 
     def take_time(self) -> None:
-        """Puts into the report how long it has taken so far."""
+        """Updates the total time in the report."""
         self.report.timings_ms["total"] = (time.perf_counter() - self.began) * 1000
 
     def event(self, error: str | None) -> dict[str, Any]:
-        """What is told of it for analysis."""
+        """Builds the event for the query log."""
         ask, report = self.ask, self.report
         return {
             "type": "documents.search",
@@ -269,7 +266,7 @@ class _SearchRun:
 
 @dataclass(frozen=True, slots=True)
 class _RankedPage:
-    """A page that is ranked, and not read yet."""
+    """A ranked page whose documents are not read yet."""
 
     run: _SearchRun
     plan: Plan
@@ -279,7 +276,7 @@ class _RankedPage:
 
 
 class _EventRecorder:
-    """Tells of a search when it is over, whichever way."""
+    """Records the event of a search when it ends."""
 
     def __init__(self, events: EventSink, run: _SearchRun, *, at_success: bool = True) -> None:
         self._events = events
@@ -297,6 +294,6 @@ class _EventRecorder:
 
 
 def _share(score: float | None) -> float:
-    """A reranker's score, however large, between 0 and 1; the least for a document that is gone from the store."""
+    """Maps a reranker's score to 0..1; the minimum for a document that was deleted."""
     share = 0.0 if score is None else (1 + score / (1 + abs(score))) / 2
     return max(share, MIN_SHARE)
