@@ -1,23 +1,20 @@
-"""What the embedded engine and the Qdrant server share: point ids, filters, and the order of equal scores.
-
-The two packages have different classes for the same conditions; each adapter brings its own `ConditionBuilder`.
-"""
+"""What both Qdrant packages need: point ids, filters, and the payload fields that filters add."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from toolscript.domain.filters import Condition, Filter, Op, is_number, parse_moment
-from toolscript.domain.search import Candidate, FieldType, sort_candidates
+from toolscript.domain.search import FieldType
 
-DENSE = "dense"
-TERMS = "terms"
 ID_FIELD = "_id"
 DATES_FIELD = "_moments"
+FLAGS_FIELD = "_flags"
 
 # Qdrant parses more strings as dates than the filter language does; all of them begin like this.
 _MAYBE_DATE = re.compile(r"\s*[+-]?\d+\s*-")
@@ -26,17 +23,18 @@ _NOT_A_DATE = "-"
 _NAMESPACE = uuid.UUID("6f1c4a52-5a3e-4b0e-9d52-5c8b8f0f4f57")
 
 
-class ConditionBuilder(Protocol):
-    """Builds filters and conditions of one Qdrant package."""
+@dataclass(frozen=True, slots=True)
+class QdrantPackage:
+    """The classes of one of Qdrant's two Python packages: most have equal names and parameters in both."""
 
-    def combine(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any: ...
-    def equals(self, path: str, value: str | bool) -> Any: ...
-    def any_of(self, path: str, values: list[str]) -> Any: ...
-    def substring(self, path: str, value: str) -> Any: ...
-    def number_range(self, path: str, bounds: dict[str, float]) -> Any: ...
-    def date_range(self, path: str, bounds: dict[str, str]) -> Any: ...
-    def is_empty(self, path: str) -> Any: ...
-    def nothing(self) -> Any: ...
+    models: Any
+    point: Callable[..., Any]
+    number_range: Callable[..., Any]
+    date_range: Callable[..., Any]
+    is_empty: Callable[[str], Any]
+    nothing: Any
+    has_flags: bool
+    """Whether booleans are also stored as strings: qdrant_edge passes True as the number 1, which matches no boolean."""
 
 
 def point_id(own_id: str) -> str:
@@ -51,9 +49,10 @@ def build_dates_field(payload: Mapping[str, Any]) -> dict[str, dict[str, list[st
     return {DATES_FIELD: dates} if dates else {}
 
 
-def select_payload(fields: Sequence[str] | None) -> bool | list[str]:
-    """Qdrant's `with_payload`: the whole payload, or the id and the named fields."""
-    return True if fields is None else [ID_FIELD, *map(field_path, fields)]
+def build_flags_field(payload: Mapping[str, Any]) -> dict[str, list[str]]:
+    """An extra payload field with every boolean of a payload as a string."""
+    values = ((f, v) for f, value in payload.items() for v in (value if isinstance(value, list | tuple) else [value]))
+    return {FLAGS_FIELD: sorted({_flag(field_path(f), value) for f, value in values if isinstance(value, bool)})}
 
 
 def field_path(field: str) -> str:
@@ -61,32 +60,23 @@ def field_path(field: str) -> str:
     return field if field.replace("_", "a").isalnum() and field.isascii() else f'"{field}"'
 
 
-def translate_filter(where: Filter, build: ConditionBuilder, fields: Mapping[str, FieldType]) -> Any | None:
-    """The filter in Qdrant's classes; None for a filter that matches everything."""
+def translate_filter(where: Filter, package: QdrantPackage, fields: Mapping[str, FieldType]) -> Any | None:
+    """The filter in a package's classes; None for a filter that matches everything."""
     if not (where.must or where.should or where.must_not):
         return None
-    translation = _Translation(build, fields)
+    translation = _Translation(package, fields)
     must = [translation.condition(c) for c in where.must]
     if where.should:
-        must.append(build.combine([], [translation.condition(c) for c in where.should], []))
-    return build.combine(must, [], [translation.condition(c) for c in where.must_not])
-
-
-async def fetch_with_ties(fetch: Callable[[int], Awaitable[list[Candidate]]], limit: int) -> list[Candidate]:
-    """The best `limit` candidates, equal scores by id, also where the engine cuts its list among equal scores."""
-    wanted = limit + 1
-    while True:
-        found = await fetch(wanted)
-        if len(found) < wanted or found[-1].score < found[limit - 1].score:
-            return sort_candidates(found)[:limit]
-        wanted *= 2
+        must.append(translation.any_of([translation.condition(c) for c in where.should]))
+    must_not = [translation.condition(c) for c in where.must_not]
+    return package.models.Filter(must=must or None, must_not=must_not or None)
 
 
 class _Translation:
     """Translates conditions on the fields of one collection."""
 
-    def __init__(self, build: ConditionBuilder, fields: Mapping[str, FieldType]) -> None:
-        self._build = build
+    def __init__(self, package: QdrantPackage, fields: Mapping[str, FieldType]) -> None:
+        self._package, self._models = package, package.models
         self._fields = fields
 
     def condition(self, condition: Condition) -> Any:
@@ -101,46 +91,59 @@ class _Translation:
             case Op.NIN:
                 return self._not(self._one_of(field, value))
             case Op.CONTAINS if isinstance(value, str):
-                return self._build.substring(field_path(field), value)
+                return self._match(field_path(field), self._models.MatchSubstring(substring=value))
             case Op.CONTAINS:
                 return self._equals(field, value)
             case Op.EXISTS:
-                empty = self._build.is_empty(field_path(field))
+                empty = self._package.is_empty(field_path(field))
                 return self._not(empty) if value else empty
             case op:
                 return self._range(field, op, value)
 
+    def any_of(self, conditions: list[Any]) -> Any:
+        return self._models.Filter(should=conditions)
+
     def _not(self, condition: Any) -> Any:
-        return self._build.combine([], [], [condition])
+        return self._models.Filter(must_not=[condition])
+
+    def _match(self, path: str, match: Any) -> Any:
+        return self._models.FieldCondition(key=path, match=match)
 
     def _equals(self, field: str, value: Any) -> Any:
         if is_number(value):
             return self._number_range(field, {"gte": float(value), "lte": float(value)})
-        return self._build.equals(field_path(field), value)
+        path = field_path(field)
+        if isinstance(value, bool) and self._package.has_flags:
+            path, value = FLAGS_FIELD, _flag(path, value)
+        return self._match(path, self._models.MatchValue(value=value))
 
     def _one_of(self, field: str, values: Sequence[Any]) -> Any:
         strings = [v for v in values if isinstance(v, str)]
-        others = [self._equals(field, v) for v in values if not isinstance(v, str)]
-        choices = [*([self._build.any_of(field_path(field), strings)] if strings else []), *others]
-        return self._build.combine([], choices, []) if choices else self._build.nothing()
+        choices = [self._equals(field, v) for v in values if not isinstance(v, str)]
+        if strings:
+            choices.append(self._match(field_path(field), self._models.MatchAny(any=strings)))
+        return self.any_of(choices) if choices else self._package.nothing
 
     def _range(self, field: str, op: Op, value: Any) -> Any:
         if is_number(value):
             return self._number_range(field, {op.value: float(value)})
         instant = parse_moment(value)
         if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
-            return self._build.nothing()
-        bounds, ours = {op.value: _to_utc(instant)}, f"{DATES_FIELD}.{field_path(field)}"
-        parsed_by_qdrant = self._build.combine(
-            [self._build.is_empty(ours), self._build.date_range(field_path(field), bounds)], [], []
-        )
-        return self._build.combine([], [parsed_by_qdrant, self._build.date_range(ours, bounds)], [])
+            return self._package.nothing
+        bounds, ours = self._package.date_range(**{op.value: _to_utc(instant)}), f"{DATES_FIELD}.{field_path(field)}"
+        parsed_by_qdrant = self._models.FieldCondition(key=field_path(field), range=bounds)
+        only_by_qdrant = self._models.Filter(must=[self._package.is_empty(ours), parsed_by_qdrant])
+        return self.any_of([only_by_qdrant, self._models.FieldCondition(key=ours, range=bounds)])
 
     def _number_range(self, field: str, bounds: dict[str, float]) -> Any:
         # Qdrant stores dates as numbers: a number must not match a date.
         if self._fields.get(field) is FieldType.DATETIME:
-            return self._build.nothing()
-        return self._build.number_range(field_path(field), bounds)
+            return self._package.nothing
+        return self._models.FieldCondition(key=field_path(field), range=self._package.number_range(**bounds))
+
+
+def _flag(path: str, value: bool) -> str:
+    return f"{path}={value}"
 
 
 def _dates_to_keep(value: Any) -> list[str]:

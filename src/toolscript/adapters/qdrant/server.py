@@ -2,53 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import numpy as np
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from toolscript.adapters.qdrant.filters import (
-    DATES_FIELD,
-    DENSE,
-    ID_FIELD,
-    TERMS,
-    build_dates_field,
-    fetch_with_ties,
-    field_path,
-    point_id,
-    select_payload,
-    translate_filter,
-)
+from toolscript.adapters.qdrant.filters import QdrantPackage, field_path
+from toolscript.adapters.qdrant.index import DENSE, SCROLL_PAGE, TERMS, QdrantIndex, select_payload
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter, Payload
-from toolscript.domain.search import (
-    Candidate,
-    Collection,
-    FieldType,
-    Point,
-    Terms,
-    Vector,
-    require_same_model,
+from toolscript.domain.search import Candidate, Collection, FieldType, require_same_model
+from toolscript.ports.indexes import Fields
+
+_PACKAGE = QdrantPackage(
+    models=qm,
+    point=qm.PointStruct,
+    number_range=qm.Range,
+    date_range=qm.DatetimeRange,
+    is_empty=lambda path: qm.IsEmptyCondition(is_empty=qm.PayloadField(key=path)),
+    nothing=qm.HasIdCondition(has_id=[]),
+    has_flags=False,
 )
-from toolscript.ports.indexes import VectorIndex
-
-UPSERT_BATCH = 256
-SCROLL_PAGE = 1000
-VECTORS_PAGE = 500
 
 
-class QdrantServerIndex(VectorIndex):
+class QdrantServerIndex(QdrantIndex):
     """A vector index on a server, which several processes can share."""
+
+    package = _PACKAGE
+    upsert_batch = 256
+    vectors_page = 500
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
-        self._fields: dict[str, Mapping[str, FieldType]] = {}
-        self._exact: set[str] = set()
+        self._open: dict[str, Collection] = {}
 
     @classmethod
     def at(cls, url: str, api_key: str | None = None, *, timeout_seconds: int = 10) -> QdrantServerIndex:
@@ -72,8 +61,7 @@ class QdrantServerIndex(VectorIndex):
         return Collection(name, str(metadata.get("model", "unknown")), size, exact=bool(metadata.get("exact", False)))
 
     async def open(self, collection: Collection) -> None:
-        self._fields[collection.name] = collection.fields
-        (self._exact.add if collection.exact else self._exact.discard)(collection.name)
+        self._open[collection.name] = collection
         existing = await self.describe(collection.name)
         if not existing:
             await self._create(collection)
@@ -102,145 +90,50 @@ class QdrantServerIndex(VectorIndex):
         async with _translate_errors():
             await self._client.delete_collection(name)
 
-    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+    async def _write(self, name: str, points: Sequence[Any]) -> None:
         async with _translate_errors(name):
-            for start in range(0, len(points), UPSERT_BATCH):
-                batch = [_to_point(p) for p in points[start : start + UPSERT_BATCH]]
-                await self._client.upsert(name, batch, wait=True)
+            await self._client.upsert(name, points, wait=True)
 
-    async def delete(self, name: str, ids: Sequence[str]) -> None:
-        if ids:
-            async with _translate_errors(name):
-                await self._client.delete(name, qm.PointIdsList(points=[point_id(i) for i in ids]), wait=True)
+    async def _delete(self, name: str, ids: Sequence[Any]) -> None:
+        async with _translate_errors(name):
+            await self._client.delete(name, qm.PointIdsList(points=[*ids]), wait=True)
 
-    async def dense(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float | None = None,
-        fields: Sequence[str] | None = None,
+    async def _query(
+        self, name: str, query: Any, using: str, conditions: Any, limit: int, floor: float | None, fields: Fields
     ) -> list[Candidate]:
-        return await self._search(name, vector.tolist(), DENSE, where, limit, floor, fields)
-
-    async def lexical(
-        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
-    ) -> list[Candidate]:
-        if not terms.ids:
-            return []
-        query = qm.SparseVector(indices=list(terms.ids), values=list(terms.weights))
-        return [c for c in await self._search(name, query, TERMS, where, limit, None, fields) if c.score > 0]
-
-    async def count(self, name: str, where: Filter = EVERYTHING) -> int:
+        is_exact = using == DENSE and name in self._open and self._open[name].exact
         async with _translate_errors(name):
-            return (await self._client.count(name, self._translate(name, where), exact=True)).count
-
-    async def scroll(
-        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
-    ) -> list[Candidate]:
-        payload = select_payload(fields)
-        found: list[Candidate] = []
-        offset: Any = None
-        async with _translate_errors(name):
-            while True:
-                page, offset = await self._client.scroll(
-                    name, self._translate(name, where), limit=SCROLL_PAGE, offset=offset, with_payload=payload
-                )
-                found += [_to_candidate(r.payload, 0.0) for r in page]
-                if offset is None:
-                    return sorted(found, key=lambda c: c.id)
-
-    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        wanted: list[Any] = [point_id(i) for i in ids]
-        found: dict[str, Payload] = {}
-        async with _translate_errors(name):
-            for start in range(0, len(wanted), SCROLL_PAGE):
-                page = wanted[start : start + SCROLL_PAGE]
-                for record in await self._client.retrieve(name, page, with_payload=select_payload(fields)):
-                    candidate = _to_candidate(record.payload, 0.0)
-                    found[candidate.id] = candidate.payload
-        return found
-
-    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
-        own_ids = {point_id(i): i for i in ids}
-        wanted: list[Any] = [*own_ids]
-        found: dict[str, Vector] = {}
-        async with _translate_errors(name):
-            for start in range(0, len(wanted), VECTORS_PAGE):
-                page = wanted[start : start + VECTORS_PAGE]
-                for record in await self._client.retrieve(name, page, with_payload=False, with_vectors=[DENSE]):
-                    values = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
-                    if values is not None:
-                        found[own_ids[str(record.id)]] = np.asarray(values, np.float32)
-        return found
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    def _translate(self, name: str, where: Filter) -> Any:
-        return translate_filter(where, _CONDITIONS, self._fields.get(name, {}))
-
-    async def _search(
-        self,
-        name: str,
-        query: Any,
-        using: str,
-        where: Filter,
-        limit: int,
-        floor: float | None,
-        fields: Sequence[str] | None,
-    ) -> list[Candidate]:
-        conditions, payload = self._translate(name, where), select_payload(fields)
-        params = qm.SearchParams(exact=True) if using == DENSE and name in self._exact else None
-
-        async def fetch(wanted: int) -> list[Candidate]:
             found = await self._client.query_points(
                 name,
                 query,
                 using=using,
                 query_filter=conditions,
-                search_params=params,
-                limit=wanted,
+                search_params=qm.SearchParams(exact=True) if is_exact else None,
+                limit=limit,
                 score_threshold=floor,
-                with_payload=payload,
+                with_payload=select_payload(fields),
             )
-            return [_to_candidate(p.payload, p.score) for p in found.points]
+        return [self._to_candidate(p.payload, p.score) for p in found.points]
 
+    async def _count(self, name: str, conditions: Any) -> int:
         async with _translate_errors(name):
-            return await fetch_with_ties(fetch, limit)
+            return (await self._client.count(name, conditions, exact=True)).count
 
+    async def _scroll(self, name: str, conditions: Any, offset: Any, fields: Fields) -> tuple[Sequence[Any], Any]:
+        payload = select_payload(fields)
+        async with _translate_errors(name):
+            return await self._client.scroll(name, conditions, SCROLL_PAGE, offset=offset, with_payload=payload)
 
-class _ServerConditions:
-    """Builds qdrant_client's filters and conditions."""
+    async def _retrieve(
+        self, name: str, ids: Sequence[Any], payload: bool | list[str], *, vectors: bool = False
+    ) -> Sequence[Any]:
+        async with _translate_errors(name):
+            with_vectors = [DENSE] if vectors else False
+            return await self._client.retrieve(name, ids, with_payload=payload, with_vectors=with_vectors)
 
-    def combine(self, must: list[Any], should: list[Any], must_not: list[Any]) -> Any:
-        return qm.Filter(must=must or None, should=should or None, must_not=must_not or None)
+    async def close(self) -> None:
+        await self._client.close()
 
-    def equals(self, path: str, value: str | bool) -> Any:
-        return qm.FieldCondition(key=path, match=qm.MatchValue(value=value))
-
-    def any_of(self, path: str, values: list[str]) -> Any:
-        return qm.FieldCondition(key=path, match=qm.MatchAny(any=values))
-
-    def substring(self, path: str, value: str) -> Any:
-        return qm.FieldCondition(key=path, match=qm.MatchSubstring(substring=value))
-
-    def number_range(self, path: str, bounds: dict[str, float]) -> Any:
-        return qm.FieldCondition(key=path, range=qm.Range(**bounds))
-
-    def date_range(self, path: str, bounds: dict[str, str]) -> Any:
-        return qm.FieldCondition(key=path, range=qm.DatetimeRange.model_validate(bounds))
-
-    def is_empty(self, path: str) -> Any:
-        return qm.IsEmptyCondition(is_empty=qm.PayloadField(key=path))
-
-    def nothing(self) -> Any:
-        return qm.HasIdCondition(has_id=[])
-
-
-_CONDITIONS = _ServerConditions()
 
 _FIELD_INDEXES: dict[FieldType, Any] = {
     FieldType.KEYWORD: qm.PayloadSchemaType.KEYWORD,
@@ -270,19 +163,3 @@ async def _translate_errors(collection: str | None = None) -> AsyncIterator[None
         if "not found" in str(error):
             raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
         raise
-
-
-def _to_point(point: Point) -> qm.PointStruct:
-    vectors: dict[str, Any] = {}
-    if point.vector is not None:
-        vectors[DENSE] = point.vector.tolist()
-    if point.terms.ids:
-        vectors[TERMS] = qm.SparseVector(indices=list(point.terms.ids), values=list(point.terms.weights))
-    payload = {**point.payload, ID_FIELD: point.id, **build_dates_field(point.payload)}
-    return qm.PointStruct(id=point_id(point.id), vector=vectors, payload=payload)
-
-
-def _to_candidate(payload: dict[str, Any] | None, score: float) -> Candidate:
-    fields = dict(payload or {})
-    fields.pop(DATES_FIELD, None)
-    return Candidate(str(fields.pop(ID_FIELD)), score, fields)

@@ -8,39 +8,23 @@ replaces the original. See docs/decisions/0005.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import qdrant_edge as qe
 
-from toolscript.adapters.qdrant.edge_points import EDGE_CONDITIONS, FLAGS_FIELD, to_candidate, to_edge_point
-from toolscript.adapters.qdrant.filters import (
-    DENSE,
-    ID_FIELD,
-    TERMS,
-    fetch_with_ties,
-    field_path,
-    point_id,
-    select_payload,
-    translate_filter,
-)
-from toolscript.adapters.qdrant.manifest import (
-    Manifest,
-    generation_folder,
-    index_damage,
-    read_manifest,
-    remove_other_generations,
-    write_manifest,
-)
-from toolscript.domain.filters import Filter, Payload
-from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms, Vector, sort_candidates
+from toolscript.adapters.qdrant.filters import FLAGS_FIELD, ID_FIELD, field_path
+from toolscript.adapters.qdrant.index import DENSE, SCROLL_PAGE, TERMS
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.search import Collection, FieldType
 
 UPSERT_BATCH = 128
 # A filter that matches less than this (20 000 vectors of 384 dimensions) is searched exactly, in under 10 ms: the graph
@@ -49,9 +33,6 @@ FULL_SCAN_KILOBYTES = 30_000
 GRAPH_CANDIDATES = 128
 GRAPH_LINKS = 16
 GRAPH_FROM_KILOBYTES = 10_000
-SCROLL_PAGE = 1000
-# The engine needs 0.05 to 0.08 ms for a vector, and nothing else runs meanwhile: 2 to 3 ms for a page.
-VECTORS_PAGE = 32
 # Ids of points that are cached for searches without payloads: some 200 bytes each.
 MAX_CACHED_IDS = 200_000
 
@@ -67,6 +48,62 @@ shard.close()
 """
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A collection, its current generation, and the number of points at that generation's optimisation."""
+
+    collection: Collection
+    generation: int
+    optimised: int
+
+
+def index_damage(folder: Path, error: Exception) -> Unavailable:
+    """The error for a folder that cannot be read."""
+    return Unavailable(
+        f"the index in {folder} is damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
+        "run `toolscript index rebuild`, nothing is lost",
+        details={"folder": str(folder)},
+    )
+
+
+def generation_folder(folder: Path, number: int) -> Path:
+    """The folder of a generation."""
+    return folder / f"generation-{number}"
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest, or None for a new collection. Raises Unavailable for a damaged one."""
+    try:
+        document = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+        stored = document["collection"]
+        fields = {name: FieldType(kind) for name, kind in stored["fields"].items()}
+        collection = Collection(
+            stored["name"], stored["model"], stored["dimensions"], fields, stored.get("exact", False)
+        )
+        return Manifest(collection, document["generation"], document["optimised"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise index_damage(folder, error) from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replaces the manifest atomically: readers see the old one or the new one."""
+    draft = folder / "collection.json.new"
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(asdict(manifest), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / "collection.json")
+
+
+def remove_other_generations(folder: Path, keep: Path | None) -> None:
+    """Removes the generations that the manifest does not name: leftovers of a crash."""
+    for leftover in folder.glob("generation-*"):
+        if leftover != keep:
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 class Shard:
@@ -100,131 +137,60 @@ class Shard:
             self._shard = _create(self._place, collection)
             write_manifest(folder, self._manifest)
 
-    async def upsert(self, points: Sequence[Point]) -> None:
-        for start in range(0, len(points), UPSERT_BATCH):
-            batch = [to_edge_point(p) for p in points[start : start + UPSERT_BATCH]]
-            async with self._writing:
-                self._shard.update(qe.UpdateOperation.upsert_points(batch))
-                self._upserted += len(batch)
-                if self._changed is not None:
-                    self._changed.update(str(p.id) for p in batch)
-            await asyncio.sleep(0)
-        self._optimise_if_due()
-
-    async def delete(self, ids: Sequence[str]) -> None:
-        point_ids: list[Any] = [point_id(i) for i in ids]
+    async def upsert(self, points: Sequence[Any]) -> None:
         async with self._writing:
-            self._shard.update(qe.UpdateOperation.delete_points(point_ids))
+            self._shard.update(qe.UpdateOperation.upsert_points([*points]))
+            self._upserted += len(points)
             if self._changed is not None:
-                self._changed.update(point_ids)
+                self._changed.update(str(p.id) for p in points)
 
-    async def dense(
-        self, vector: Vector, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
-    ) -> list[Candidate]:
-        return await self._search(_nearest_query(vector), where, limit, floor, fields)
+    async def delete(self, ids: Sequence[Any]) -> None:
+        async with self._writing:
+            self._shard.update(qe.UpdateOperation.delete_points([*ids]))
+            if self._changed is not None:
+                self._changed.update(ids)
 
-    async def nearest(
-        self, vector: Vector, where: Filter, limit: int, floor: float, count_to: int, fields: Sequence[str] | None
-    ) -> tuple[list[Candidate], int]:
-        """Counts hits without their payloads and reads those of the best only: they cost more than the search."""
-        query = _nearest_query(vector)
-        found = self._shard.query(self._request(query, where, floor)(count_to + 1, False))
-        if len(found) <= limit:
-            best = found
-        else:
-            best = [p for p in found if p.score >= found[limit - 1].score]
-            if len(best) > count_to:  # all have one score: their ids decide the order
-                ranked = await self._search(query, where, count_to, floor, fields)
-                return ranked[:limit], len(ranked)
-        scores = {str(p.id): p.score for p in best}
-        ids: list[Any] = [*scores]
-        records = self._shard.retrieve(ids, with_payload=select_payload(fields), with_vector=False) if ids else []
-        candidates = [to_candidate(r.payload, scores[str(r.id)]) for r in records]
-        return sort_candidates(candidates)[:limit], min(len(found), count_to)
+    def query(
+        self, query: Any, using: str, conditions: Any, limit: int, floor: float | None, payload: bool | list[str]
+    ) -> list[Any]:
+        # Without a graph every search is exact; saying so spares the engine an estimate of the filter: up to 0.3 ms of
+        # 2 ms with 10 000 tools, nothing where the filter matches few.
+        is_exact = self._manifest.collection.exact or not self._manifest.optimised
+        return self._shard.query(
+            qe.QueryRequest(
+                limit=limit,
+                query=qe.Query.Nearest(query, using=using),
+                filter=conditions,
+                with_payload=payload,
+                score_threshold=floor,
+                params=qe.SearchParams(exact=True) if is_exact else qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES),
+            )
+        )
 
-    async def lexical(self, terms: Terms, where: Filter, limit: int, fields: Sequence[str] | None) -> list[Candidate]:
-        query = qe.Query.Nearest(qe.SparseVector(list(terms.ids), list(terms.weights)), using=TERMS)
-        return [c for c in await self._search(query, where, limit, None, fields) if c.score > 0]
-
-    async def _search(
-        self, query: Any, where: Filter, limit: int, floor: float | None, fields: Sequence[str] | None
-    ) -> list[Candidate]:
-        request = self._request(query, where, floor)
-
-        async def fetch(wanted: int) -> list[Candidate]:
-            if fields is not None and not fields:
-                found = self._shard.query(request(wanted, False))
-                return [Candidate(own_id, p.score) for own_id, p in zip(self._read_ids(found), found, strict=True)]
-            found = self._shard.query(request(wanted, select_payload(fields)))
-            return [to_candidate(p.payload, p.score) for p in found]
-
-        return await fetch_with_ties(fetch, limit)
-
-    def _read_ids(self, found: Sequence[Any]) -> list[str]:
+    def read_ids(self, found: Sequence[Any]) -> list[str]:
         """Our ids of the engine's points. Each is read once: the engine's id is derived from ours and never changes."""
         numbers = [p.id.int for p in found]
         unknown = [n for n in numbers if n not in self._own_ids]
         if len(self._own_ids) + len(unknown) > MAX_CACHED_IDS:
             self._own_ids, unknown = {}, numbers
-        if unknown:
-            point_ids: list[Any] = [UUID(int=n) for n in unknown]
-            records: list[Any] = self._shard.retrieve(point_ids, with_payload=[ID_FIELD], with_vector=False)
-            for record in records:
-                self._own_ids[record.id.int] = record.payload[ID_FIELD] if record.payload else ""
+        for record in self.retrieve([UUID(int=n) for n in unknown], [ID_FIELD]):
+            self._own_ids[record.id.int] = record.payload[ID_FIELD] if record.payload else ""
         return [self._own_ids[n] for n in numbers]
 
-    def _request(self, query: Any, where: Filter, floor: float | None) -> Callable[[int, bool | list[str]], Any]:
-        conditions = self._translate(where)
-        # Without a graph every search is exact; saying so spares the engine an estimate of the filter: up to 0.3 ms of
-        # 2 ms with 10 000 tools, nothing where the filter matches few.
-        is_exact = self._manifest.collection.exact or not self._manifest.optimised
-        params = qe.SearchParams(exact=True) if is_exact else qe.SearchParams(hnsw_ef=GRAPH_CANDIDATES)
-        return lambda wanted, payload: qe.QueryRequest(
-            limit=wanted,
-            query=query,
-            filter=conditions,
-            with_payload=payload,
-            score_threshold=floor,
-            params=params,
-        )
+    def count(self, conditions: Any) -> int:
+        return int(self._shard.count(qe.CountRequest(filter=conditions, exact=True)))
 
-    def count(self, where: Filter) -> int:
-        return int(self._shard.count(qe.CountRequest(filter=self._translate(where), exact=True)))
+    def scroll(self, conditions: Any, offset: Any, payload: bool | list[str]) -> tuple[list[Any], Any]:
+        request = qe.ScrollRequest(offset=offset, limit=SCROLL_PAGE, filter=conditions, with_payload=payload)
+        return self._shard.scroll(request)
 
-    async def scroll(self, where: Filter, fields: Sequence[str] | None) -> list[Candidate]:
-        payload = select_payload(fields)
-        found: list[Candidate] = []
-        offset = None
-        while True:
-            page, offset = self._shard.scroll(
-                qe.ScrollRequest(offset=offset, limit=SCROLL_PAGE, filter=self._translate(where), with_payload=payload)
-            )
-            found += [to_candidate(r.payload, 0.0) for r in page]
-            if offset is None:
-                return sorted(found, key=lambda c: c.id)
-            await asyncio.sleep(0)
+    def retrieve(self, ids: Sequence[Any], payload: bool | list[str], *, vectors: bool = False) -> list[Any]:
+        return self._shard.retrieve([*ids], with_payload=payload, with_vector=vectors) if ids else []
 
-    async def payloads(self, ids: Sequence[str], fields: Sequence[str] | None) -> dict[str, Payload]:
-        point_ids, found = [point_id(i) for i in ids], dict[str, Payload]()
-        for start in range(0, len(point_ids), SCROLL_PAGE):
-            page: list[Any] = [*point_ids[start : start + SCROLL_PAGE]]
-            for record in self._shard.retrieve(page, with_payload=select_payload(fields), with_vector=False):
-                candidate = to_candidate(record.payload, 0.0)
-                found[candidate.id] = candidate.payload
-            await asyncio.sleep(0)
-        return found
-
-    async def vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        own_ids = {point_id(i): i for i in ids}
-        point_ids, found = list(own_ids), dict[str, Vector]()
-        for start in range(0, len(point_ids), VECTORS_PAGE):
-            page: list[Any] = [*point_ids[start : start + VECTORS_PAGE]]
-            for record in self._shard.retrieve(page, with_payload=False, with_vector=True):
-                values: Any = record.vector.get(DENSE) if isinstance(record.vector, dict) else None
-                if values is not None:
-                    found[own_ids[str(record.id)]] = np.fromiter(values, np.float32, len(values))
-            await asyncio.sleep(0)
-        return found
+    def optimise_if_due(self) -> None:
+        """Starts optimising in the background when enough points were written since the last time."""
+        if self._is_due() and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._optimise_while_due())
 
     async def wait_until_idle(self) -> None:
         if self._task:
@@ -239,16 +205,9 @@ class Shard:
         self._shard.flush()
         self._shard.close()
 
-    def _translate(self, where: Filter) -> Any:
-        return translate_filter(where, EDGE_CONDITIONS, self._manifest.collection.fields)
-
     @property
     def _place(self) -> Path:
         return generation_folder(self._folder, self._manifest.generation)
-
-    def _optimise_if_due(self) -> None:
-        if self._is_due() and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._optimise_while_due())
 
     def _is_due(self) -> bool:
         unoptimised = max(self._upserted, self._shard.info().points_count - self._manifest.optimised)
@@ -315,10 +274,6 @@ class Shard:
                 points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
                 fresh.update(qe.UpdateOperation.upsert_points(points))
             await asyncio.sleep(0)
-
-
-def _nearest_query(vector: Vector) -> qe.Query:
-    return qe.Query.Nearest(vector.tolist(), using=DENSE)
 
 
 # BOOL fields have no index of their own: see FLAGS_FIELD.
