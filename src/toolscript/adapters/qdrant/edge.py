@@ -6,13 +6,12 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import qdrant_edge as qe
 from filelock import FileLock, Timeout
 
-from toolscript.adapters.qdrant.filters import QdrantPackage
-from toolscript.adapters.qdrant.index import DENSE, QdrantIndex, select_payload
+from toolscript.adapters.qdrant.conversion import DENSE, QdrantPackage, to_candidate
+from toolscript.adapters.qdrant.index import QdrantIndex, select_payload
 from toolscript.adapters.qdrant.shard import UPSERT_BATCH, Shard, read_manifest
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
@@ -88,7 +87,7 @@ class QdrantEdgeIndex(QdrantIndex):
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         await super().upsert(name, points)
-        self._shard(name).optimise_if_due()
+        self._collection(name).optimise_if_due()
 
     async def nearest(
         self,
@@ -102,43 +101,16 @@ class QdrantEdgeIndex(QdrantIndex):
         fields: Fields = None,
     ) -> tuple[list[Candidate], int]:
         """Counts hits without their payloads and reads those of the best only: they cost more than the search."""
-        shard, conditions = self._shard(name), self._translate(name, where)
-        found = shard.query(vector.tolist(), DENSE, conditions, count_to + 1, floor, False)
+        shard = self._collection(name)
+        found = shard.search(vector.tolist(), DENSE, self._translate(shard, where), count_to + 1, floor)
         best = found if len(found) <= limit else [p for p in found if p.score >= found[limit - 1].score]
         if len(best) > count_to:  # all have one score: their ids decide the order
             ranked = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
             return ranked[:limit], len(ranked)
         scores = {str(p.id): p.score for p in best}
-        records = shard.retrieve([*scores], select_payload(fields))
-        candidates = [self._to_candidate(r.payload, scores[str(r.id)]) for r in records]
+        records = await shard.retrieve([*scores], select_payload(fields))
+        candidates = [to_candidate(r.payload, scores[str(r.id)]) for r in records]
         return sort_candidates(candidates)[:limit], min(len(found), count_to)
-
-    async def _write(self, name: str, points: Sequence[Any]) -> None:
-        await self._shard(name).upsert(points)
-
-    async def _delete(self, name: str, ids: Sequence[Any]) -> None:
-        await self._shard(name).delete(ids)
-
-    async def _query(
-        self, name: str, query: Any, using: str, conditions: Any, limit: int, floor: float | None, fields: Fields
-    ) -> list[Candidate]:
-        shard, has_payload = self._shard(name), fields is None or len(fields) > 0
-        payload = select_payload(fields) if has_payload else False
-        found = shard.query(query, using, conditions, limit, floor, payload)
-        if has_payload:
-            return [self._to_candidate(p.payload, p.score) for p in found]
-        return [Candidate(own_id, p.score) for own_id, p in zip(shard.read_ids(found), found, strict=True)]
-
-    async def _count(self, name: str, conditions: Any) -> int:
-        return self._shard(name).count(conditions)
-
-    async def _scroll(self, name: str, conditions: Any, offset: Any, fields: Fields) -> tuple[Sequence[Any], Any]:
-        return self._shard(name).scroll(conditions, offset, select_payload(fields))
-
-    async def _retrieve(
-        self, name: str, ids: Sequence[Any], payload: bool | list[str], *, vectors: bool = False
-    ) -> Sequence[Any]:
-        return self._shard(name).retrieve(ids, payload, vectors=vectors)
 
     async def close(self) -> None:
         try:
@@ -154,7 +126,7 @@ class QdrantEdgeIndex(QdrantIndex):
         for shard in self._shards.values():
             await shard.wait_until_idle()
 
-    def _shard(self, name: str) -> Shard:
+    def _collection(self, name: str) -> Shard:
         shard = self._shards.get(name)
         if shard is None:
             if name not in self._open:

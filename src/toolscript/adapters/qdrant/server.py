@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import httpx
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from toolscript.adapters.qdrant.filters import QdrantPackage, field_path
-from toolscript.adapters.qdrant.index import DENSE, SCROLL_PAGE, TERMS, QdrantIndex, select_payload
+from toolscript.adapters.qdrant.conversion import DENSE, TERMS, QdrantPackage, field_path, to_candidate
+from toolscript.adapters.qdrant.index import SCROLL_PAGE, QdrantCollection, QdrantIndex, Selection
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.search import Candidate, Collection, FieldType, require_same_model
-from toolscript.ports.indexes import Fields
+
+T = TypeVar("T")
 
 _PACKAGE = QdrantPackage(
     models=qm,
@@ -51,10 +52,9 @@ class QdrantServerIndex(QdrantIndex):
         return cls(client)
 
     async def describe(self, name: str) -> Collection | None:
-        async with _translate_errors():
-            if not await self._client.collection_exists(name):
-                return None
-            config = (await self._client.get_collection(name)).config
+        if not await _send(self._client.collection_exists(name)):
+            return None
+        config = (await _send(self._client.get_collection(name))).config
         vectors = config.params.vectors
         size = vectors[DENSE].size if isinstance(vectors, dict) else 0
         metadata = config.metadata or {}
@@ -64,75 +64,76 @@ class QdrantServerIndex(QdrantIndex):
         self._open[collection.name] = collection
         existing = await self.describe(collection.name)
         if not existing:
-            await self._create(collection)
+            await _send(self._create(collection))
             existing = await self.describe(collection.name)
         require_same_model(existing or collection, collection)
-        async with _translate_errors():
-            for field, kind in collection.fields.items():
-                await self._client.create_payload_index(collection.name, field_path(field), _FIELD_INDEXES[kind])
+        for field, kind in collection.fields.items():
+            await _send(self._client.create_payload_index(collection.name, field_path(field), _FIELD_INDEXES[kind]))
 
     async def _create(self, collection: Collection) -> None:
         """Creates the collection, unless another process did so in the meantime."""
-        async with _translate_errors():
-            try:
-                await self._client.create_collection(
-                    collection.name,
-                    vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
-                    sparse_vectors_config={TERMS: qm.SparseVectorParams()},
-                    hnsw_config=qm.HnswConfigDiff(m=0, payload_m=0) if collection.exact else None,
-                    metadata={"model": collection.model, "exact": collection.exact},
-                )
-            except UnexpectedResponse as error:
-                if error.status_code != httpx.codes.CONFLICT:
-                    raise
+        try:
+            await self._client.create_collection(
+                collection.name,
+                vectors_config={DENSE: qm.VectorParams(size=collection.dimensions, distance=qm.Distance.COSINE)},
+                sparse_vectors_config={TERMS: qm.SparseVectorParams()},
+                hnsw_config=qm.HnswConfigDiff(m=0, payload_m=0) if collection.exact else None,
+                metadata={"model": collection.model, "exact": collection.exact},
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != httpx.codes.CONFLICT:
+                raise
 
     async def drop(self, name: str) -> None:
-        async with _translate_errors():
-            await self._client.delete_collection(name)
-
-    async def _write(self, name: str, points: Sequence[Any]) -> None:
-        async with _translate_errors(name):
-            await self._client.upsert(name, points, wait=True)
-
-    async def _delete(self, name: str, ids: Sequence[Any]) -> None:
-        async with _translate_errors(name):
-            await self._client.delete(name, qm.PointIdsList(points=[*ids]), wait=True)
-
-    async def _query(
-        self, name: str, query: Any, using: str, conditions: Any, limit: int, floor: float | None, fields: Fields
-    ) -> list[Candidate]:
-        is_exact = using == DENSE and name in self._open and self._open[name].exact
-        async with _translate_errors(name):
-            found = await self._client.query_points(
-                name,
-                query,
-                using=using,
-                query_filter=conditions,
-                search_params=qm.SearchParams(exact=True) if is_exact else None,
-                limit=limit,
-                score_threshold=floor,
-                with_payload=select_payload(fields),
-            )
-        return [self._to_candidate(p.payload, p.score) for p in found.points]
-
-    async def _count(self, name: str, conditions: Any) -> int:
-        async with _translate_errors(name):
-            return (await self._client.count(name, conditions, exact=True)).count
-
-    async def _scroll(self, name: str, conditions: Any, offset: Any, fields: Fields) -> tuple[Sequence[Any], Any]:
-        payload = select_payload(fields)
-        async with _translate_errors(name):
-            return await self._client.scroll(name, conditions, SCROLL_PAGE, offset=offset, with_payload=payload)
-
-    async def _retrieve(
-        self, name: str, ids: Sequence[Any], payload: bool | list[str], *, vectors: bool = False
-    ) -> Sequence[Any]:
-        async with _translate_errors(name):
-            with_vectors = [DENSE] if vectors else False
-            return await self._client.retrieve(name, ids, with_payload=payload, with_vectors=with_vectors)
+        await _send(self._client.delete_collection(name))
 
     async def close(self) -> None:
         await self._client.close()
+
+    def _collection(self, name: str) -> QdrantCollection:
+        return _ServerCollection(self._client, name, self._open.get(name) or Collection(name, "unknown", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerCollection:
+    """One collection on a server."""
+
+    client: AsyncQdrantClient
+    name: str
+    collection: Collection
+
+    async def upsert(self, points: list[Any]) -> None:
+        await _send(self.client.upsert(self.name, points, wait=True), self.name)
+
+    async def delete(self, ids: list[Any]) -> None:
+        await _send(self.client.delete(self.name, qm.PointIdsList(points=ids), wait=True), self.name)
+
+    async def query(
+        self, query: Any, using: str, conditions: Any, limit: int, floor: float | None, payload: Selection
+    ) -> list[Candidate]:
+        request = self.client.query_points(
+            self.name,
+            query,
+            using=using,
+            query_filter=conditions,
+            search_params=qm.SearchParams(exact=True) if using == DENSE and self.collection.exact else None,
+            limit=limit,
+            score_threshold=floor,
+            with_payload=payload,
+        )
+        return [to_candidate(p.payload, p.score) for p in (await _send(request, self.name)).points]
+
+    async def count(self, conditions: Any) -> int:
+        return (await _send(self.client.count(self.name, conditions, exact=True), self.name)).count
+
+    async def scroll(self, conditions: Any, offset: Any, payload: Selection) -> tuple[list[Any], Any]:
+        request = self.client.scroll(self.name, conditions, SCROLL_PAGE, offset=offset, with_payload=payload)
+        return await _send(request, self.name)
+
+    async def retrieve(self, ids: list[Any], payload: Selection, *, vectors: bool = False) -> list[Any]:
+        with_vectors: Any = [DENSE] if vectors else False
+        request = self.client.retrieve(self.name, ids, with_payload=payload, with_vectors=with_vectors)
+        return await _send(request, self.name)
 
 
 _FIELD_INDEXES: dict[FieldType, Any] = {
@@ -148,18 +149,21 @@ _FIELD_INDEXES: dict[FieldType, Any] = {
 _DETAILS = {"field": "TOOLSCRIPT_INDEX"}
 
 
-@asynccontextmanager
-async def _translate_errors(collection: str | None = None) -> AsyncIterator[None]:
-    """Turns the client's exceptions into ours."""
+async def _send(request: Awaitable[T], collection: str | None = None) -> T:
+    """Awaits a request to the server. Raises NotFound or Unavailable instead of the client's errors."""
     try:
-        yield
+        return await request
     except UnexpectedResponse as error:
         if error.status_code == httpx.codes.NOT_FOUND:
-            raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
+            raise _not_open(collection) from error
         raise Unavailable(f"Qdrant refused the request: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
     except ResponseHandlingException as error:
         raise Unavailable(f"Qdrant does not answer: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
     except ValueError as error:
         if "not found" in str(error):
-            raise NotFound(f"collection {collection!r} is not open", details={"collection": collection}) from error
+            raise _not_open(collection) from error
         raise
+
+
+def _not_open(collection: str | None) -> NotFound:
+    return NotFound(f"collection {collection!r} is not open", details={"collection": collection})

@@ -1,4 +1,4 @@
-"""What both Qdrant packages need: point ids, filters, and the payload fields that filters add."""
+"""Points, candidates and filters in the classes of Qdrant's two Python packages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from toolscript.domain.filters import Condition, Filter, Op, is_number, parse_moment
-from toolscript.domain.search import FieldType
+from toolscript.domain.filters import Condition, Filter, Op, Payload, is_number, parse_moment
+from toolscript.domain.search import Candidate, FieldType, Point, Terms
 
+DENSE = "dense"
+TERMS = "terms"
+# Payload fields that are added to a point: its own id; dates, where a field has strings that only Qdrant would parse as
+# dates; booleans as strings.
 ID_FIELD = "_id"
 DATES_FIELD = "_moments"
 FLAGS_FIELD = "_flags"
@@ -25,7 +29,7 @@ _NAMESPACE = uuid.UUID("6f1c4a52-5a3e-4b0e-9d52-5c8b8f0f4f57")
 
 @dataclass(frozen=True, slots=True)
 class QdrantPackage:
-    """The classes of one of Qdrant's two Python packages: most have equal names and parameters in both."""
+    """The classes of one package: most have equal names and parameters in both."""
 
     models: Any
     point: Callable[..., Any]
@@ -34,25 +38,37 @@ class QdrantPackage:
     is_empty: Callable[[str], Any]
     nothing: Any
     has_flags: bool
-    """Whether booleans are also stored as strings: qdrant_edge passes True as the number 1, which matches no boolean."""
+    """Whether booleans are stored as strings, too: qdrant_edge passes True as 1, which matches no boolean."""
+
+    def sparse_vector(self, terms: Terms) -> Any:
+        return self.models.SparseVector(indices=list(terms.ids), values=list(terms.weights))
+
+    def convert_point(self, point: Point) -> Any:
+        vectors: dict[str, Any] = {}
+        if point.vector is not None:
+            vectors[DENSE] = point.vector.tolist()
+        if point.terms.ids:
+            vectors[TERMS] = self.sparse_vector(point.terms)
+        payload = {**point.payload, ID_FIELD: point.id}
+        dates = {field: found for field, value in point.payload.items() if (found := _dates_to_keep(value))}
+        if dates:
+            payload[DATES_FIELD] = dates
+        if self.has_flags:
+            payload[FLAGS_FIELD] = _list_flags(point.payload)
+        return self.point(id=point_id(point.id), vector=vectors, payload=payload)
+
+
+def to_candidate(payload: Payload | None, score: float = 0.0) -> Candidate:
+    """A candidate with a point's payload, without the fields that `convert_point` adds."""
+    fields = dict(payload or {})
+    fields.pop(DATES_FIELD, None)
+    fields.pop(FLAGS_FIELD, None)
+    return Candidate(str(fields.pop(ID_FIELD)), score, fields)
 
 
 def point_id(own_id: str) -> str:
     """The UUID under which Qdrant stores a point: it takes no strings as ids."""
     return str(uuid.uuid5(_NAMESPACE, own_id))
-
-
-def build_dates_field(payload: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """An extra payload field with the dates of those fields that hold a string which only Qdrant would parse as a
-    date. Empty for most payloads."""
-    dates = {field: found for field, value in payload.items() if (found := _dates_to_keep(value))}
-    return {DATES_FIELD: dates} if dates else {}
-
-
-def build_flags_field(payload: Mapping[str, Any]) -> dict[str, list[str]]:
-    """An extra payload field with every boolean of a payload as a string."""
-    values = ((f, v) for f, value in payload.items() for v in (value if isinstance(value, list | tuple) else [value]))
-    return {FLAGS_FIELD: sorted({_flag(field_path(f), value) for f, value in values if isinstance(value, bool)})}
 
 
 def field_path(field: str) -> str:
@@ -140,6 +156,11 @@ class _Translation:
         if self._fields.get(field) is FieldType.DATETIME:
             return self._package.nothing
         return self._models.FieldCondition(key=field_path(field), range=self._package.number_range(**bounds))
+
+
+def _list_flags(payload: Payload) -> list[str]:
+    values = ((f, v) for f, value in payload.items() for v in (value if isinstance(value, list | tuple) else [value]))
+    return sorted({_flag(field_path(field), value) for field, value in values if isinstance(value, bool)})
 
 
 def _flag(path: str, value: bool) -> str:
