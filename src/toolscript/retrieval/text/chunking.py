@@ -28,7 +28,7 @@ _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 _PARAGRAPH_ENDS = frozenset("\f\u2029")
 _BREAK = re.compile(rf"[{_LINE_ENDS}]\s*|(?<=[{_SENTENCE_ENDS}{re.escape(_CLOSERS)}])\s+|[。！？]+")
 _SPACE = re.compile(r"\s+")
-_JOINER = "\u200d"
+JOINER = "\u200d"
 _MAX_CLOSERS = 3
 _MAX_CLUSTER = 32
 
@@ -116,14 +116,14 @@ def _sentence_ends(text: str) -> Iterator[tuple[int, int]]:
     """Where sentences and paragraphs end, and which of the two; the last is the end of the text."""
     for found in _BREAK.finditer(text):
         ending = _kind_of_break(text, found)
-        if ending > WORD and found.end() < len(text) and not _continues(text, found.end()):
+        if ending > WORD and found.end() < len(text) and may_cut(text, found.end()):
             yield found.end(), ending
     yield len(text), PARAGRAPH
 
 
 def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
     for found in _SPACE.finditer(text, start, end):
-        if found.end() < end and not _continues(text, found.end()):
+        if found.end() < end and may_cut(text, found.end()):
             yield found.end()
     yield end
 
@@ -144,19 +144,28 @@ def _kind_of_break(text: str, found: re.Match[str]) -> int:
 def _whole_characters(text: str, start: int, cut: int) -> int:
     """The last place up to `cut` that tears no letter from its marks; `cut` itself where there is none near it."""
     place = cut
-    while place > start + 1 and cut - place < _MAX_CLUSTER and _continues(text, place):
+    while place > start + 1 and cut - place < _MAX_CLUSTER and not may_cut(text, place):
         place -= 1
-    return cut if place <= start or _continues(text, place) else place
+    return cut if place <= start or not may_cut(text, place) else place
 
 
-def _continues(text: str, place: int) -> bool:
-    """Whether the character there belongs to the one before it."""
-    here, before = text[place], text[place - 1]
-    if here.isascii() and before.isascii():
-        return here == "\n" and before == "\r"
-    return (
-        unicodedata.category(here).startswith("M")
-        or _JOINER in (here, before)
-        or "\U0001f3fb" <= here <= "\U0001f3ff"  # skin tones
-        or "\U000e0020" <= here <= "\U000e007f"  # the letters of a flag
+def may_cut(text: str, place: int) -> bool:
+    """Whether a text may be cut at a place: not between the parts of what a reader sees as one character."""
+    if place <= 0 or place >= len(text):
+        return True
+    before, after = text[place - 1], text[place]
+    if before.isascii() and after.isascii():
+        return not (before == "\r" and after == "\n")
+    return not (
+        is_mark(after)
+        or JOINER in {before, after}
+        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
+        or "\U000e0020" <= after <= "\U000e007f"  # the letters of a regional flag
+        or "\u1160" <= after <= "\u11ff"  # vowels and final consonants of Korean syllables
+        or ("\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff")  # the halves of a flag
     )
+
+
+def is_mark(character: str) -> bool:
+    """Whether this is a combining mark."""
+    return unicodedata.category(character)[0] == "M"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolscript.retrieval.text.snippets import LONG, build_snippet, may_cut
+from toolscript.retrieval.text.chunking import may_cut
+from toolscript.retrieval.text.snippets import LONG, build_snippet
 from toolscript.retrieval.text.words import stems
 
 pytestmark = pytest.mark.req("D-08")
@@ -168,7 +169,7 @@ def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: 
 @pytest.mark.parametrize(
     "text",
     [
-        CLOCKS * 50_000,
+        CLOCKS * 5_000,
         "東京都は日本の首都です。" * 50_000,
         "x" * 1_000_000,
         "ab-" * 200_000,
@@ -177,7 +178,7 @@ def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: 
     ],
     ids=["prose", "no-spaces", "one-word", "dashes", "one-letter", "marks-on-spaces"],
 )
-def test_megabytes_are_read_in_one_pass(text: str) -> None:
+def test_a_megabyte_is_read_in_one_pass(text: str) -> None:
     assert len(response(text, "zebra", 240, highlight=True)) <= 240
 
 
