@@ -36,24 +36,14 @@ class BatchingEmbedder:
         self, inner: MultiQueryEmbedder, *, similarity: SimilarityRange | None, cached_queries: int = CACHED_QUERIES
     ) -> None:
         self._inner = inner
-        self._similarity = similarity
+        self.model = inner.model
+        self.dimensions = inner.dimensions
+        self.similarity = similarity
         self._cache_size = cached_queries
         self._cache: OrderedDict[str, Vector] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[Vector]]] = {}
         self._queue: list[str] = []
         self._workers: set[asyncio.Task[None] | None] = set()
-
-    @property
-    def model(self) -> str:
-        return self._inner.model
-
-    @property
-    def dimensions(self) -> int:
-        return self._inner.dimensions
-
-    @property
-    def similarity(self) -> SimilarityRange | None:
-        return self._similarity
 
     @property
     def window(self) -> int:

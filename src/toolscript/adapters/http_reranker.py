@@ -38,6 +38,7 @@ class HttpReranker:
         self._where = hide_credentials(self._url)
         self._key = key
         self._model = model
+        self.model = model or self._where
         self._timeout = timeout_seconds
         self._takes_texts = False
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
@@ -46,10 +47,6 @@ class HttpReranker:
             timeout=timeout_seconds,
             follow_redirects=False,
         )
-
-    @property
-    def model(self) -> str:
-        return self._model or self._where
 
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         found: list[float] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks
+from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
 from toolscript.app.extras import missing_extra
 from toolscript.domain.search import no_span
 from toolscript.ports.observability import EventSink
@@ -37,7 +37,7 @@ def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bo
     sinks: list[EventSink] = [metrics] if metrics else []
     if settings.events:
         is_url = settings.events.startswith(("http://", "https://"))
-        sinks.append(HttpSink(settings.events) if is_url else JsonlSink(Path(settings.events).expanduser()))
+        sinks.append(open_http_sink(settings.events) if is_url else open_jsonl_sink(Path(settings.events).expanduser()))
     events = Sinks(sinks)
     stack.push_async_callback(events.close)
     if metrics:

@@ -11,9 +11,9 @@ class EventSink(Protocol):
 
     >>> import asyncio, tempfile
     >>> from pathlib import Path
-    >>> from toolscript.adapters.observability.event_sinks import JsonlSink
+    >>> from toolscript.adapters.observability.event_sinks import open_jsonl_sink
     >>> file = Path(tempfile.mkdtemp()) / "events.jsonl"
-    >>> sink = JsonlSink(file)
+    >>> sink = open_jsonl_sink(file)
     >>> sink.record({"type": "search", "query": "read a file"})
     >>> asyncio.run(sink.close())
     >>> file.read_text().strip()

@@ -41,35 +41,36 @@ Event = Mapping[str, Any]
 log = logging.getLogger(__name__)
 
 
-class _EventQueue:
+class QueuedSink:
     """Delivers events in batches from a thread that starts with the first event."""
 
     def __init__(
         self,
-        deliver: Callable[[Sequence[Event]], None],
+        deliver: Callable[[Sequence[Event], threading.Event], None],
         *,
         queue_size: int,
         interval: float,
         finish: Callable[[], None] = lambda: None,
     ) -> None:
-        """`deliver` raises when a batch is lost; `finish` is called after the last batch."""
+        """`deliver` raises when a batch is lost; its second argument is set when the sink is closing. `finish` is
+        called after the last batch."""
         self._deliver = deliver
         self._finish = finish
         self._waiting: deque[Event] = deque(maxlen=queue_size)
         self._full = min(BATCH, queue_size)
         self._interval = interval
         self._changed = threading.Condition()
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_warned = False
-        self.closing = threading.Event()
         self.dropped = 0
 
-    def put(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Queues a copy of the event. Never raises."""
         try:
             copy = dict(event)
             with self._changed:
-                if self.closing.is_set():
+                if self._closing.is_set():
                     self.dropped += 1
                     return
                 self._start()
@@ -82,13 +83,13 @@ class _EventQueue:
             self.dropped += 1
             self._warn(error, 1)
 
-    def close(self, timeout: float) -> None:
-        """Waits for the delivery of the queued events until the timeout, then drops and counts the rest."""
+    async def close(self) -> None:
+        """Waits up to two seconds for the delivery of the queued events, then drops and counts the rest."""
         with self._changed:
-            self.closing.set()
+            self._closing.set()
             self._changed.notify()
         if self._thread:
-            self._thread.join(timeout)
+            await asyncio.to_thread(self._thread.join, SHUTDOWN_TIMEOUT_SECONDS)
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
@@ -102,7 +103,7 @@ class _EventQueue:
     def _run(self) -> None:
         while batch := self._next():
             try:
-                self._deliver(batch)
+                self._deliver(batch, self._closing)
                 self._has_warned = False
             except Exception as error:  # noqa: BLE001 - the thread must survive every error
                 with self._changed:
@@ -113,8 +114,8 @@ class _EventQueue:
     def _next(self) -> list[Event]:
         """The next batch: when it is full, or when its first event has waited an interval. Empty after closing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self.closing.is_set())
-            self._changed.wait_for(lambda: len(self._waiting) >= self._full or self.closing.is_set(), self._interval)
+            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
+            self._changed.wait_for(lambda: len(self._waiting) >= self._full or self._closing.is_set(), self._interval)
             return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
 
     def _warn(self, error: Exception, events: int) -> None:
@@ -124,87 +125,67 @@ class _EventQueue:
             log.warning("events_lost", extra={"reason": str(error), "events": events})
 
 
-class JsonlSink:
-    """Appends events to a file, one line of JSON each. The file may be moved away at any time: a new one is created."""
+def open_jsonl_sink(path: Path) -> QueuedSink:
+    """A sink that appends events to a file, one line of JSON each. The file may be moved away at any time: a new one is
+    created."""
+    has_partial_line = False
 
-    def __init__(self, path: Path, *, queue_size: int = QUEUE_SIZE) -> None:
-        self._path = path
-        self._has_partial_line = False
-        self._queue = _EventQueue(self._append, queue_size=queue_size, interval=FILE_INTERVAL_SECONDS)
-
-    @property
-    def dropped(self) -> int:
-        """The number of lost events."""
-        return self._queue.dropped
-
-    def record(self, event: Event) -> None:
-        self._queue.put(event)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._queue.close, SHUTDOWN_TIMEOUT_SECONDS)
-
-    def _append(self, events: Sequence[Event]) -> None:
+    def append(events: Sequence[Event], _: threading.Event) -> None:
+        nonlocal has_partial_line
         lines = b"".join(encode_event(event) + b"\n" for event in events)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Queries are private: other users of this machine must not read them.
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            left = b"\n" + lines if self._has_partial_line else lines
-            self._has_partial_line = True
+            left = b"\n" + lines if has_partial_line else lines
+            has_partial_line = True
             while left:
                 left = left[os.write(descriptor, left) :]
-            self._has_partial_line = False
+            has_partial_line = False
         finally:
             os.close(descriptor)
 
+    return QueuedSink(append, queue_size=QUEUE_SIZE, interval=FILE_INTERVAL_SECONDS)
 
-class HttpSink:
-    """Posts events to a URL as JSON arrays of up to 100. A batch that fails is retried once where that may help."""
 
-    def __init__(self, url: str, *, queue_size: int = QUEUE_SIZE, interval: float = INTERVAL_SECONDS) -> None:
-        """Raises Invalid unless this is an http(s) URL."""
-        if not is_http_url(url):
-            raise Invalid(
-                "TOOLSCRIPT_EVENTS is not a valid URL: give the path of a .jsonl file, or an http(s) URL for JSON",
-                details={"field": "TOOLSCRIPT_EVENTS"},
-            )
+def open_http_sink(url: str, *, queue_size: int = QUEUE_SIZE, interval: float = INTERVAL_SECONDS) -> QueuedSink:
+    """A sink that posts events to a URL as JSON arrays of up to 100. Raises Invalid unless this is an http(s) URL."""
+    if not is_http_url(url):
+        raise Invalid(
+            "TOOLSCRIPT_EVENTS is not a valid URL: give the path of a .jsonl file, or an http(s) URL for JSON",
+            details={"field": "TOOLSCRIPT_EVENTS"},
+        )
+    collector = _Collector(url)
+    return QueuedSink(collector.post, queue_size=queue_size, interval=interval, finish=collector.close)
+
+
+class _Collector:
+    """A service that takes events. A batch that fails is retried once where that may help."""
+
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._where = hide_credentials(url)
         self._client: httpx.Client | None = None
-        self._queue = _EventQueue(self._post, queue_size=queue_size, interval=interval, finish=self._disconnect)
 
-    @property
-    def dropped(self) -> int:
-        """The number of lost events."""
-        return self._queue.dropped
+    def post(self, events: Sequence[Event], closing: threading.Event) -> None:
+        body = b"[" + b",".join(map(encode_event, events)) + b"]"
+        reason, may_retry = self._try(body, closing)
+        if reason and may_retry:
+            closing.wait(RETRY_AFTER_SECONDS)
+            reason, _ = self._try(body, closing)
+        if reason:
+            raise OSError(f"{hide_credentials(self._url)} did not accept them: {reason}")
 
-    def record(self, event: Event) -> None:
-        self._queue.put(event)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._queue.close, SHUTDOWN_TIMEOUT_SECONDS)
-
-    def _disconnect(self) -> None:
+    def close(self) -> None:
         if self._client:
             self._client.close()
 
-    def _post(self, events: Sequence[Event]) -> None:
-        body = b"[" + b",".join(map(encode_event, events)) + b"]"
-        reason, may_retry = self._try(body)
-        if reason and may_retry:
-            self._queue.closing.wait(RETRY_AFTER_SECONDS)
-            reason, _ = self._try(body)
-        if reason:
-            raise OSError(f"{self._where} did not accept them: {reason}")
-
-    def _try(self, body: bytes) -> tuple[str | None, bool]:
+    def _try(self, body: bytes, closing: threading.Event) -> tuple[str | None, bool]:
         """The reason of a failure, if any, and whether a retry may help."""
         import httpx  # slow to import: only where events go to a service
 
-        if self._client is None:
-            self._client = httpx.Client(timeout=TIMEOUT_SECONDS, follow_redirects=False)
+        self._client = self._client or httpx.Client(follow_redirects=False)
         headers = {"Content-Type": "application/json"}
-        timeout = SHUTDOWN_TIMEOUT_SECONDS / 2 if self._queue.closing.is_set() else TIMEOUT_SECONDS
+        timeout = SHUTDOWN_TIMEOUT_SECONDS / 2 if closing.is_set() else TIMEOUT_SECONDS
         try:
             with self._client.stream("POST", self._url, content=body, headers=headers, timeout=timeout) as response:
                 status = response.status_code

@@ -24,17 +24,21 @@ HUB_TIMEOUT_SECONDS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """The registry's entry for a model. `similarity` is None for a model that has not been measured."""
+    """What Toolscript knows about a model; data/models.toml explains the fields. The first name is the canonical one.
+    `similarity` is None for a model that has not been measured."""
 
-    name: str
-    aliases: tuple[str, ...]
-    repository: str
+    names: tuple[str, ...]
     dimensions: int
     pooling: str
-    prefix: str
     window: int
-    files: tuple[str, ...]
-    similarity: SimilarityRange | None
+    repository: str = ""
+    prefix: str = ""
+    files: tuple[str, ...] = ONNX_FILES
+    similarity: SimilarityRange | None = None
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +56,12 @@ def read_registry() -> tuple[ModelCard, ...]:
     text = resources.files("toolscript").joinpath("data/models.toml").read_text(encoding="utf-8")
     return tuple(
         ModelCard(
-            name=entry["names"][0],
-            aliases=tuple(entry["names"]),
-            repository=entry["repository"],
-            dimensions=entry["dimensions"],
-            pooling=entry["pooling"],
-            prefix=entry["prefix"],
-            window=entry["window"],
-            files=tuple(entry["files"]),
-            similarity=SimilarityRange(**entry["similarity"]),
+            **entry
+            | {
+                "names": tuple(entry["names"]),
+                "files": tuple(entry["files"]),
+                "similarity": SimilarityRange(**entry["similarity"]),
+            }
         )
         for entry in tomllib.loads(text)["model"]
     )
@@ -68,7 +69,7 @@ def read_registry() -> tuple[ModelCard, ...]:
 
 def find_model_card(name: str) -> ModelCard | None:
     """The card of a model by any of its names, ignoring case."""
-    return next((c for c in read_registry() if name.casefold() in (a.casefold() for a in c.aliases)), None)
+    return next((c for c in read_registry() if name.casefold() in map(str.casefold, c.names)), None)
 
 
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
@@ -122,7 +123,7 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
 
 def unknown_model(name: str) -> Invalid:
     """The error for an unknown model name."""
-    names = [c.aliases[1] for c in read_registry()]
+    names = [c.names[1] for c in read_registry()]
     return Invalid(
         f"unknown model {name!r}: use one of {', '.join(names)}, or the path of a folder with an ONNX model "
         "and its tokenizer.json",
@@ -183,17 +184,8 @@ def _describe(place: Path) -> ModelCard:
             f"{place} has no usable model: config.json must be JSON with hidden_size",
             details={"folder": str(place)},
         ) from error
-    return ModelCard(
-        name=f"{place.name}-{_fingerprint(place, pooling)}",
-        aliases=(place.name,),
-        repository="",
-        dimensions=dimensions,
-        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
-        prefix="",
-        window=window,
-        files=ONNX_FILES,
-        similarity=None,
-    )
+    names = (f"{place.name}-{_fingerprint(place, pooling)}", place.name)
+    return ModelCard(names, dimensions, "cls" if pooling.get("pooling_mode_cls_token") else "mean", window)
 
 
 def _fingerprint(place: Path, pooling: Any) -> str:

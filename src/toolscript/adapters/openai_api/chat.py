@@ -74,7 +74,7 @@ class OpenAiChat:
 
     def __init__(self, client: openai.AsyncOpenAI, model: str, *, timeout_seconds: float, at_once: int, retries: int):
         self._client = client
-        self._model = model
+        self.model = model
         self._timeout = timeout_seconds
         self._limit = asyncio.Semaphore(at_once)
         self._retries = retries
@@ -105,10 +105,6 @@ class OpenAiChat:
             )
         client = openai.AsyncOpenAI(base_url=url, api_key=key or NO_KEY, timeout=timeout_seconds, max_retries=0)
         return cls(client, model, timeout_seconds=timeout_seconds, at_once=at_once, retries=retries)
-
-    @property
-    def model(self) -> str:
-        return self._model
 
     async def answer(self, prompt: Prompt) -> dict[str, Any]:
         """An object that matches the prompt's schema; tries a second time when the first answer does not. Raises
@@ -151,31 +147,31 @@ class OpenAiChat:
             tries, waited = tries + 1, waited + wait
             if tries > self._retries or waited > MAX_WAIT_SECONDS:
                 raise Unavailable(
-                    f"the language model {self._model!r} at {self._where} failed {tries} times: {reason}. "
+                    f"the language model {self.model!r} at {self._where} failed {tries} times: {reason}. "
                     "Check TOOLSCRIPT_LLM_URL, or raise TOOLSCRIPT_LLM_TIMEOUT",
-                    details={"field": "TOOLSCRIPT_LLM_URL", "model": self._model},
+                    details={"field": "TOOLSCRIPT_LLM_URL", "model": self.model},
                 )
             await asyncio.sleep(wait)
 
     def _adapt(self, status: int, reason: str, style: RequestStyle) -> None:
         """Leaves out the parameter that was refused. Raises Invalid or UpstreamFailed for any other refusal."""
-        where = f"the language model {self._model!r} at {self._where}"
+        where = f"the language model {self.model!r} at {self._where}"
         if status in {401, 403}:
             raise Invalid(
                 f"{where} denies access ({status}): {reason}. Check TOOLSCRIPT_LLM_KEY",
-                details={"field": "TOOLSCRIPT_LLM_KEY", "model": self._model},
+                details={"field": "TOOLSCRIPT_LLM_KEY", "model": self.model},
             )
         if status in {404, 405}:
             raise Invalid(
                 f"{where} does not exist ({status}): {reason}. Check TOOLSCRIPT_LLM_URL and TOOLSCRIPT_LLM_MODEL",
-                details={"field": "TOOLSCRIPT_LLM_MODEL", "model": self._model},
+                details={"field": "TOOLSCRIPT_LLM_MODEL", "model": self.model},
             )
         other = style.adapt(reason) if status in {400, 422} else None
         if other is None:
             raise self._fail(f"refuses the prompt ({status}): {reason}")
         if self._style == style:  # else another call has adapted it already
             self._style = other
-            log.info("language_model_asked_otherwise", extra={"model": self._model, "reason": reason})
+            log.info("language_model_asked_otherwise", extra={"model": self.model, "reason": reason})
 
     async def _call(self, request: dict[str, Any]) -> Completion:
         started = time.perf_counter()
@@ -183,7 +179,7 @@ class OpenAiChat:
         # The library's timeout is per read: a server that sends single bytes would never reach it.
         async with (
             asyncio.timeout(self._timeout),
-            self._client.chat.completions.with_streaming_response.create(model=self._model, **request) as response,
+            self._client.chat.completions.with_streaming_response.create(model=self.model, **request) as response,
         ):
             async for piece in response.iter_bytes():
                 body += piece
@@ -208,7 +204,7 @@ class OpenAiChat:
             for name in ("prompt_tokens", "completion_tokens")
         }
         latency = round(seconds * 1000, 1)
-        log.info("language_model_call", extra={"model": self._model, **tokens, "latency_ms": latency})
+        log.info("language_model_call", extra={"model": self.model, **tokens, "latency_ms": latency})
 
     @property
     def _where(self) -> str:
@@ -219,9 +215,9 @@ class OpenAiChat:
         return " ".join(text.replace(self._client.api_key, "[key]").split())[:MAX_REASON_LENGTH]
 
     def _fail(self, what: str, *, answer: dict[str, Any] | None = None) -> UpstreamFailed:
-        details = {"field": "TOOLSCRIPT_LLM_MODEL", "model": self._model}
+        details = {"field": "TOOLSCRIPT_LLM_MODEL", "model": self.model}
         return UpstreamFailed(
-            f"the language model {self._model!r} at {self._where} {what}",
+            f"the language model {self.model!r} at {self._where} {what}",
             details=details if answer is None else {**details, "answer": answer},
         )
 

@@ -23,10 +23,15 @@ MAX_CONCURRENT_CALLS = 4
 class OpenAiEmbedder:
     """A model behind a base URL. The client library retries rate limits and temporary errors."""
 
+    similarity: SimilarityRange | None = None
+    window = WINDOW
+    query_batch_size = BATCH
+    max_concurrent_calls = MAX_CONCURRENT_CALLS
+
     def __init__(self, client: openai.AsyncOpenAI, model: str, dimensions: int) -> None:
         self._client = client
-        self._model = model
-        self._dimensions = dimensions
+        self.model = model
+        self.dimensions = dimensions
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     @classmethod
@@ -35,38 +40,14 @@ class OpenAiEmbedder:
         client = openai.AsyncOpenAI(base_url=url, api_key=key or "none", timeout=timeout_seconds, max_retries=2)
         embedder = cls(client, model, 0)
         try:
-            embedder._dimensions = len(await embedder.embed_query("ready"))
+            embedder.dimensions = len(await embedder.embed_query("ready"))
         except BaseException:
             await client.close()
             raise
         return embedder
 
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
-    @property
-    def similarity(self) -> SimilarityRange | None:
-        return None
-
-    @property
-    def window(self) -> int:
-        return WINDOW
-
     def count_tokens(self, text: str) -> int:
         return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
-
-    @property
-    def query_batch_size(self) -> int:
-        return BATCH
-
-    @property
-    def max_concurrent_calls(self) -> int:
-        return MAX_CONCURRENT_CALLS
 
     async def embed_query(self, text: str) -> Vector:
         return (await self._embed([text]))[0]
@@ -85,13 +66,11 @@ class OpenAiEmbedder:
         inputs = [text or " " for text in texts]  # APIs refuse empty input
         try:
             async with self._limit:
-                response = await self._client.embeddings.create(
-                    model=self._model, input=inputs, encoding_format="float"
-                )
+                response = await self._client.embeddings.create(model=self.model, input=inputs, encoding_format="float")
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             raise Invalid(
-                f"the embeddings API at {self._client.base_url} refuses model {self._model!r}: {error.message}",
-                details={"field": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self._model},
+                f"the embeddings API at {self._client.base_url} refuses model {self.model!r}: {error.message}",
+                details={"field": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self.model},
             ) from error
         except (openai.OpenAIError, ValueError) as error:
             raise self._fail(f"does not answer: {error} {error.__cause__ or ''}".strip()) from error
@@ -106,7 +85,7 @@ class OpenAiEmbedder:
             is_usable = bool(np.all(np.isfinite(lengths)) and np.all(lengths > 0))
         except (TypeError, ValueError, AttributeError) as error:
             raise self._fail(f"sent an unusable response: {error}") from error
-        if not is_usable or (self._dimensions and vectors.shape[1] != self._dimensions):
+        if not is_usable or (self.dimensions and vectors.shape[1] != self.dimensions):
             raise self._fail(f"sent an unusable response: vectors of {vectors.shape[1]} numbers, not all usable")
         return list(vectors / lengths)
 

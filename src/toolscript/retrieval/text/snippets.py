@@ -62,8 +62,8 @@ def build_snippet(
 
 
 class _Units:
-    """The units of a text and the stems in each that are searched for. A window is given by the numbers of its first and
-    last unit."""
+    """The units of a text, and the stems that match in each. A window is given by the numbers of its first and last
+    unit."""
 
     def __init__(self, text: str, stems: frozenset[str], maximum: int, *, highlight: bool) -> None:
         self._text = text

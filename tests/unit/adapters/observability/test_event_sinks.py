@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.adapters.observability.event_sinks import HttpSink, JsonlSink, Sinks, encode_event
+from toolscript.adapters.observability.event_sinks import Sinks, encode_event, open_http_sink, open_jsonl_sink
 from toolscript.domain.errors import Invalid
 from toolscript.ports.observability import EventSink
 
@@ -94,7 +94,7 @@ STRANGE += [{"type": "strange", (1, 2): "key"}, ROUND, {"type": "\ud800 \x00 grÃ
 
 @pytest.fixture(params=["file", "http", "both"])
 async def sink(request: pytest.FixtureRequest, tmp_path: Path, collector: Collector) -> AsyncIterator[EventSink]:
-    file, http = JsonlSink(tmp_path / "events.jsonl"), HttpSink(collector.root, interval=0.05)
+    file, http = open_jsonl_sink(tmp_path / "events.jsonl"), open_http_sink(collector.root, interval=0.05)
     made: dict[str, EventSink] = {"file": file, "http": http, "both": Sinks([file, http])}
     yield made[request.param]
     await file.close()
@@ -157,7 +157,7 @@ async def test_threads_can_record_concurrently(sink: EventSink, tmp_path: Path, 
 async def test_a_file_is_appended_to_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "events.jsonl"
     for number in range(2):
-        sink = JsonlSink(path)
+        sink = open_jsonl_sink(path)
         sink.record({"number": number})
         await sink.close()
     assert [event["number"] for event in lines(path)] == [0, 1]
@@ -166,7 +166,7 @@ async def test_a_file_is_appended_to_and_readable_by_its_owner_only(tmp_path: Pa
 
 async def test_a_file_that_was_moved_away_is_created_again(tmp_path: Path) -> None:
     path, moved = tmp_path / "events.jsonl", tmp_path / "events.1.jsonl"
-    sink = JsonlSink(path)
+    sink = open_jsonl_sink(path)
     sink.record({"number": 1})
     await _until(path.exists)
     path.rename(moved)
@@ -180,7 +180,7 @@ async def test_a_write_error_is_logged_once_and_later_events_are_written(
 ) -> None:
     path = tmp_path / "events.jsonl"
     path.mkdir()
-    sink = JsonlSink(path)
+    sink = open_jsonl_sink(path)
     for lost in range(1, 4):
         sink.record({"lost": lost})
         await _until(lambda lost=lost: sink.dropped == lost)
@@ -194,7 +194,7 @@ async def test_a_write_error_is_logged_once_and_later_events_are_written(
 
 async def test_a_partial_line_does_not_damage_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
-    sink = JsonlSink(path)
+    sink = open_jsonl_sink(path)
     real_write = os.write
 
     def full(file: int, data: bytes) -> int:
@@ -213,7 +213,7 @@ async def test_a_partial_line_does_not_damage_the_next_one(tmp_path: Path, monke
 
 
 async def test_a_batch_has_up_to_a_hundred_events(collector: Collector) -> None:
-    sink = HttpSink(collector.root, interval=60)
+    sink = open_http_sink(collector.root, interval=60)
     for number in range(230):
         sink.record({"number": number})
     await sink.close()
@@ -221,12 +221,12 @@ async def test_a_batch_has_up_to_a_hundred_events(collector: Collector) -> None:
 
 
 async def test_a_full_batch_is_sent_at_once_and_a_partial_one_after_the_interval(collector: Collector) -> None:
-    sink = HttpSink(collector.root, interval=60)
+    sink = open_http_sink(collector.root, interval=60)
     for number in range(101):
         sink.record({"number": number})
     await _until(lambda: len(collector.events) == 100)
     await sink.close()
-    prompt = HttpSink(collector.root, interval=0.01)
+    prompt = open_http_sink(collector.root, interval=0.01)
     prompt.record({"number": 101})
     await _until(lambda: len(collector.events) == 102)
     await prompt.close()
@@ -234,7 +234,7 @@ async def test_a_full_batch_is_sent_at_once_and_a_partial_one_after_the_interval
 
 async def test_a_failed_batch_is_retried_once(collector: Collector) -> None:
     collector.statuses = [500]
-    sink = HttpSink(collector.root, interval=0.01)
+    sink = open_http_sink(collector.root, interval=0.01)
     sink.record({"number": 1})
     await sink.close()
     assert (collector.events, sink.dropped) == ([{"number": 1}], 0)
@@ -245,7 +245,7 @@ async def test_refused_events_are_dropped_and_counted(
     collector: Collector, status: int, tries: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.statuses = [status] * 4
-    sink = HttpSink(collector.root.replace("://", "://user:secret@") + "/in?token=secret", interval=0.01)
+    sink = open_http_sink(collector.root.replace("://", "://user:secret@") + "/in?token=secret", interval=0.01)
     sink.record({"number": 1})
     await _until(lambda: sink.dropped == 1)
     assert len(collector.requests) == tries
@@ -255,7 +255,7 @@ async def test_refused_events_are_dropped_and_counted(
 
 
 async def test_a_collector_that_is_down_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    sink = HttpSink("http://127.0.0.1:9/", interval=0.01)
+    sink = open_http_sink("http://127.0.0.1:9/", interval=0.01)
     for number in range(5):
         sink.record({"number": number})
     await _until(lambda: sink.dropped == 5)
@@ -267,7 +267,7 @@ async def test_a_collector_that_is_down_delays_nothing(caplog: pytest.LogCapture
 
 async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_dropped(collector: Collector) -> None:
     collector.let_go.clear()
-    sink = HttpSink(collector.root, queue_size=50, interval=0.0)
+    sink = open_http_sink(collector.root, queue_size=50, interval=0.0)
     sink.record({"number": -1})
     await asyncio.to_thread(collector.arrived.acquire)
     started = time.perf_counter()
@@ -282,7 +282,7 @@ async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_d
 
 async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: Collector) -> None:
     collector.let_go.clear()
-    sink = HttpSink(collector.root, interval=0.0)
+    sink = open_http_sink(collector.root, interval=0.0)
     sink.record({"number": 1})
     await asyncio.to_thread(collector.arrived.acquire)
     sink.record({"number": 2})
@@ -295,7 +295,7 @@ async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: C
 @pytest.mark.parametrize("url", ["", "nowhere", "ftp://there", "http://", "http://[::1"])
 def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_EVENTS is not a valid URL"):
-        HttpSink(url)
+        open_http_sink(url)
 
 
 async def test_a_sink_that_raises_does_not_affect_the_others(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ async def test_a_sink_that_raises_does_not_affect_the_others(tmp_path: Path) -> 
         async def close(self) -> None:
             raise RuntimeError("no")
 
-    file = JsonlSink(tmp_path / "events.jsonl")
+    file = open_jsonl_sink(tmp_path / "events.jsonl")
     sinks = Sinks([Broken(), file])
     sinks.record({"type": "kept"})
     await sinks.close()

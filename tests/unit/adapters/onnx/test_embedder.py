@@ -13,8 +13,9 @@ import pytest
 
 from tests.fixtures.http_services import SHIPPED
 from tests.fixtures.reference_bert import ReferenceBert
-from toolscript.adapters.onnx.embedder import OnnxEmbedder, choose_providers
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally, find_model_card
+from toolscript.adapters.onnx.session import choose_providers
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
