@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.sorting import SkillMatcher
 from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.retrieval.text.words import split_identifier
+from toolscript.services.support.model_batches import one_line
 
 MIN_CONFIDENCE = 0.5
 MAX_SKILLS = 3
@@ -38,14 +38,6 @@ def suggest_skill(item: Item) -> Suggestion:
         source_item_id=item.id,
         examples=(item.name,),
     )
-
-
-def one_line(text: str, max_length: int) -> str:
-    """An untrusted text as one line of at most `max_length` characters, without control characters."""
-    seen = text[: 8 * max_length]
-    plain = "".join(" " if c.isspace() else c for c in seen if c.isspace() or unicodedata.category(c)[0] != "C")
-    line = " ".join(plain.split())
-    return line if len(line) <= max_length else f"{line[: max_length - 1].rstrip()}…"
 
 
 class EmbeddingClassifier:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
-from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Vector
 from toolscript.ports.models import LanguageModel
@@ -22,15 +21,13 @@ from toolscript.services.catalogue.embedding_classifier import (
     MAX_NAME_LENGTH,
     MAX_SKILLS,
     MIN_CONFIDENCE,
-    one_line,
     suggest_skill,
 )
-from toolscript.services.support.concurrency import run_all
+from toolscript.services.support.model_batches import ModelBatches, object_schema, one_line
 
 BATCH = 8
 MAX_CHARACTERS = 6000
 MAX_EXAMPLES = 5
-FAILURES_IN_A_ROW = 3
 TOKENS_PER_ITEM = 256
 
 INSTRUCTIONS = """\
@@ -56,8 +53,6 @@ NOTHING_FITS = {
 
 log = logging.getLogger(__name__)
 
-Batch = list[tuple[int, Item]]
-
 
 class LlmClassifier:
     """Asks about at most `batch` items per prompt, fewer if they are long."""
@@ -74,10 +69,18 @@ class LlmClassifier:
         given = [item for item, _ in items]
         if not skills:
             return [Classification(missing=suggest_skill(item)) for item in given]
-        run = _ClassificationRun(self._model, skills)
-        batches = _split_batches(given, self._batch)
-        await run.ask(batches)
-        await run.ask([[each] for batch in batches if len(batch) > 1 for each in batch if each[0] in run.unclear])
+        ids = [skill.id for skill in skills]
+        instructions, examples = _build_instructions(skills), _build_examples(skills)
+
+        def build_prompt(batch: Sequence[Item]) -> Prompt:
+            data = {str(key): _describe(item) for key, item in enumerate(batch, start=1)}
+            text, schema = json.dumps(data, ensure_ascii=False), _build_schema(list(data), ids)
+            return Prompt(instructions, text, schema, TOKENS_PER_ITEM * len(batch), examples)
+
+        run = ModelBatches[int, Item, Classification](
+            self._model, build_prompt, lambda answer, item: _parse_answer(answer, item, ids)
+        )
+        await run.ask(_split_batches(given, self._batch))
         for position, reason in sorted(run.unclear.items()):
             log.warning("item_not_classified", extra={"item": given[position].id, "reason": reason})
         if run.lost:
@@ -86,85 +89,17 @@ class LlmClassifier:
         return [run.found.get(n, UNCLEAR if n in run.unclear else None) for n in range(len(given))]
 
 
-class _ModelGone(Exception):
-    """The model does not respond: all pending questions are cancelled."""
-
-
-class _ClassificationRun:
-    """One classification of many items: valid answers, unusable answers, and why the model was lost."""
-
-    def __init__(self, model: LanguageModel, skills: Sequence[Skill]) -> None:
-        self._model = model
-        self._ids = [skill.id for skill in skills]
-        self._instructions = _build_instructions(skills)
-        self._examples = _build_examples(skills)
-        self._failures = 0
-        self._over = False
-        self.found: dict[int, Classification] = {}
-        self.unclear: dict[int, str] = {}
-        self.lost: str | None = None
-
-    async def ask(self, batches: Sequence[Batch]) -> None:
-        """Asks about all batches concurrently; the model adapter limits the number of concurrent prompts."""
-        for position, _ in (each for batch in batches for each in batch):
-            self.unclear.pop(position, None)  # it is asked again now
-        if self._over:
-            return
-        try:
-            await run_all(self._ask(batch) for batch in batches)
-        except _ModelGone:
-            self._over = True
-
-    async def _ask(self, batch: Batch) -> None:
-        answers: Mapping[str, Any]
-        try:
-            answers = await self._model.answer(self._build_prompt(batch))
-            reason = "the model's answer has no usable entry for it"
-        except UpstreamFailed as error:
-            answer = error.details.get("answer")
-            answers, reason = answer if isinstance(answer, Mapping) else {}, error.message
-        except (Unavailable, Invalid) as error:
-            self._failures += 1
-            self.lost = error.message
-            # Hundreds of timeouts would take hours; the next run asks about the rest.
-            if isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW:
-                raise _ModelGone from error
-            return
-        self._failures = 0
-        self._add_answers(batch, answers, reason)
-
-    def _add_answers(self, batch: Batch, answers: Mapping[str, Any], reason: str) -> None:
-        for key, (position, item) in enumerate(batch, start=1):
-            classification = _parse_answer(answers.get(str(key)), item, self._ids)
-            if classification is None:
-                self.unclear[position] = reason
-            else:
-                self.found[position] = classification
-
-    def _build_prompt(self, batch: Batch) -> Prompt:
-        data = {str(key): _describe(item) for key, (_, item) in enumerate(batch, start=1)}
-        return Prompt(
-            self._instructions,
-            json.dumps(data, ensure_ascii=False),
-            _build_schema(list(data), self._ids),
-            max_tokens=TOKENS_PER_ITEM * len(batch),
-            examples=self._examples,
-        )
-
-
-def _split_batches(items: Sequence[Item], max_items: int) -> list[Batch]:
-    """The items with their positions, server by server, in batches limited in number and length."""
-    batches: list[Batch] = []
-    used = 0
+def _split_batches(items: Sequence[Item], max_items: int) -> list[dict[int, Item]]:
+    """The items by position, server by server, in batches limited in number and length."""
+    batches: list[dict[int, Item]] = []
+    server, used = "", 0
     for position, item in sorted(enumerate(items), key=lambda each: each[1].server):
         size = len(json.dumps(_describe(item), ensure_ascii=False))
-        last = batches[-1] if batches else []
-        if last and last[0][1].server == item.server and len(last) < max_items and used + size <= MAX_CHARACTERS:
-            last.append((position, item))
-            used += size
-        else:
-            batches.append([(position, item)])
-            used = size
+        if not batches or server != item.server or len(batches[-1]) == max_items or used + size > MAX_CHARACTERS:
+            batches.append({})
+            server, used = item.server, 0
+        batches[-1][position] = item
+        used += size
     return batches
 
 
@@ -212,20 +147,16 @@ def _build_example(server: str, name: str, answer: Mapping[str, Any]) -> tuple[s
 
 def _build_schema(keys: list[str], ids: Sequence[str]) -> dict[str, Any]:
     """Keys are properties rather than a list, so that a server that enforces the schema leaves no item out."""
-    assignment = _object_schema(
+    assignment = object_schema(
         skill_id={"type": "string", "enum": list(ids)}, confidence={"type": "number", "minimum": 0, "maximum": 1}
     )
-    missing = _object_schema(name={"type": "string"}, description={"type": "string"})
-    tool = _object_schema(
+    missing = object_schema(name={"type": "string"}, description={"type": "string"})
+    tool = object_schema(
         work={"type": "string"},
         assignments={"type": "array", "items": assignment, "maxItems": MAX_SKILLS},
         missing={"anyOf": [{"type": "null"}, missing]},
     )
-    return {**_object_schema(**{key: {"$ref": "#/$defs/tool"} for key in keys}), "$defs": {"tool": tool}}
-
-
-def _object_schema(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {**object_schema(**{key: {"$ref": "#/$defs/tool"} for key in keys}), "$defs": {"tool": tool}}
 
 
 def _parse_answer(answer: Any, item: Item, ids: Sequence[str]) -> Classification | None:
@@ -258,6 +189,5 @@ def _parse_assignment(value: Any) -> tuple[str, float]:
 def _parse_suggestion(value: Any, item: Item) -> Suggestion | None:
     """The skill that the model says is missing, if it names one."""
     name, description = (value.get("name"), value.get("description")) if isinstance(value, Mapping) else (None, None)
-    named = one_line(name, MAX_NAME_LENGTH) if isinstance(name, str) else ""
-    described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
+    named, described = one_line(name, MAX_NAME_LENGTH), one_line(description, MAX_DESCRIPTION_LENGTH)
     return Suggestion(named, described, source_item_id=item.id, examples=(item.name,)) if named else None

@@ -22,10 +22,10 @@ from toolscript.retrieval.calibration import calibrate
 from toolscript.retrieval.clusters import Cluster, find_clusters
 from toolscript.retrieval.text.topics import Theme, find_themes
 from toolscript.retrieval.text.words import split_identifier, words
-from toolscript.services.catalogue.embedding_classifier import one_line
 from toolscript.services.catalogue.skills import find_free_id
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.concurrency import run_all
+from toolscript.services.support.model_batches import object_schema, one_line
 
 MAX_PROPOSALS = 200
 # Starts of the grouping, of which the best counts. With 8, groups changed with the last digits of the vectors, which
@@ -61,16 +61,11 @@ Answer with a JSON object:
 is named only when every tool belongs to it.
 - "description": one sentence that says what the tools of this category do.
 - "keywords": three to eight lower-case words that people would use who need such a tool."""
-ANSWER: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string"},
-        "description": {"type": "string"},
-        "keywords": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["name", "description", "keywords"],
-    "additionalProperties": False,
-}
+ANSWER = object_schema(
+    name={"type": "string"},
+    description={"type": "string"},
+    keywords={"type": "array", "items": {"type": "string"}},
+)
 
 log = logging.getLogger(__name__)
 
@@ -254,12 +249,12 @@ async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
 
 def _parse_naming(answer: Mapping[str, Any]) -> _GroupNaming | str:
     name, description, keywords = (answer.get(key) for key in ("name", "description", "keywords"))
-    named = one_line(name, 2 * MAX_NAME_LENGTH) if isinstance(name, str) else ""
+    named = one_line(name, 2 * MAX_NAME_LENGTH)
     if len(named) > MAX_NAME_LENGTH or not any(c.isalpha() for c in named):
         return f"the answer has no name of 1 to {MAX_NAME_LENGTH} characters"
-    described = one_line(description, MAX_DESCRIPTION_LENGTH) if isinstance(description, str) else ""
     listed = keywords if isinstance(keywords, Sequence) and not isinstance(keywords, str) else ()
-    kept = (one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed if isinstance(word, str))
+    kept = (one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed)
+    described = one_line(description, MAX_DESCRIPTION_LENGTH)
     return _GroupNaming(named, described, tuple(dict.fromkeys(word for word in kept if word))[:MAX_KEYWORDS])
 
 

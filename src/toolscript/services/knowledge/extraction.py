@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Extraction, derive_id
 from toolscript.domain.prompts import Prompt
 from toolscript.ports.models import LanguageModel
-from toolscript.services.catalogue.embedding_classifier import one_line
-from toolscript.services.support.concurrency import run_all
+from toolscript.retrieval.reconcile import split_batches
+from toolscript.services.support.model_batches import ModelBatches, object_schema, one_line
 
 BATCH = 4
 MAX_EXTRACTIONS_PER_CHUNK = 3
@@ -28,7 +26,6 @@ MAX_TITLE_CHARACTERS = 120
 MAX_TEXT_CHARACTERS = 600
 MAX_PASSAGE_CHARACTERS = 6_000
 TOKENS_PER_CHUNK = 512
-FAILURES_IN_A_ROW = 3
 # A chunk with fewer letters, or a smaller share of them, is not prose.
 MIN_LETTERS = 120
 MIN_SHARE_OF_LETTERS = 0.7
@@ -131,89 +128,26 @@ class Extractor:
     async def extract(self, title: str, chunks: Sequence[Chunk], progress: Progress | None = None) -> ExtractionResult:
         """The valid extractions from the chunks of a book with that title; none from chunks without prose. Errors of
         the model are reported in the result, not raised: after several in a row the remaining chunks are not sent."""
-        run = _Run(self._model, title, len(chunks), progress)
         worth_it = [chunk for chunk in chunks if is_worth_asking(chunk)]
-        run.report_progress(len(chunks) - len(worth_it))
-        await run.ask([worth_it[n : n + self._batch] for n in range(0, len(worth_it), self._batch)])
-        return run.result(worth_it)
+        done = 0
 
+        def report(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress:
+                progress(done, len(chunks))
 
-class _Gone(Exception):
-    """The model is not available: the remaining prompts are cancelled."""
-
-
-class _Run:
-    """One extraction from many chunks."""
-
-    def __init__(self, model: LanguageModel, title: str, total: int, progress: Progress | None) -> None:
-        self._model = model
-        self._title = title
-        self._total = total
-        self._progress = progress
-        self._done = 0
-        self._failures = 0
-        self._lost = ""
-        self._unclear: dict[str, str] = {}
-        self._found: dict[str, list[Extraction]] = {}
-
-    async def ask(self, batches: Sequence[Sequence[Chunk]]) -> None:
-        """Sends all prompts at once: the model itself limits how many run at a time."""
-        with suppress(_Gone):
-            await run_all(self._ask(batch) for batch in batches)
-
-    def result(self, chunks: Sequence[Chunk]) -> ExtractionResult:
-        """The result, in the order of the chunks."""
-        made = ExtractionResult()
-        for chunk in chunks:
-            if chunk.id in self._found:
-                made.extractions += self._found[chunk.id]
-            elif chunk.id in self._unclear:
-                made.unclear[chunk.id] = self._unclear[chunk.id]
-            else:
-                made.unasked[chunk.id] = self._lost
-        return made
-
-    def report_progress(self, done: int) -> None:
-        """Reports that more chunks are done."""
-        self._done += done
-        if self._progress:
-            self._progress(self._done, self._total)
-
-    async def _ask(self, batch: Sequence[Chunk]) -> None:
-        """Extracts from some chunks, and again from each one without a usable answer alone."""
-        left = await self._take(batch)
-        if len(batch) > 1:
-            for chunk in left:
-                await self._take([chunk])
-        self.report_progress(len(batch))
-
-    async def _take(self, batch: Sequence[Chunk]) -> list[Chunk]:
-        """Stores what the model extracts from some chunks; returns the chunks without a usable answer."""
-        notes: Mapping[str, Any]
-        try:
-            notes = await self._model.answer(_prompt(self._title, batch))
-            reason = "the answer has no valid entry for it"
-        except UpstreamFailed as error:
-            answer = error.details.get("answer")
-            notes, reason = answer if isinstance(answer, Mapping) else {}, error.message
-        except (Unavailable, Invalid) as error:
-            self._failures += 1
-            self._lost = error.message
-            # Waiting for the same silence hundreds of times would take hours; what is left out is asked next time.
-            if isinstance(error, Invalid) or self._failures >= FAILURES_IN_A_ROW:
-                raise _Gone from error
-            return []
-        self._failures = 0
-        left = []
-        for key, chunk in enumerate(batch, start=1):
-            read = _validate_notes(notes.get(str(key)), chunk)
-            if read is None:
-                self._unclear[chunk.id] = reason
-                left.append(chunk)
-            else:
-                self._unclear.pop(chunk.id, None)
-                self._found[chunk.id] = read
-        return left
+        report(len(chunks) - len(worth_it))
+        run = ModelBatches[str, Chunk, list[Extraction]](
+            self._model, lambda batch: _prompt(title, batch), _validate_notes, report
+        )
+        await run.ask({chunk.id: chunk for chunk in batch} for batch in split_batches(worth_it, self._batch))
+        ids = [chunk.id for chunk in worth_it]
+        return ExtractionResult(
+            [each for i in ids for each in run.found.get(i, ())],
+            {i: run.unclear[i] for i in ids if i in run.unclear},
+            {i: run.lost for i in ids if i not in run.found and i not in run.unclear},
+        )
 
 
 def _prompt(title: str, batch: Sequence[Chunk]) -> Prompt:
@@ -236,7 +170,7 @@ def _prompt(title: str, batch: Sequence[Chunk]) -> Prompt:
 
 def _answer_schema(keys: Sequence[str]) -> dict[str, Any]:
     text = {"type": "string"}
-    note = _build_closed_object(
+    note = object_schema(
         type={"type": "string", "enum": list(EXTRACTION_TYPES)},
         title=text,
         summary=text,
@@ -244,11 +178,7 @@ def _answer_schema(keys: Sequence[str]) -> dict[str, Any]:
         topics={"type": "array", "items": text, "minItems": 1, "maxItems": MAX_TOPICS},
     )
     notes = {"type": "array", "items": note, "maxItems": MAX_EXTRACTIONS_PER_CHUNK}
-    return {**_build_closed_object(**{key: {"$ref": "#/$defs/notes"} for key in keys}), "$defs": {"notes": notes}}
-
-
-def _build_closed_object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {**object_schema(**{key: {"$ref": "#/$defs/notes"} for key in keys}), "$defs": {"notes": notes}}
 
 
 def _validate_notes(notes: Any, chunk: Chunk) -> list[Extraction] | None:
@@ -264,11 +194,12 @@ def _validate_notes(notes: Any, chunk: Chunk) -> list[Extraction] | None:
 def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
     if not isinstance(note, Mapping) or note.get("type") not in EXTRACTION_TYPES:
         return None
-    title, summary = _line(note.get("title"), MAX_TITLE_CHARACTERS), _line(note.get("summary"), MAX_TEXT_CHARACTERS)
+    title = one_line(note.get("title"), MAX_TITLE_CHARACTERS)
+    summary = one_line(note.get("summary"), MAX_TEXT_CHARACTERS)
     topics = _topics(note.get("topics"))
     if not (title and summary and topics):
         return None
-    reason = _line(note.get("reason"), MAX_TEXT_CHARACTERS)
+    reason = one_line(note.get("reason"), MAX_TEXT_CHARACTERS)
     content = {"title": title, "summary": summary} | ({"reason": reason} if reason else {})
     kind = str(note["type"])
     own = _own_id(chunk.id, kind, content)
@@ -280,11 +211,7 @@ def _own_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
     return derive_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
 
 
-def _line(value: Any, maximum: int) -> str:
-    return one_line(value, maximum) if isinstance(value, str) else ""
-
-
 def _topics(value: Any) -> tuple[str, ...]:
     """The topics that are short enough, each once."""
-    lines = [_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in value] if isinstance(value, list) else []
+    lines = [one_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in value] if isinstance(value, list) else []
     return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= MAX_TOPIC_CHARACTERS))[:MAX_TOPICS]

@@ -19,7 +19,6 @@ from toolscript.services.catalogue.embedding_classifier import (
     MAX_SKILLS,
     MIN_CONFIDENCE,
     EmbeddingClassifier,
-    one_line,
     suggest_skill,
 )
 from toolscript.services.catalogue.skills_file import load_skills
@@ -106,15 +105,6 @@ async def test_long_texts_of_a_server_are_cut_in_suggestions() -> None:
     assert len(suggested.name) == 80
     assert len(suggested.description) == 500
     assert suggested.description.endswith("…")
-
-
-@given(st.text(), st.integers(2, 50))
-def test_a_line_is_one_line_and_short(text: str, max_length: int) -> None:
-    line = one_line(text, max_length)
-    assert len(line) <= max_length
-    assert "\n" not in line
-    assert line.isprintable() or not line.isascii()
-    line.encode()
 
 
 @pytest.mark.parametrize("description", ["", "   ", "the and of to you", "😀😀😀", "\0" * 100, "file " * 400_000])

@@ -19,7 +19,7 @@ from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item,
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 from toolscript.services.catalogue import llm_classifier as classify_llm
-from toolscript.services.catalogue.embedding_classifier import one_line, suggest_skill
+from toolscript.services.catalogue.embedding_classifier import suggest_skill
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")
@@ -358,11 +358,3 @@ def test_whatever_the_model_says_every_assignment_is_valid(answer_text: Any) -> 
 def test_a_tool_that_fits_nowhere_suggests_a_skill_named_after_it(item: Item, name: str, description: str) -> None:
     suggested = suggest_skill(item)
     assert suggested == Suggestion(name, description, source_item_id=item.id, examples=(item.name,))
-
-
-@given(st.text(), st.integers(1, 50))
-def test_a_strangers_text_becomes_one_short_line(text: str, max_length: int) -> None:
-    line = one_line(text, max_length)
-    assert len(line) <= max_length
-    assert line == " ".join(line.split())
-    assert line.isprintable() or not line

@@ -446,8 +446,8 @@ async def test_what_was_read_before_a_crash_is_kept(monkeypatch: pytest.MonkeyPa
     def dies(requests: dict[str, Any]) -> Reply:
         reply = next(replies, None)
         if reply is None:
-            monkeypatch.setattr(extract, "_validate_notes", None)
-            return says({"1": []})
+            monkeypatch.setattr(extract, "_topics", None)
+            return says({"1": [NOTE]})
         return reply
 
     with pytest.raises(TypeError):
