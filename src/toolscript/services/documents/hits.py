@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolscript.domain.access import Plan
 from toolscript.domain.documents import Document, Passage
 from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.text.item_text import build_passage_text
 from toolscript.retrieval.text.snippets import build_snippet
 from toolscript.retrieval.text.words import replace_unencodable, stems
 from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
-from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery
+from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery, DocumentRun
 
 # Snippets of more text than this are built in a thread, so that other requests do not wait.
 MUCH_TEXT = 20_000
@@ -53,11 +51,12 @@ class DocumentReader:
         self._index = index
         self._store = store
 
-    async def read(self, tenant: str, found: Sequence[Ranked], deadline: Deadline, *, passages: bool) -> list[Read]:
+    async def read(self, run: DocumentRun, found: Sequence[Ranked], *, passages: bool) -> list[Read]:
         """Returns the documents in the same order, without those that were deleted; with their best passages if
         `passages`."""
         if not found:
             return []
+        tenant, deadline = run.tenant, run.deadline
         reading = deadline.call(SearchPart.STORE, self._store.get_documents(tenant, [r.doc_id for r in found]))
         points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
         if points:
@@ -76,13 +75,23 @@ class DocumentReader:
         ]
 
 
-async def build_hits(ask: DocumentQuery, plan: Plan, read: Sequence[Read], deadline: Deadline) -> list[DocumentHit]:
+async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit]:
     """Builds the hits. After the deadline, snippets are the beginnings of texts."""
-    wanted = stems(replace_unencodable(ask.text)) if ask.text else []
-    much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
-    if much:
-        return await asyncio.to_thread(_hits, ask, plan, wanted, read, deadline)
-    return _hits(ask, plan, wanted, read, deadline)
+    wanted = stems(replace_unencodable(run.ask.text)) if run.ask.text else []
+
+    def build() -> list[DocumentHit]:
+        return [
+            DocumentHit(
+                each.ranked.doc_id,
+                each.ranked.score,
+                _metadata(each.document, run),
+                _snippet(each, () if run.deadline.is_over else wanted, run.ask) if run.ask.include_snippets else None,
+            )
+            for each in read
+        ]
+
+    is_much = run.ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
+    return await asyncio.to_thread(build) if is_much else build()
 
 
 def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str, list[str]]:
@@ -103,20 +112,6 @@ def _best_text(read: Read, wanted: Sequence[str]) -> str:
     return build_passage_text(read.document, Passage(0, start, start + len(around)))
 
 
-def _hits(
-    ask: DocumentQuery, plan: Plan, wanted: Sequence[str], read: Sequence[Read], deadline: Deadline
-) -> list[DocumentHit]:
-    return [
-        DocumentHit(
-            each.ranked.doc_id,
-            each.ranked.score,
-            _metadata(each.document, ask.metadata_fields, plan),
-            _snippet(each, () if deadline.is_over else wanted, ask) if ask.include_snippets else None,
-        )
-        for each in read
-    ]
-
-
 def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
     return build_snippet(
@@ -129,12 +124,14 @@ def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
     )
 
 
-def _metadata(document: Document, fields: Sequence[str] | None, plan: Plan) -> dict[str, Any]:
-    prepend_title = {"title": document.title} if document.title else {}
+def _metadata(document: Document, run: DocumentRun) -> dict[str, Any]:
+    """The metadata that was requested and that the plan allows; none without a plan."""
+    requested, allowed = run.ask.metadata_fields, run.plan.fields if run.plan else ()
+    title = {"title": document.title} if document.title else {}
     return {
         name: value
-        for name, value in {**prepend_title, **document.metadata}.items()
-        if (fields is None or name in fields) and (plan.fields is None or name in plan.fields)
+        for name, value in {**title, **document.metadata}.items()
+        if (requested is None or name in requested) and (allowed is None or name in allowed)
     }
 
 

@@ -1,7 +1,7 @@
-"""Documents in the index: a point for each passage of a text, what it is made of, and what its id says.
+"""Documents in the index: one point per passage.
 
-The first point of a document carries the words of the whole text, so that searching by word is a search among
-documents; every point carries a vector. See docs/decisions/0013.
+Every point has a vector. The first point of a document also has the terms of the whole text, so that a search by word
+ranks documents. See docs/decisions/0013.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolscript.domain.documents import Document, Passage
@@ -21,7 +21,7 @@ from toolscript.retrieval.text.item_text import DOCUMENT_AVERAGE_LENGTH, build_p
 
 DOCUMENTS = "documents"
 DOCUMENT_FIELDS = {"tenant": FieldType.TENANT, "doc_id": FieldType.KEYWORD, "part": FieldType.INTEGER}
-# Sorts before whatever an id may hold, and no id holds it.
+# Sorts before every character of an id, and no id contains it.
 SEPARATOR = "\x1f"
 
 
@@ -31,18 +31,18 @@ def documents_collection(model: str, dimensions: int) -> Collection:
 
 
 def of_tenant(tenant: str) -> Condition:
-    """What keeps a search inside one tenant."""
+    """Restricts a search to one tenant."""
     return Condition("tenant", Op.EQ, tenant)
 
 
 def in_tenant(tenant: str) -> tuple[Condition, ...]:
-    """What keeps a search to a tenant's passages: points of an earlier version, which were whole documents and have
-    ids of another kind, are left out until a repair replaces them."""
+    """Restricts a search to a tenant's passages. Points of an earlier version, which were whole documents with another
+    kind of id, have no `part`: a repair replaces them."""
     return of_tenant(tenant), Condition("part", Op.GTE, 0)
 
 
 def first_parts() -> Condition:
-    """What keeps a search to one point of each document."""
+    """Restricts a search to one point of each document."""
     return Condition("part", Op.EQ, 0)
 
 
@@ -52,94 +52,66 @@ def of_documents(tenant: str, ids: list[str]) -> Filter:
 
 
 def metadata_field(name: str) -> str:
-    """The payload field of a document's metadata field: apart from our own fields, whatever it is called."""
+    """The payload field of a metadata field. The prefix keeps it from colliding with our own fields."""
     return f"meta.{name}"
 
 
 def point_id(tenant: str, doc_id: str, part: int) -> str:
-    """The id of a passage's point. Those of a tenant sort by the document's id, then by part."""
+    """The id of a passage's point. The ids of a tenant sort by document, then by part."""
     return f"{json.dumps(tenant, ensure_ascii=False)}{SEPARATOR}{doc_id}{SEPARATOR}{part:06x}"
 
 
 def doc_of(point_id: str) -> tuple[str, int]:
-    """The document's id and the part that a point's id names."""
+    """The document's id and the number of the passage in a point's id."""
     _, doc_id, part = point_id.rsplit(SEPARATOR, 2)
     return doc_id, int(part, 16)
 
 
-@dataclass(frozen=True, slots=True)
-class PassageDraft:
-    """The point of a passage, except for its vector, its terms and the document's payload."""
-
-    id: str
-    text: str
-    text_digest: str
-    passage: Passage
-
-    def build_point(self, payload: Mapping[str, Any], vector: Vector | None, terms: Terms) -> Point:
-        """The point. Without a vector its `text_digest` is empty, so that it is built again once there is a model."""
-        own = {
-            "part": self.passage.part,
-            "start": self.passage.start,
-            "end": self.passage.end,
-            "text_digest": self.text_digest if vector is not None else "",
-        }
-        return Point(self.id, vector, terms, {**payload, **own})
-
-
 @dataclass(slots=True)
 class DocumentDraft:
-    """The points of a document, as `retrieval/reconcile.py` wants them. `frequencies` are needed to build them."""
+    """The points of a document, for `retrieval/reconcile.py`. Building them needs the `frequencies` of its terms."""
 
     tenant: str
     document: Document
-    digest: str
-    passages: list[PassageDraft]
     has_model: bool
     frequencies: Mapping[int, float] | None = None
+    digest: str = field(init=False)
+    texts: dict[str, str] = field(init=False, default_factory=dict)
+    """The texts of the passages by digest."""
+    _parts: dict[str, tuple[Passage, str]] = field(init=False, default_factory=dict)
+    """The passages, each with the digest of its text, by the id of its point."""
+
+    def __post_init__(self) -> None:
+        self.digest = self.document.digest
+        for passage in passages(self.document.text):
+            text = build_passage_text(self.document, passage)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+            self.texts[digest] = text
+            self._parts[point_id(self.tenant, self.document.id, passage.part)] = passage, digest
 
     @property
     def key(self) -> str:
         """The document's id."""
         return self.document.id
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """The passages' texts by digest."""
-        return {each.text_digest: each.text for each in self.passages}
-
     def is_current(self, existing: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether these are the document's points. Points that were built without a model are, while there is none."""
-        if existing.keys() != {each.id for each in self.passages}:
+        """Whether these are the document's points. Without a model, points may lack their vectors."""
+        if existing.keys() != self._parts.keys():
             return False
         if any(payload.get("digest") != self.digest for payload in existing.values()):
             return False
-        return not self.has_model or all(existing[p.id].get("text_digest") == p.text_digest for p in self.passages)
+        return not self.has_model or all(existing[i].get("text_digest") == d for i, (_, d) in self._parts.items())
 
     def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
-        """The points, with the vectors that are known by the digests of their texts."""
-        payload = _payload(self.tenant, self.document, self.digest)
+        """The points. Without a vector the `text_digest` is empty, so that the point is built again with a model."""
+        metadata = {"title": self.document.title} if self.document.title else {}
+        shared = {metadata_field(name): value for name, value in {**metadata, **self.document.metadata}.items()}
+        shared |= {"tenant": self.tenant, "doc_id": self.document.id, "digest": self.digest}
         terms = document_terms(self.frequencies or {}, DOCUMENT_AVERAGE_LENGTH)
-        return [
-            each.build_point(payload, vectors.get(each.text_digest), Terms() if each.passage.part else terms)
-            for each in self.passages
-        ]
-
-
-def draft_document(tenant: str, document: Document, *, has_model: bool) -> DocumentDraft:
-    """Cuts a document into passages."""
-    drafts = []
-    for passage in passages(document.text):
-        text = build_passage_text(document, passage)
-        drafts.append(PassageDraft(point_id(tenant, document.id, passage.part), text, _digest(text), passage))
-    return DocumentDraft(tenant, document, document.digest, drafts, has_model)
-
-
-def _payload(tenant: str, document: Document, digest: str) -> dict[str, Any]:
-    metadata = {metadata_field(name): value for name, value in document.metadata.items()}
-    titled = {metadata_field("title"): document.title} if document.title else {}
-    return {**titled, **metadata, "tenant": tenant, "doc_id": document.id, "digest": digest}
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+        points = []
+        for own_id, (passage, digest) in self._parts.items():
+            own = {"part": passage.part, "start": passage.start, "end": passage.end}
+            vector = vectors.get(digest)
+            payload = {**shared, **own, "text_digest": "" if vector is None else digest}
+            points.append(Point(own_id, vector, Terms() if passage.part else terms, payload))
+        return points

@@ -22,9 +22,9 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
-from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, Stage
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
-from toolscript.services.documents.request import DocumentQuery, SearchType, in_payload
+from toolscript.services.documents.request import DocumentRun, SearchType, in_payload
 
 # Passages that a semantic ranking reads; more only for pages far down.
 DEPTH, DEEP = 1_000, 12_000
@@ -81,26 +81,21 @@ class DocumentRanker:
         self._index = index
         self._store = store
 
-    async def rank(
-        self, tenant: str, ask: DocumentQuery, end: int, report: SearchReport, deadline: Deadline
-    ) -> DocumentRanking:
+    async def rank(self, run: DocumentRun, end: int) -> DocumentRanking:
         """Ranks documents at least up to place `end`, if there are that many.
 
         Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
-        where = in_payload(ask.where).with_conditions(*in_tenant(tenant))
+        ask = run.ask
+        where = in_payload(ask.where).with_conditions(*in_tenant(run.tenant))
         if not ask.text:
-            return await self._list_all(where, end, report, deadline)
-        prepared = await self._prepare(tenant, ask, report, deadline)
-        match ask.search_type:
-            case SearchType.SEMANTIC:
-                return await self._by_meaning(prepared, where, end, report, deadline)
-            case SearchType.KEYWORD:
-                return await self._by_word(prepared, where, end, report, deadline)
-            case _ if prepared.vector is None:
-                return await self._by_word(prepared, where, end, report, deadline)
-            case _:
-                return await self._by_both(prepared, where, ask.fused_by or "", report, deadline)
+            return await self._list_all(run, where, end)
+        prepared = await self._prepare(run)
+        if ask.search_type is SearchType.SEMANTIC:
+            return await self._by_meaning(run, prepared, where, end)
+        if ask.search_type is SearchType.KEYWORD or prepared.vector is None:
+            return await self._by_word(run, prepared, where, end)
+        return await self._by_both(run, prepared, where)
 
     async def check(self, deadline: Deadline) -> None:
         """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
@@ -110,71 +105,62 @@ class DocumentRanker:
         if prepared.vector is None:
             raise _no_model()
 
-    async def _list_all(self, where: Filter, end: int, report: SearchReport, deadline: Deadline) -> DocumentRanking:
-        with Stage(report, "rank"):
+    async def _list_all(self, run: DocumentRun, where: Filter, end: int) -> DocumentRanking:
+        with Stage(run.report, "rank"):
             work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
-            ids = sorted(doc_of(c.id)[0] for c in await deadline.call(SearchPart.INDEX, work))
+            ids = sorted(doc_of(c.id)[0] for c in await run.deadline.call(SearchPart.INDEX, work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
 
-    async def _prepare(
-        self, tenant: str, ask: DocumentQuery, report: SearchReport, deadline: Deadline
-    ) -> PreparedQuery:
+    async def _prepare(self, run: DocumentRun) -> PreparedQuery:
         async def count_terms(terms: Sequence[int]) -> TermCounts:
-            return await deadline.call(SearchPart.STORE, self._store.count_terms(tenant, terms))
+            return await run.deadline.call(SearchPart.STORE, self._store.count_terms(run.tenant, terms))
 
+        is_semantic = run.ask.search_type is SearchType.SEMANTIC
         prepared = await self._retriever.prepare(
-            ask.text,
+            run.ask.text,
             Deadline(EMBEDDING_SECONDS),
-            report,
-            count_terms=None if ask.search_type is SearchType.SEMANTIC else count_terms,
-            dense=ask.search_type is not SearchType.KEYWORD,
+            run.report,
+            count_terms=None if is_semantic else count_terms,
+            dense=run.ask.search_type is not SearchType.KEYWORD,
         )
-        if ask.search_type is SearchType.SEMANTIC and prepared.vector is None:
+        if is_semantic and prepared.vector is None:
             raise _no_model()
         return prepared
 
-    async def _by_meaning(
-        self, prepared: PreparedQuery, where: Filter, end: int, report: SearchReport, deadline: Deadline
-    ) -> DocumentRanking:
+    async def _query(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, depth: int) -> Legs:
+        work = self._retriever.rank(prepared, DOCUMENTS, run.report, where=where, depth=depth, fields=())
+        return await run.deadline.call(SearchPart.INDEX, work)
+
+    async def _by_meaning(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, end: int) -> DocumentRanking:
         counting = self._index.count(DOCUMENTS, where.with_conditions(first_parts()))
-        total, found = await asyncio.gather(
-            deadline.call(SearchPart.INDEX, counting), self._dense(prepared, where, DEPTH, report, deadline)
+        total, legs = await asyncio.gather(
+            run.deadline.call(SearchPart.INDEX, counting), self._query(run, prepared, where, DEPTH)
         )
         crowd = _Crowd(end, DEEP)
-        while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(prepared, where.with_conditions(*beyond), crowd.depth, report, deadline)
+        await self._fill(crowd, run, prepared, where, legs)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
 
-    async def _dense(
-        self, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport, deadline: Deadline
-    ) -> list[Place]:
-        work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=depth, fields=())
-        return _round_scores((await deadline.call(SearchPart.INDEX, work)).dense)
-
-    async def _by_word(
-        self, prepared: PreparedQuery, where: Filter, end: int, report: SearchReport, deadline: Deadline
-    ) -> DocumentRanking:
+    async def _by_word(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, end: int) -> DocumentRanking:
         words = PreparedQuery(prepared.text, None, prepared.terms)
-        work = self._retriever.rank(words, DOCUMENTS, report, where=where, depth=KEYWORD_DEPTH, fields=())
-        found = _round_scores((await deadline.call(SearchPart.INDEX, work)).lexical)
+        found = _round_scores((await self._query(run, words, where, KEYWORD_DEPTH)).lexical)
         return DocumentRanking(_documents(found[:end]), len(found), len(found) == KEYWORD_DEPTH)
 
-    async def _by_both(
-        self, prepared: PreparedQuery, where: Filter, fusion: str, report: SearchReport, deadline: Deadline
-    ) -> DocumentRanking:
+    async def _by_both(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> DocumentRanking:
         """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
-        work = self._retriever.rank(prepared, DOCUMENTS, report, where=where, depth=DEPTH, fields=())
-        legs = await deadline.call(SearchPart.INDEX, work)
-        crowd, found = _Crowd(ENOUGH, DEPTH), _round_scores(legs.dense)
-        vector = PreparedQuery(prepared.text, prepared.vector)
-        while (beyond := crowd.take(found)) is not None:
-            found = await self._dense(vector, where.with_conditions(*beyond), crowd.depth, report, deadline)
-        is_cut = DEPTH in {len(found), len(legs.lexical)}
-        with Stage(report, "fuse"):
+        legs = await self._query(run, prepared, where, DEPTH)
+        crowd = _Crowd(ENOUGH, DEPTH)
+        last = await self._fill(crowd, run, PreparedQuery(prepared.text, prepared.vector), where, legs)
+        with Stage(run.report, "fuse"):
             worded = _documents(_sure(_round_scores(legs.lexical), DEPTH))
-            fused = FUSIONS[fusion]([crowd.places, worded])
+            fused = FUSIONS[run.ask.fused_by or ""]([crowd.places, worded])
             scores = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
-        return DocumentRanking(scores, len(scores), is_cut, crowd.parts)
+        return DocumentRanking(scores, len(scores), DEPTH in {last, len(legs.lexical)}, crowd.parts)
+
+    async def _fill(self, crowd: _Crowd, run: DocumentRun, prepared: PreparedQuery, where: Filter, legs: Legs) -> int:
+        """Queries the index until the crowd needs no more; returns how many passages the last query found."""
+        while (beyond := crowd.take(_round_scores(legs.dense))) is not None:
+            legs = await self._query(run, prepared, where.with_conditions(*beyond), crowd.depth)
+        return len(legs.dense)
 
 
 class _Crowd:

@@ -1,15 +1,19 @@
-"""Document search requests: their limits, and what a plan allows."""
+"""Document search requests: their limits, what a plan allows, and the state of one that is running."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from toolscript.domain.access import Plan
+from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Forbidden, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter
+from toolscript.domain.requests import current_request_id
+from toolscript.domain.search import SearchReport
+from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
 from toolscript.retrieval.query import DEFAULT_RULES
 from toolscript.services.documents.points import metadata_field
@@ -63,6 +67,42 @@ class DocumentQuery:
         filters = [[[c.field, c.op.value, _plain(c.value)] for c in group] for group in _groups(self.where)]
         shown = [self.include_snippets, self.snippet_max_chars, self.highlight, self.metadata_fields]
         return json.dumps([self.text, self.search_type.value, self.fused_by, self.rerank, filters, shown])
+
+
+@dataclass(slots=True)
+class DocumentRun:
+    """A search that is running. The plan is None until the request is admitted."""
+
+    principal: Principal
+    ask: DocumentQuery
+    report: SearchReport
+    deadline: Deadline
+    plan: Plan | None = None
+    query_id: str = field(default_factory=current_request_id)
+    offset: int = 0
+    total: int = 0
+    doc_ids: list[str] = field(default_factory=list)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose documents are searched."""
+        return self.principal.tenant
+
+    def describe(self) -> dict[str, Any]:
+        """What the event for the query log says of the search."""
+        return {
+            "request_id": self.query_id,
+            "tenant": self.tenant,
+            "plan": self.plan.name if self.plan else self.principal.plan,
+            "query": self.ask.query,
+            "search_type": self.ask.search_type.value,
+            "fusion": self.ask.fused_by,
+            "top_k": self.ask.top_k,
+            "offset": self.offset or self.ask.offset,
+            "hits": len(self.doc_ids),
+            "total": self.total,
+            "doc_ids": list(self.doc_ids),
+        }
 
 
 def check(ask: DocumentQuery) -> None:

@@ -11,16 +11,15 @@ import logging
 import math
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
-from toolscript.domain.requests import current_request_id
 from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, no_span, require_same_model
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.observability import EventSink
@@ -28,7 +27,7 @@ from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
-from toolscript.services.support.search_events import get_error_code, record_event
+from toolscript.services.support.search_events import Event, record_event, record_search
 
 EXTRACTION = "extraction"
 DEFAULT_HITS, MAX_HITS = 10, 100
@@ -115,11 +114,22 @@ class KnowledgeSearch:
         store or both collections do not answer.
         """
         found = KnowledgeResults([], [], SearchReport(span=self._span))
-        with self._record_search(query, found), self._span("search.execute"):
+        described = partial(_describe, query, found)
+        with record_search(self._record, "knowledge.search", found.report, described), self._span("search.execute"):
             check(query)
-            found.hits.extend(await self._hits(query, found.report))
+            try:
+                found.hits.extend(await self._hits(query, found.report))
+            except Unavailable as error:
+                log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
+                raise
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
         return found
+
+    def _record(self, event: Event) -> None:
+        """Writes a line into the log, and records the event."""
+        line = {"query": event["query"], "result_count": event["hits"], "latency_ms": event["took_ms"]}
+        log.info("search_knowledge", extra=line | ({"error": event["error"]} if event["error"] else {}))
+        record_event(self._events, event)
 
     async def _hits(self, query: KnowledgeQuery, report: SearchReport) -> list[KnowledgeHit]:
         embedding, ranking, reading = (Deadline(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
@@ -210,23 +220,6 @@ class KnowledgeSearch:
             {p.id for p in places if p.type == EXTRACTION},
         )
         return [hit for hit in (_hit(place, records) for place in places) if hit is not None]
-
-    @contextmanager
-    def _record_search(self, query: KnowledgeQuery, found: KnowledgeResults) -> Iterator[None]:
-        """Records the search when it ends, successful or not: a line in the log, and an event."""
-        began, code = time.perf_counter(), None
-        try:
-            yield
-        except BaseException as error:
-            code = get_error_code(error)
-            if isinstance(error, Unavailable):
-                log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
-            raise
-        finally:
-            took = found.report.timings_ms["total"] = (time.perf_counter() - began) * 1000
-            line = {"query": query.query, "result_count": len(found.hits), "latency_ms": round(took, 3)}
-            log.info("search_knowledge", extra=line | ({"error": code} if code else {}))
-            record_event(self._events, _event(query, found, code))
 
 
 class _RankedPoint(NamedTuple):
@@ -339,20 +332,12 @@ def _attribute(
     )
 
 
-def _event(query: KnowledgeQuery, found: KnowledgeResults, code: str | None) -> dict[str, Any]:
-    timings = found.report.timings_ms
+def _describe(query: KnowledgeQuery, found: KnowledgeResults) -> dict[str, Any]:
     return {
-        "type": "knowledge.search",
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "request_id": current_request_id(),
         "query": query.query,
         "limit": query.limit,
         "types": list(query.types),
         "topics": list(query.topics),
         "hits": len(found.hits),
-        "took_ms": round(timings["total"], 3),
-        "timings_ms": {name: round(ms, 3) for name, ms in timings.items()},
-        "degraded": list(found.report.degraded),
         "ids": [hit.id for hit in found.hits],
-        "error": code,
     }

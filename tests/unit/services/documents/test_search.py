@@ -21,7 +21,7 @@ from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, RateLimited, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.requests import request_id
-from toolscript.domain.search import Vector
+from toolscript.domain.search import SearchReport, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, Reranker
 from toolscript.ports.stores import DocumentStore
@@ -34,7 +34,8 @@ from toolscript.services.documents import ranking as document_ranking
 from toolscript.services.documents import search as document_search
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
-from toolscript.services.documents.points import DOCUMENTS, documents_collection, draft_document
+from toolscript.services.documents.points import DOCUMENTS, DocumentDraft, documents_collection
+from toolscript.services.documents.request import DocumentRun
 from toolscript.services.documents.search import DocumentHit, DocumentQuery, DocumentSearch, SearchType
 
 ACME = Principal("acme")
@@ -543,7 +544,8 @@ async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Ar
     document = Document("long", "grass " * 100 + "zebra")
     read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
     for deadline, start in ((Deadline(60), "grass"), (Deadline(0), document.text[:100])):
-        (hit,) = await document_reading.build_hits(DocumentQuery("zebra"), Plan(), read, deadline)
+        run = DocumentRun(Principal("acme"), DocumentQuery("zebra"), SearchReport(), deadline, Plan())
+        (hit,) = await document_reading.build_hits(run, read)
         assert hit.snippet is not None
         assert hit.snippet.startswith(start)
         assert ("zebra" in hit.snippet) is not deadline.is_over
@@ -609,7 +611,7 @@ async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_reported_by_i
 
 @pytest.mark.req("D-04")
 async def test_points_of_an_earlier_version_are_not_looked_at(archive: Archive) -> None:
-    draft = draft_document("acme", WINE, has_model=False)
+    draft = DocumentDraft("acme", WINE, has_model=False)
     draft.frequencies = document_frequencies(WINE)
     (point,) = draft.build_points({})
     payload = {"tenant": "acme", "doc_id": "wine"}
