@@ -6,18 +6,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolscript.domain.catalog import ItemFingerprint, Origin, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import ItemStore, SkillStore
-from toolscript.retrieval.reconcile import Payload
+from toolscript.retrieval.reconcile import Payload, ReconcilePlan, Reconciler
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
 from toolscript.services.catalogue.skill_points import SkillPoints
 from toolscript.services.catalogue.snapshot import Change
-from toolscript.services.catalogue.tool_points import ToolPoints
+from toolscript.services.catalogue.tool_points import (
+    TOOLS,
+    ToolDraft,
+    compute_fingerprint,
+    describe_text,
+    describe_vector,
+)
 
 BATCH = 64
+# The fields of points that a sync compares.
+SYNC_FIELDS = ("fingerprint", "vector_of", "skill_ids")
 
 Progress = Callable[[int, int], None]
 
@@ -43,8 +52,10 @@ class IndexPass:
     """The items to classify again."""
     replace_human: bool = False
     replace_model: bool = False
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """The digests of the items whose points lack their vectors, by id."""
     cached: dict[str, Vector] = field(default_factory=dict)
-    new_vectors: dict[str, tuple[str, Vector]] = field(default_factory=dict)
+    """The vectors of those items that are known, from the cache or from the model."""
     touched: set[str] = field(default_factory=set)
     """The skills whose items changed."""
     pending: Sequence[Suggestion] | None = None
@@ -66,13 +77,20 @@ class CatalogueIndex:
     ) -> None:
         self._item_store = item_store
         self._skill_store = skill_store
+        self._index = index
+        self._model = embedder.model if embedder else ""
+        self._cache = cache if embedder else None
         self._classifier = classifier if embedder else None
         self._skill_points = SkillPoints(skill_store, index, embedder) if embedder and classifier else None
         self._skill_set = SkillSet()
         self._indexed_skills: str | None = None
         """The digest of the skills whose points are all current; None when a pass was begun and not completed."""
-        self.points = ToolPoints(index, embedder, cache)
+        self._reconciler = Reconciler(index, embedder, TOOLS, digest_field="vector_of")
         self.on_change = on_change
+        self.servers: frozenset[str] = frozenset()
+        """The servers whose vectors the cache keeps."""
+        self.embedded = 0
+        """The number of texts embedded so far."""
 
     @property
     def can_classify(self) -> bool:
@@ -90,6 +108,23 @@ class CatalogueIndex:
         were_current, self._indexed_skills = self._indexed_skills == skills.digest, None
         return were_current
 
+    async def find_points(self, servers: Collection[str] | None) -> dict[str, Payload]:
+        """The points of these servers (None: of all) by id."""
+        where = EVERYTHING if servers is None else Filter(must=(Condition("server", Op.IN, sorted(servers)),))
+        return await self._reconciler.find(where, SYNC_FIELDS)
+
+    async def find_points_by_id(self, item_ids: Collection[str]) -> dict[str, Payload]:
+        """The points of these items by id."""
+        return await self._reconciler.find_by_id(sorted(item_ids), SYNC_FIELDS)
+
+    async def remove(self, item_ids: Sequence[str]) -> None:
+        """Removes the points of these items."""
+        await self._index.delete(TOOLS, item_ids)
+
+    async def count(self) -> int:
+        """The number of points."""
+        return await self._index.count(TOOLS)
+
     async def update(
         self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None = None
     ) -> IndexReport:
@@ -97,19 +132,19 @@ class CatalogueIndex:
         active = {item.id: item for item in items if item.is_active}
         stale = [item for item in active.values() if self._is_stale(item, work)]
         gone = [item_id for item_id in work.existing if item_id not in active]
-        before = self.points.embedded
+        before = self.embedded
         if stale or gone or work.touched or self._indexed_skills != work.skills.digest:
             were_current = self.begin_skills(work.skills)
             try:
                 if stale:
                     await self._write(stale, work, progress)
-                await self.points.remove(gone)
+                await self.remove(gone)
                 work.touched.update(skill for i in gone for skill in _skill_ids(work.existing[i]))
                 await self.update_skills(work.touched if were_current else None, work.skills)
             except BaseException:
                 self.on_change(Change.POINTS | Change.SKILLS)  # a part of it may be written
                 raise
-        return IndexReport(len(stale), len(gone), self.points.embedded - before, work.classified)
+        return IndexReport(len(stale), len(gone), self.embedded - before, work.classified)
 
     async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
         """Brings the points of these skills (None: of all) up to date."""
@@ -128,27 +163,65 @@ class CatalogueIndex:
             return True
         return item.id in work.again and (work.replace_model or not stamps.is_by_model(item))
 
+    async def compute_vectors(
+        self, items: Sequence[StoredItem], existing: Mapping[str, Payload], cached: Mapping[str, Vector]
+    ) -> dict[str, Vector]:
+        """The vector of each item by id: that of its point if it is still right, else the cached one, else a new one.
+        None without an embedder."""
+        drafts = [ToolDraft(stored, self._model) for stored in items]
+        points = {draft.key: existing[draft.key] for draft in drafts if draft.key in existing}
+        plan = await self._reconciler.plan(drafts, points)
+        for draft in drafts:
+            if draft.key in cached:
+                plan.vectors.setdefault(draft.source, cached[draft.key])
+        self.embedded += await self._reconciler.embed(plan)
+        return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
+
+    async def write_points(self, items: Sequence[StoredItem], vectors: Mapping[str, Vector]) -> None:
+        """Writes the points of these items."""
+        drafts = [ToolDraft(stored, self._model) for stored in items]
+        by_source = {draft.source: vectors[draft.key] for draft in drafts if draft.key in vectors}
+        await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}, vectors=by_source))
+
+    async def copy_cache(self, items: Collection[ItemFingerprint]) -> None:
+        """Copies what other configurations cached of these items, if nothing is cached for these servers yet."""
+        if self._cache and not await self._cache.has(self.servers):
+            digests = {item.id: item.digest for item in items}
+            await self._write_cache(await self._read_cache(digests), digests)
+
+    async def _read_cache(self, digests: Mapping[str, str]) -> dict[str, Vector]:
+        if self._cache is None or not digests:
+            return {}
+        wanted = {i: describe_text(digest) for i, digest in digests.items()}
+        return await self._cache.find(self.servers, self._model, wanted)
+
+    async def _write_cache(self, vectors: Mapping[str, Vector], digests: Mapping[str, str]) -> None:
+        if self._cache and vectors:
+            described = {i: (describe_text(digests[i]), vector) for i, vector in vectors.items()}
+            await self._cache.keep(self.servers, self._model, described)
+
     def _is_stale(self, item: ItemFingerprint, work: IndexPass) -> bool:
-        return not self.points.is_current(item, work.existing.get(item.id)) or self.needs_classification(item, work)
+        expected = compute_fingerprint(self._model, item.number, item.digest, item.assignments)
+        is_current = work.existing.get(item.id, {}).get("fingerprint") == expected
+        return not is_current or self.needs_classification(item, work)
 
     async def _write(self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None) -> None:
-        missing = {i.id: i.digest for i in items if not self.points.has_vector(work.existing.get(i.id), i.digest)}
-        work.cached = await self.points.read_cache(missing)
+        sources = {item.id: describe_vector(self._model, item.digest) for item in items}
+        lacking = {i for i, source in sources.items() if work.existing.get(i, {}).get("vector_of") != source}
+        work.missing = {item.id: item.digest for item in items if item.id in lacking}
+        work.cached = await self._read_cache(work.missing)
         for start in range(0, len(items), BATCH):
             await self._write_batch(items[start : start + BATCH], work)
             if progress:
                 progress(min(start + BATCH, len(items)), len(items))
-        await self.points.write_cache(work.new_vectors)
+        await self._write_cache(work.cached, work.missing)
 
     async def _write_batch(self, batch: Sequence[ItemFingerprint], work: IndexPass) -> None:
         items = await self._item_store.get_items([item.id for item in batch])
-        vectors = await self.points.compute_vectors(items, work.existing, work.cached)
-        for stored in items:
-            item = stored.item
-            if item.id in vectors and not self.points.has_vector(work.existing.get(item.id), item.digest):
-                work.new_vectors[item.id] = item.digest, vectors[item.id]
+        vectors = await self.compute_vectors(items, work.existing, work.cached)
+        work.cached.update({i: vector for i, vector in vectors.items() if i in work.missing})
         items = await self._classify(batch, items, vectors, work)
-        await self.points.write(items, vectors)
+        await self.write_points(items, vectors)
         self.on_change(Change.POINTS)
         work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))
         work.touched.update(a.skill_id for s in items for a in s.assignments)

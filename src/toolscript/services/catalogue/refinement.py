@@ -1,5 +1,6 @@
-"""Classifies items again with a language model, in the background: it is slower than the classifier that every item
-meets first, and its answer counts where it has a usable one."""
+"""Classifies items again with a language model, in the background.
+
+It is slower than the first classifier, and better: its usable answers replace those of the first."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ class Refinement:
         lock: asyncio.Lock,
         interval: float = INTERVAL_SECONDS,
     ) -> None:
-        """`lock` is held while store and index are written, not while the model is asked. In the background a run
-        begins at most every `interval` seconds."""
+        """`lock` is locked while store and index are written, but not while the model works. In the background a run
+        starts at most every `interval` seconds."""
         self._item_store = item_store
         self._skill_store = skill_store
         self._index = index
@@ -112,8 +113,8 @@ class Refinement:
         ids = [item.id for item in batch]
         async with self._lock:
             stored = await self._item_store.get_items(ids)
-            existing = await self._index.points.find_by_id(ids)
-            vectors = await self._index.points.compute_vectors(stored, existing, {})
+            existing = await self._index.find_points_by_id(ids)
+            vectors = await self._index.compute_vectors(stored, existing, {})
         items = {s.item.id: s.item for s in stored}
         answers = await self._ask_model([(item, vectors[item.id]) for item in items.values()], skills)
         by_id = dict(zip(items, answers, strict=True))
@@ -127,7 +128,7 @@ class Refinement:
                 were_current = self._index.begin_skills(skills)
                 await self._skill_store.save_classifications([r for r in records if r.item_id in before])
                 after = await self._item_store.get_items(list(before))
-                await self._index.points.write(after, vectors)
+                await self._index.write_points(after, vectors)
                 touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
                 await self._index.update_skills(touched if were_current else None, skills)
         return len(before)

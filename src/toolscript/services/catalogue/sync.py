@@ -65,7 +65,7 @@ class Sync:
     @property
     def embedded(self) -> int:
         """The number of texts embedded so far."""
-        return self._index.points.embedded
+        return self._index.embedded
 
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> frozenset[str]:
         """Makes these the servers, and returns those that the catalogue has items of.
@@ -74,20 +74,20 @@ class Sync:
         are classified, and missing points are written.
         """
         async with self._lock:
-            points = self._index.points
-            points.servers = frozenset(servers)
+            self._index.servers = frozenset(servers)
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
-            gone = [item.id for item in items if item.server not in points.servers]
+            gone = [item.id for item in items if item.server not in servers]
             if gone:
                 await self._item_store.deactivate(gone)
                 self._index.on_change(Change.ITEMS)
-            await points.remove(gone)
-            kept = [item for item in items if item.server in points.servers]
+            await self._index.remove(gone)
+            kept = [item for item in items if item.server in servers]
             skills = await self._index.read_skills()
             nothing = IndexPass({}, skills)
-            if await points.count() != len(kept) or any(self._index.needs_classification(i, nothing) for i in kept):
-                await self._index.update(kept, IndexPass(await points.find(None), skills), progress)
-            await points.copy_cache({item.id: item.digest for item in kept})
+            is_complete = await self._index.count() == len(kept)
+            if not is_complete or any(self._index.needs_classification(item, nothing) for item in kept):
+                await self._index.update(kept, IndexPass(await self._index.find_points(None), skills), progress)
+            await self._index.copy_cache(kept)
             await self._index.update_skills(None, skills)
             return frozenset(item.server for item in kept)
 
@@ -104,7 +104,7 @@ class Sync:
         """
         async with self._lock:
             if servers is None:
-                self._index.points.servers = frozenset(item.server for item in items)
+                self._index.servers = frozenset(item.server for item in items)
             offered = {item.id: item for item in items}
             stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
             added = [item for item in offered.values() if item.id not in stored]
@@ -117,7 +117,7 @@ class Sync:
             if added or changed or vanished:
                 self._index.on_change(Change.ITEMS)
                 stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
-            work = IndexPass(await self._index.points.find(servers), await self._index.read_skills())
+            work = IndexPass(await self._index.find_points(servers), await self._index.read_skills())
             done = await self._index.update(list(stored.values()), work, progress)
         report = SyncReport(
             len(added), len(changed), len(vanished), done.written, done.removed, done.embedded, done.classified
@@ -144,10 +144,9 @@ class Sync:
         """
         async with self._lock:
             items = await self._item_store.get_fingerprints()
-            points = self._index.points
-            points.servers = points.servers or frozenset(item.server for item in items)
+            self._index.servers = self._index.servers or frozenset(item.server for item in items)
             work = IndexPass(
-                await points.find(None),
+                await self._index.find_points(None),
                 await self._index.read_skills(),
                 {item.id for item in items} if item_ids is None else set(item_ids),
                 replace_human=force,
@@ -160,7 +159,7 @@ class Sync:
         """Brings the index to what the store says of these items, and classifies those that are not classified."""
         async with self._lock:
             items = await self._item_store.get_fingerprints(item_ids=item_ids)
-            work = IndexPass(await self._index.points.find_by_id(item_ids), await self._index.read_skills())
+            work = IndexPass(await self._index.find_points_by_id(item_ids), await self._index.read_skills())
             # A confidence may be all that changed, which the items' own points do not have.
             work.touched.update(a.skill_id for item in items for a in item.assignments)
             return await self._index.update(items, work)
