@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-# On few and busy cores numpy's own threads wait for each other; it must be said before numpy is first imported.
+# On few and busy cores numpy's own threads wait for each other; the variable must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
@@ -81,7 +81,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test sees the settings, the home folder or the network of whoever runs it."""
+    """Tests do not see the settings, the home folder or the network of the user."""
     for variable in [v for v in os.environ if v.startswith("TOOLSCRIPT_") and not v.startswith("TOOLSCRIPT_TEST_")]:
         monkeypatch.delenv(variable)
     for variable in ("MONGODB_URI", "QDRANT_URL"):

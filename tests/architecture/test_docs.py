@@ -15,7 +15,7 @@ from docs.generate import PAGES, REFERENCE, ROOT
 
 @pytest.fixture(scope="module")
 def generated() -> dict[str, str]:
-    """All pages as `make docs` writes them: in another process, because commands remember that help was asked for."""
+    """All pages as `make docs` writes them: in another process, because commands remember that their help was shown."""
     script = "import json; from docs.generate import PAGES; print(json.dumps({n: page() for n, page in PAGES.items()}))"
     output = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True).stdout
     pages: dict[str, str] = json.loads(output)

@@ -217,7 +217,7 @@ def test_the_two_that_fail_are_listed_with_their_reasons(many: Many) -> None:
     wait_until(lambda: many.gateway.servers()["hangs"]["reason"] is not None)
     servers = many.gateway.servers()
     assert "no answer within 20 s" in servers["hangs"]["reason"]
-    assert "exited with code 3: It crashed at the start, as told." in servers["crashes"]["reason"]
+    assert "exited with code 3: It crashed at the start, as scripted." in servers["crashes"]["reason"]
     assert servers["crashes"]["attempts"] > 1
     assert {n for n, s in servers.items() if s["state"] == "ready"} == servers.keys() - {"hangs", "crashes"}
     assert "crashes" in many.gateway.output

@@ -1,4 +1,4 @@
-"""What knowledge search is judged on, held on a real book: a question in a stranger's words finds its passage."""
+"""Quality of knowledge search on a real book: questions in other words find their passage."""
 
 from __future__ import annotations
 

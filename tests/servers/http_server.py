@@ -59,7 +59,7 @@ def make_server() -> MCPServer[None]:
 
 
 class Guard:
-    """Answers 401 to whoever does not send the key."""
+    """Answers 401 to requests without the key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
@@ -74,7 +74,7 @@ class Guard:
 
 
 def _end_with_input() -> None:
-    """Whoever started this may be gone without a word: an end of the input is the end."""
+    """Ends the process when its standard input ends, so that it does not outlive the test."""
     sys.stdin.read()
     os._exit(0)
 

@@ -93,7 +93,7 @@ def _python(program: str, *arguments: str) -> dict[str, Any]:
 
 
 def _make_repository(folder: Path) -> None:
-    """A git repository with one commit, whoever the user is."""
+    """Makes a git repository with one commit, independent of the user's git settings."""
     if folder.exists():
         return
     folder.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""An MCP server that does as it is told, misbehaviour included: newline-delimited JSON-RPC on its standard streams.
+"""A scripted MCP server, also for misbehaviour: newline-delimited JSON-RPC on its standard streams.
 
 It is run as a script (`python -I -S scripted.py '{"noisy": true}'`) and uses the standard library alone, so that it
-starts in some 50 ms and says exactly what a test wants a client to read, which no SDK would let it say.
-`tests.servers.scripted_spec` makes the `mcpServers` entry of one.
+starts in some 50 ms and can send messages that no SDK would send. `tests.servers.make_scripted_spec` builds its
+`mcpServers` entry.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ LISTS = {
 
 
 class Behaviour(TypedDict, total=False):
-    """What the server serves, and how it behaves. Absent keys mean the well-behaved thing."""
+    """What the server offers, and how it behaves. Without a key it behaves well."""
 
-    name: str  # what it calls itself: `scripted` unless told
-    tools: list[str]  # which of the built-in tools it serves; all when absent, none when empty
+    name: str  # its name in the handshake; `scripted` by default
+    tools: list[str]  # names of the built-in tools to serve; all by default
     catalog: str  # serve the tools of this JSONL or JSONL.gz file (id, server, name, description, input_schema)
-    limit: int  # no more than this many tools of the catalog
-    listing: str  # serve the `tools` of this file as they are: a kept answer to tools/list
-    watch: str  # serve the lists of this JSON file (tools, prompts, resources, resourceTemplates), and tell changes
-    page_size: int  # serve lists in pages of so many
+    limit: int  # maximum number of tools of the catalog
+    listing: str  # serve the `tools` of this file, a recorded answer to tools/list
+    watch: str  # serve the lists of this JSON file (tools, prompts, resources, resourceTemplates), and announce changes
+    page_size: int  # number of items on a page of a list
     prompts: bool  # have prompts
     resources: bool  # have resources and resource templates
-    sloppy: bool  # serve tools besides that no client should have to see
-    noisy: bool  # print what is no message between messages, and more on stderr than a pipe holds
-    hang: bool  # read, and never answer
-    crash: bool  # say why on stderr and exit at once
-    crash_unless: str  # the same, as long as there is no file of this name
-    crash_after_listing: bool  # the same, once the last page of tools is told
-    slow_start: float  # wait so many seconds before reading the first message
-    deaf: bool  # ignore SIGTERM and the end of the input: only SIGKILL helps
-    serial: bool  # do one thing at a time: while `slow` is called nothing else is answered
-    restless: bool  # say that the tools changed after every listing of them
-    refuses: list[str]  # methods that it answers with an internal error
-    child: bool  # start a process of its own, which outlives it (the tool `pid` tells both)
+    sloppy: bool  # also serve invalid tools
+    noisy: bool  # print other lines between messages, and more on stderr than a pipe can buffer
+    hang: bool  # read requests and never answer
+    crash: bool  # print a reason on stderr and exit at once
+    crash_unless: str  # the same, until a file of this name exists
+    crash_after_listing: bool  # the same, after the last page of tools
+    slow_start: float  # seconds to wait before reading the first message
+    deaf: bool  # ignore SIGTERM and the end of the input
+    serial: bool  # answer one request at a time: nothing else during a call of `slow`
+    restless: bool  # announce a change of tools after every listing
+    refuses: list[str]  # methods that get an internal error
+    child: bool  # start a child process that outlives it (the tool `pid` returns both ids)
 
 
 def _tool(name: str, description: str, required: tuple[str, ...] = (), /, **properties: object) -> dict[str, Any]:
@@ -111,7 +111,7 @@ PROMPTS = [
             {"name": "words", "description": "How long it may be"},
         ],
     },
-    {"name": "greet", "description": "Greet whoever reads it."},
+    {"name": "greet", "description": "Greet the reader."},
 ]
 RESOURCES = [
     {"uri": "memo://welcome", "name": "welcome", "description": "A first memo.", "mimeType": "text/plain"},
@@ -121,7 +121,7 @@ TEMPLATES = [{"uriTemplate": "memo://{year}/{month}", "name": "memos", "descript
 
 
 class RpcError(Exception):
-    """The answer is an error."""
+    """Raised to answer with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -182,7 +182,7 @@ class Server:
         return lists
 
     def run(self) -> None:
-        """Serve until the input ends. Whoever is deaf goes on, for a while: a lost test must not leave it for good."""
+        """Serves until the input ends. A deaf server goes on for ten minutes, in case its test is lost."""
         behaviour = self._behaviour
         if behaviour.get("deaf"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -218,10 +218,10 @@ class Server:
         if method == "tools/list" and self._behaviour.get("restless"):
             self._send(method="notifications/tools/list_changed")
         if method == "tools/list" and self._behaviour.get("crash_after_listing") and "nextCursor" not in (answer or {}):
-            crash("It crashed after the listing, as told.")
+            crash("It crashed after the listing, as scripted.")
 
     def _answer(self, request: Any, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result, or None when it comes later."""
+        """The result, or None when it is sent later."""
         if method in self._behaviour.get("refuses", []):
             raise RpcError(INTERNAL_ERROR, f"{method} is broken")
         if method == "initialize":
@@ -241,10 +241,10 @@ class Server:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def _introduce(self, version: Any) -> dict[str, Any]:
-        tells = "watch" in self._behaviour
+        announces = "watch" in self._behaviour
         return {
             "protocolVersion": version,
-            "capabilities": {key: {"listChanged": tells} for key in self._lists if key != "resourceTemplates"},
+            "capabilities": {key: {"listChanged": announces} for key in self._lists if key != "resourceTemplates"},
             "serverInfo": {"name": self._behaviour.get("name", "scripted"), "version": "1.0.0"},
         }
 
@@ -255,7 +255,7 @@ class Server:
         return page | {"nextCursor": str(start + size)} if start + size < len(items) else page
 
     def _call(self, request: Any, name: Any, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Built-in tools do what they say; those of a catalog or a listing repeat what they were called with."""
+        """Built-in tools do what their description says; those of a catalog or a listing return their arguments."""
         listed = [tool for tool in self._lists["tools"] if isinstance(tool, dict) and tool.get("name") == name]
         if not listed:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -281,11 +281,11 @@ class Server:
         if name in simple:
             return simple[name]()
         if name == "die":
-            crash("It died in the middle of a call, as told.", DIED)
+            crash("It died in the middle of a call, as scripted.", DIED)
         raise RpcError(arguments.get("code", UPSTREAM_ERROR), arguments.get("message", "It refused."))
 
     def _watch(self, file: Path) -> None:
-        """Tell which lists changed whenever the file does. A file half written is one that has not changed yet."""
+        """Announces changed lists when the file changes. A half-written file is read again later."""
         while True:
             time.sleep(POLL_SECONDS)
             try:
@@ -320,7 +320,7 @@ def _make_structured(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def crash(reason: str, status: int = CRASHED) -> NoReturn:
-    """End at once: no clean-up, no flush of what is half said."""
+    """Ends the process at once, without clean-up and without flushing output."""
     os.write(2, f"{reason}\n".encode())
     os._exit(status)
 
@@ -328,7 +328,7 @@ def crash(reason: str, status: int = CRASHED) -> NoReturn:
 def main() -> None:
     behaviour: Behaviour = json.loads(sys.argv[1])
     if behaviour.get("crash"):
-        crash("It crashed at the start, as told.")
+        crash("It crashed at the start, as scripted.")
     if "crash_unless" in behaviour and not Path(behaviour["crash_unless"]).exists():
         crash(f"It needs {behaviour['crash_unless']}.")
     Server(behaviour).run()

@@ -1,4 +1,4 @@
-"""The servers that other tests lean on do what they are said to do, misbehaviour included."""
+"""The servers that other tests use behave as scripted, also when they misbehave."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_child_outlives_the_server_that_started_it() -> None:
         child = talk.call("pid")["structuredContent"]["child"]
         talk.process.kill()
         talk.process.wait()
-        os.kill(child, signal.SIGKILL)  # there is one to kill, and it held the output open
+        os.kill(child, signal.SIGKILL)  # the child exists, and keeps the output open
         with pytest.raises(EOFError):
             talk.receive()
 

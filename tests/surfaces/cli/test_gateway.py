@@ -82,7 +82,7 @@ def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Tools
     printed = {row.split()[0]: row for row in rows}
     assert printed["good"].split() == ["good", "ready", "8", "2", "3"]
     assert printed["bad"].split()[:5] == ["bad", "failed", "0", "0", "0"]
-    assert "exited with code 3: It crashed at the start, as told." in printed["bad"]
+    assert "exited with code 3: It crashed at the start, as scripted." in printed["bad"]
 
 
 @pytest.mark.req("G-09", "G-02")

@@ -135,7 +135,7 @@ async def test_a_failed_server_is_listed_with_the_reason_and_the_time_of_the_nex
     await until(lambda: states(gateway)["crash"] == "failed" == states(gateway)["absent"])
     response = {s["name"]: s for s in (await http.get("/servers")).json()["servers"]}
     assert (response["crash"]["state"], response["absent"]["state"]) == ("failed", "failed")
-    assert "exited with code 3: It crashed at the start, as told." in response["crash"]["reason"]
+    assert "exited with code 3: It crashed at the start, as scripted." in response["crash"]["reason"]
     assert "command not found: no-such-command" in response["absent"]["reason"]
     for name in ("crash", "absent"):
         assert response[name]["attempts"] >= 1
@@ -402,7 +402,7 @@ async def test_a_server_that_dies_in_a_call_is_a_502_that_says_so_and_is_back_fo
     pids = [(await http.post("/tools/good__pid")).json()["pid"]]
     for _ in range(3):
         error = refusal(await http.post("/tools/good__die"), 502, "UPSTREAM_ERROR")
-        assert "exited with code 7: It died in the middle of a call, as told." in error["message"]
+        assert "exited with code 7: It died in the middle of a call, as scripted." in error["message"]
         assert error["details"] == {"server": "good"}
         again = await http.post("/tools/good__pid")
         assert again.status_code == 200, again.text

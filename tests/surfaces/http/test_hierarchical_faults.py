@@ -75,7 +75,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "an endless query vector": ("embedder", lambda v: np.full_like(v, np.inf)),
     "a query vector of words": ("embedder", lambda v: ["a", "b"]),
     "a text for a query vector": ("embedder", lambda v: "0.1, 0.2"),
-    "skills without anything told": ("skills", without_payload),
+    "skills without payloads": ("skills", without_payload),
     "skills that tell None": ("skills", lambda hits: [c._replace(payload=None) for c in hits]),
     "skills with countless tools": ("skills", change_values(tool_count="many")),
     "skills without tightness": ("skills", change_values(tightness=None)),
@@ -86,7 +86,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "skill vectors that are None": ("vectors of skills", vectors(lambda v: None)),
     "tools without a count": ("tools", lambda answer: answer[0]),
     "tools with no count": ("tools", lambda answer: (answer[0], None)),
-    "tools without anything told": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
+    "tools without payloads": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
     "tools that tell None": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
     "tools without a name": ("tools", lambda answer: (change_values(name=None)(answer[0]), answer[1])),
     "tools with scores that are none": (

@@ -178,7 +178,7 @@ async def test_a_query_vector_of_another_size_is_logged_with_what_to_do(
 
 
 UNTOLD: Mapping[str, Callable[[Any], Any]] = {
-    "nothing told of candidates": lambda c: [each._replace(payload={}) for each in c],
+    "candidates without payloads": lambda c: [each._replace(payload={}) for each in c],
     "sources that are numbers": lambda c: [each._replace(payload={"source_id": 7, "chunk_id": 7}) for each in c],
     "sources that are null": lambda c: [each._replace(payload={"source_id": None, "chunk_id": None}) for each in c],
 }
