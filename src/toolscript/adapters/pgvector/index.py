@@ -8,22 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
 from psycopg.errors import UndefinedTable
 
-from toolscript.adapters.pgvector import points as statements
 from toolscript.adapters.pgvector import tables
 from toolscript.adapters.pgvector.connections import Connections
 from toolscript.adapters.pgvector.graph import Graphs
+from toolscript.adapters.pgvector.points import Points
 from toolscript.adapters.pgvector.tables import CollectionTable
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
-from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.indexes import Fields, VectorIndex
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 # Number of points from which a graph is built. Below, comparing with every point takes a few milliseconds.
@@ -76,7 +75,7 @@ class PgVectorIndex(VectorIndex):
         newest = [*{p.id: p for p in points}.values()]
         if not newest:
             return
-        await self._run(name, statements.write, newest)
+        await self._run(name, lambda stored: stored.write(newest))
         cached = self._cached.get(name)
         if cached:
             cached.written += len(newest)
@@ -86,7 +85,7 @@ class PgVectorIndex(VectorIndex):
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
         if ids:
-            await self._run(name, statements.delete, ids)
+            await self._run(name, lambda stored: stored.delete(ids))
 
     async def dense(
         self,
@@ -96,32 +95,35 @@ class PgVectorIndex(VectorIndex):
         where: Filter = EVERYTHING,
         limit: int,
         floor: float | None = None,
-        fields: Sequence[str] | None = None,
+        fields: Fields = None,
     ) -> list[Candidate]:
-        found = await self._run(name, self._nearest, vector, where, limit, fields)
+        def work(stored: Points) -> list[Candidate]:
+            if self._is_exact(stored, where):
+                return stored.find_nearest(vector, where, limit, fields)
+            return stored.find_nearest_by_graph(vector, where, limit, fields)
+
+        found = await self._run(name, work)
         return [c for c in found if floor is None or c.score >= floor]
 
     async def lexical(
-        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
         if not terms.ids:
             return []
-        found = await self._run(name, statements.find_by_terms, terms, where, limit, fields)
+        found = await self._run(name, lambda stored: stored.find_by_terms(terms, where, limit, fields))
         return [c for c in found if c.score > 0]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
-        return await self._run(name, statements.count, where)
+        return await self._run(name, lambda stored: stored.count(where))
 
-    async def scroll(
-        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
-    ) -> list[Candidate]:
-        return await self._run(name, statements.scroll, where, fields)
+    async def scroll(self, name: str, *, where: Filter = EVERYTHING, fields: Fields = None) -> list[Candidate]:
+        return await self._run(name, lambda stored: stored.scroll(where, fields))
 
-    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        return await self._run(name, statements.read_payloads, ids, fields)
+    async def payloads(self, name: str, ids: Sequence[str], fields: Fields = None) -> dict[str, Payload]:
+        return await self._run(name, lambda stored: stored.read_payloads(ids, fields))
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vector]:
-        return await self._run(name, statements.read_vectors, ids)
+        return await self._run(name, lambda stored: stored.read_vectors(ids))
 
     async def close(self) -> None:
         await self._graphs.stop()
@@ -131,21 +133,15 @@ class PgVectorIndex(VectorIndex):
         """Waits until no graph is being built (for benchmarks and tests)."""
         await self._graphs.wait_until_idle()
 
-    async def _run(
-        self,
-        name: str,
-        work: Callable[Concatenate[Connection, CollectionTable, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Runs a statement on a collection's table; on the new table where another process has replaced it."""
+    async def _run(self, name: str, work: Callable[[Points], T]) -> T:
+        """Runs statements on a collection's table; on the new table where another process has replaced it."""
 
         def attempt(connection: Connection) -> T:
             try:
-                return work(connection, self._find(connection, name), *args, **kwargs)
+                return work(Points(connection, self._find(connection, name)))
             except UndefinedTable:
                 self._cached.pop(name, None)
-                return work(connection, self._find(connection, name), *args, **kwargs)
+                return work(Points(connection, self._find(connection, name)))
 
         return await self._connections.run(attempt)
 
@@ -161,25 +157,14 @@ class PgVectorIndex(VectorIndex):
         self._cached[name] = _CachedTable(table, time.monotonic(), cached.written if cached else 0)
         return table
 
-    def _nearest(
-        self,
-        connection: Connection,
-        table: CollectionTable,
-        vector: Vector,
-        where: Filter,
-        limit: int,
-        fields: Sequence[str] | None,
-    ) -> list[Candidate]:
-        if table.collection.exact or not table.has_graph or self._keeps_few(connection, table, where):
-            return statements.find_nearest(connection, table, vector, where, limit, fields)
-        return statements.find_nearest_by_graph(connection, table, vector, where, limit, fields)
-
-    def _keeps_few(self, connection: Connection, table: CollectionTable, where: Filter) -> bool:
-        return statements.count(connection, table, where, self._exact_up_to + 1) <= self._exact_up_to
+    def _is_exact(self, stored: Points, where: Filter) -> bool:
+        """Whether a search compares every point: where it must, where there is no graph, or the filter keeps few."""
+        table, most = stored.table, self._exact_up_to
+        return table.collection.exact or not table.has_graph or stored.count(where, most + 1) <= most
 
     async def _maintain(self, name: str, cached: _CachedTable) -> None:
         """Updates the planner's statistics, and starts building a graph for a large collection."""
-        points = await self._run(name, statements.analyze)
+        points = await self._run(name, Points.analyze)
         if points >= self._graph_from and not cached.table.has_graph and not cached.table.collection.exact:
             self._graphs.start(cached.table, lambda: self._invalidate(name))
 

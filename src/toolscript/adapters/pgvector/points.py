@@ -1,146 +1,180 @@
-"""Statements on one collection's table: points written, deleted, ranked, counted and read."""
+"""The points of one collection: its rows, and the statements that write, rank, count and read them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pgvector import SparseVector
+from psycopg.types.json import Jsonb
 
 from toolscript.adapters.pgvector.connections import register_types, run_sql
-from toolscript.adapters.pgvector.filters import Sql, select_fields, translate_filter
-from toolscript.adapters.pgvector.rows import COLUMNS, build_row, build_sparse_vector, derive_key, normalize
-from toolscript.adapters.pgvector.tables import CollectionTable
+from toolscript.adapters.pgvector.filters import Sql, select_fields, to_microseconds, translate_filter
+from toolscript.adapters.pgvector.tables import MAX_TERMS, TERM_SPACE, CollectionTable, pad_dimensions
 from toolscript.adapters.postgres import Connection
-from toolscript.domain.filters import Filter, Payload
+from toolscript.domain.errors import Invalid
+from toolscript.domain.filters import Filter, Payload, parse_moment
 from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
+from toolscript.ports.indexes import Fields
 
 GRAPH_CANDIDATES = 128
+COLUMNS = {
+    "key": "uuid",
+    "id": "text",
+    "vector": "vector",
+    "terms": "sparsevec",
+    "term_ids": "int4[]",
+    "moments": "jsonb",
+    "payload": "jsonb",
+}
 
 
-def write(connection: Connection, table: CollectionTable, points: Sequence[Point]) -> None:
-    """Adds or replaces points (each id once) in one transaction; writers of a collection wait for each other."""
-    register_types(connection)
-    with connection.transaction():
-        run_sql(connection, "SELECT pg_advisory_xact_lock(hashtext('toolscript points'), %s)", [table.number])
-        delete(connection, table, [p.id for p in points])
-        sql = f"COPY {table.name} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
-        with connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
-            copy.set_types([*COLUMNS.values()])
-            for point in points:
-                copy.write_row(build_row(point, table.collection.dimensions))
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points of a collection, over one connection."""
 
+    connection: Connection
+    table: CollectionTable
 
-def delete(connection: Connection, table: CollectionTable, ids: Sequence[str]) -> None:
-    run_sql(connection, f"DELETE FROM {table.name} WHERE key = ANY(%s::uuid[])", [[derive_key(i) for i in ids]])
+    def write(self, points: Sequence[Point]) -> None:
+        """Adds or replaces points (each id once) in one transaction; writers of a collection wait for each other."""
+        register_types(self.connection)
+        with self.connection.transaction():
+            self._run("SELECT pg_advisory_xact_lock(hashtext('toolscript points'), %s)", [self.table.number])
+            self.delete([p.id for p in points])
+            sql = f"COPY {self.table.name} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+            with self.connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
+                copy.set_types([*COLUMNS.values()])
+                for point in points:
+                    copy.write_row(_build_row(point, self.table.collection.dimensions))
 
+    def delete(self, ids: Sequence[str]) -> None:
+        self._run(f"DELETE FROM {self.table.name} WHERE key = ANY(%s::uuid[])", [[_derive_key(i) for i in ids]])
 
-def find_nearest(
-    connection: Connection,
-    table: CollectionTable,
-    vector: Vector,
-    where: Filter,
-    limit: int,
-    fields: Sequence[str] | None,
-) -> list[Candidate]:
-    """The nearest points, by comparing with every point that passes the filter."""
-    score: Sql = ("-(vector <#> %s::vector)", [normalize(vector, table.collection.dimensions)])
-    return _rank(connection, table, score, ("vector IS NOT NULL", []), where, limit, fields)
+    def find_nearest(self, vector: Vector, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
+        """The nearest points, by comparing with every point that passes the filter."""
+        score = "-(vector <#> %s::vector)", [_normalize(vector, self.table.collection.dimensions)]
+        return self._rank(score, ("vector IS NOT NULL", []), where, limit, fields)
 
+    def find_nearest_by_graph(self, vector: Vector, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
+        """The nearest points that the graph leads to."""
+        query = [_normalize(vector, self.table.collection.dimensions)]
+        with self.connection.transaction():
+            self._run(f"SET LOCAL hnsw.ef_search = {max(GRAPH_CANDIDATES, min(limit, 1000))}")
+            self._run("SET LOCAL hnsw.iterative_scan = strict_order")
+            score, order = ("-(vector <#> %s::vector)", query), ("vector <#> %s::vector", query)
+            return self._rank(score, ("true", []), where, limit, fields, order)
 
-def find_nearest_by_graph(
-    connection: Connection,
-    table: CollectionTable,
-    vector: Vector,
-    where: Filter,
-    limit: int,
-    fields: Sequence[str] | None,
-) -> list[Candidate]:
-    """The nearest points that the graph leads to."""
-    register_types(connection)
-    query = normalize(vector, table.collection.dimensions)
-    (condition, parameters), (payload, names) = translate_filter(where), select_fields(fields)
-    best = (
-        f"SELECT id, payload, vector <#> %s::vector AS distance FROM {table.name} WHERE {condition} "
-        "ORDER BY vector <#> %s::vector LIMIT %s"
-    )
-    with connection.transaction():
-        run_sql(connection, f"SET LOCAL hnsw.ef_search = {max(GRAPH_CANDIDATES, min(limit, 1000))}")
-        run_sql(connection, "SET LOCAL hnsw.iterative_scan = strict_order")
-        rows = run_sql(
-            connection,
-            f"SELECT id, -distance, {payload} FROM ({best}) AS best",
-            [*names, query, *parameters, query, limit],
+    def find_by_terms(self, terms: Terms, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
+        """The points with the largest dot product among those that share a term."""
+        score = "-(terms <#> %s::sparsevec)", [_build_sparse_vector(terms)]
+        return self._rank(score, ("term_ids && %s::integer[]", [list(terms.ids)]), where, limit, fields)
+
+    def count(self, where: Filter, max_count: int | None = None) -> int:
+        condition, parameters = translate_filter(where)
+        matching = f"SELECT FROM {self.table.name} WHERE {condition} LIMIT %s"
+        ((number,),) = self._run(f"SELECT count(*) FROM ({matching}) AS matching", [*parameters, max_count])
+        return int(number)
+
+    def scroll(self, where: Filter, fields: Fields) -> list[Candidate]:
+        (condition, parameters), (payload, names) = translate_filter(where), select_fields(fields)
+        rows = self._run(f"SELECT id, {payload} FROM {self.table.name} WHERE {condition}", [*names, *parameters])
+        return sort_candidates([Candidate(point_id, 0.0, payload) for point_id, payload in rows])
+
+    def read_payloads(self, ids: Sequence[str], fields: Fields) -> dict[str, Payload]:
+        payload, names = select_fields(fields)
+        sql = f"SELECT id, {payload} FROM {self.table.name} WHERE key = ANY(%s::uuid[])"
+        return dict(self._run(sql, [*names, [_derive_key(i) for i in ids]]))
+
+    def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
+        register_types(self.connection)
+        sql = f"SELECT id, vector FROM {self.table.name} WHERE key = ANY(%s::uuid[]) AND vector IS NOT NULL"
+        rows = run_sql(self.connection, sql, [[_derive_key(i) for i in ids]], binary=True)
+        return {point_id: vector.to_numpy()[: self.table.collection.dimensions] for point_id, vector in rows}
+
+    def analyze(self) -> float:
+        """Updates the planner's statistics and returns its estimate of the number of points."""
+        self._run(f"ANALYZE {self.table.name}")
+        ((points,),) = self._run("SELECT reltuples FROM pg_class WHERE oid = %s::regclass", [self.table.name])
+        return float(points)
+
+    def _rank(
+        self,
+        score: Sql,
+        also: Sql,
+        where: Filter,
+        limit: int,
+        fields: Fields,
+        # No index offers this order, so the planner cannot use the graph.
+        order: Sql = ("score DESC, id", []),
+    ) -> list[Candidate]:
+        register_types(self.connection)
+        (condition, parameters), (payload, names) = translate_filter(where), select_fields(fields)
+        best = (
+            f"SELECT id, payload, {score[0]} AS score FROM {self.table.name} WHERE {also[0]} AND {condition} "
+            f"ORDER BY {order[0]} LIMIT %s"
         )
-    return sort_candidates([Candidate(*row) for row in rows])
+        rows = self._run(
+            f"SELECT id, score, {payload} FROM ({best}) AS best",
+            [*names, *score[1], *also[1], *parameters, *order[1], limit],
+        )
+        return sort_candidates([Candidate(*row) for row in rows])
+
+    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return run_sql(self.connection, sql, parameters)
 
 
-def find_by_terms(
-    connection: Connection,
-    table: CollectionTable,
-    terms: Terms,
-    where: Filter,
-    limit: int,
-    fields: Sequence[str] | None,
-) -> list[Candidate]:
-    """The points with the largest dot product among those that share a term."""
-    score: Sql = ("-(terms <#> %s::sparsevec)", [build_sparse_vector(terms)])
-    return _rank(connection, table, score, ("term_ids && %s::integer[]", [list(terms.ids)]), where, limit, fields)
+def _build_row(point: Point, dimensions: int) -> list[Any]:
+    """The values of COLUMNS. Raises Invalid for a vector of another length."""
+    terms = _build_sparse_vector(point.terms)
+    moments = _find_moments(point.payload)
+    return [
+        _derive_key(point.id),
+        point.id,
+        None if point.vector is None else _normalize(point.vector, dimensions),
+        terms if terms.indices() else None,
+        terms.indices() or None,
+        Jsonb(moments) if moments else None,
+        Jsonb(point.payload),
+    ]
 
 
-def count(connection: Connection, table: CollectionTable, where: Filter, max_count: int | None = None) -> int:
-    condition, parameters = translate_filter(where)
-    matching = f"SELECT FROM {table.name} WHERE {condition} LIMIT %s"
-    ((number,),) = run_sql(connection, f"SELECT count(*) FROM ({matching}) AS matching", [*parameters, max_count])
-    return int(number)
+def _derive_key(point_id: str) -> uuid.UUID:
+    """The primary key of a row: ids may be longer than an index of PostgreSQL takes."""
+    return uuid.UUID(bytes=hashlib.blake2b(point_id.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
-def scroll(
-    connection: Connection, table: CollectionTable, where: Filter, fields: Sequence[str] | None
-) -> list[Candidate]:
-    (condition, parameters), (payload, names) = translate_filter(where), select_fields(fields)
-    rows = run_sql(connection, f"SELECT id, {payload} FROM {table.name} WHERE {condition}", [*names, *parameters])
-    return sort_candidates([Candidate(point_id, 0.0, payload) for point_id, payload in rows])
+def _normalize(vector: Vector, dimensions: int) -> Vector:
+    """The vector with length one, padded with zeros. Raises Invalid for a vector of other dimensions."""
+    if len(vector) != dimensions:
+        raise Invalid(
+            f"a vector of {len(vector)} dimensions does not fit a collection of {dimensions}",
+            details={"given": len(vector), "allowed": dimensions},
+        )
+    length = float(np.linalg.norm(vector))
+    padded = np.zeros(pad_dimensions(dimensions), np.float32)
+    padded[:dimensions] = vector / length if length else vector
+    return padded
 
 
-def read_payloads(
-    connection: Connection, table: CollectionTable, ids: Sequence[str], fields: Sequence[str] | None
-) -> dict[str, Payload]:
-    payload, names = select_fields(fields)
-    sql = f"SELECT id, {payload} FROM {table.name} WHERE key = ANY(%s::uuid[])"
-    return dict(run_sql(connection, sql, [*names, [derive_key(i) for i in ids]]))
+def _build_sparse_vector(terms: Terms) -> SparseVector:
+    """The terms with their weights; of more than a sparsevec can hold, the heaviest."""
+    weights = dict(zip(terms.ids, terms.weights, strict=True))
+    if len(weights) > MAX_TERMS:
+        weights = dict(sorted(weights.items(), key=lambda item: -abs(item[1]))[:MAX_TERMS])
+    return SparseVector(weights, TERM_SPACE)
 
 
-def read_vectors(connection: Connection, table: CollectionTable, ids: Sequence[str]) -> dict[str, Vector]:
-    register_types(connection)
-    sql = f"SELECT id, vector FROM {table.name} WHERE key = ANY(%s::uuid[]) AND vector IS NOT NULL"
-    rows = run_sql(connection, sql, [[derive_key(i) for i in ids]], binary=True)
-    return {point_id: vector.to_numpy()[: table.collection.dimensions] for point_id, vector in rows}
-
-
-def analyze(connection: Connection, table: CollectionTable) -> float:
-    """Updates the planner's statistics and returns its estimate of the number of points."""
-    run_sql(connection, f"ANALYZE {table.name}")
-    ((points,),) = run_sql(connection, "SELECT reltuples FROM pg_class WHERE oid = %s::regclass", [table.name])
-    return float(points)
-
-
-def _rank(
-    connection: Connection,
-    table: CollectionTable,
-    score: Sql,
-    also: Sql,
-    where: Filter,
-    limit: int,
-    fields: Sequence[str] | None,
-) -> list[Candidate]:
-    """Orders by a score that no index offers, so that the planner cannot use the graph."""
-    register_types(connection)
-    (condition, parameters), (payload, names) = translate_filter(where), select_fields(fields)
-    best = (
-        f"SELECT id, payload, {score[0]} AS score FROM {table.name} WHERE {also[0]} AND {condition} "
-        "ORDER BY score DESC, id LIMIT %s"
-    )
-    rows = run_sql(
-        connection,
-        f"SELECT id, score, {payload} FROM ({best}) AS best",
-        [*names, *score[1], *also[1], *parameters, limit],
-    )
-    return sort_candidates([Candidate(*row) for row in rows])
+def _find_moments(payload: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The instants in a payload's texts, as the filter language reads them rather than the database."""
+    moments: dict[str, list[int]] = {}
+    for field, value in payload.items():
+        instants = [parse_moment(v) for v in (value if isinstance(value, list | tuple) else [value])]
+        numbers = [to_microseconds(i) for i in instants if i is not None]
+        if numbers:
+            moments[field] = numbers
+    return moments

@@ -10,14 +10,16 @@ import psycopg
 from psycopg.sql import Literal
 
 from toolscript.adapters.pgvector.connections import run_sql
-from toolscript.adapters.pgvector.rows import TERM_SPACE, pad_dimensions
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection, FieldType, require_same_model
 
 SCHEMA = "toolscript_index"
 MIN_PGVECTOR = (0, 8)
+TERM_SPACE = 1_000_000_000
+MAX_TERMS = 16_000  # of a sparsevec
 
+_REGISTER = 16
 _INDEXED_TYPES = frozenset({FieldType.KEYWORD, FieldType.TENANT})
 
 
@@ -36,6 +38,12 @@ class CollectionTable:
     @property
     def graph(self) -> str:
         return f"graph_{self.number}"
+
+
+def pad_dimensions(dimensions: int) -> int:
+    """The length of the vectors in the table: a multiple of a vector register. Zeros at the end change no dot product,
+    and pgvector is quickest (some builds of it: only safe) where no remainder is left."""
+    return -(-dimensions // _REGISTER) * _REGISTER
 
 
 def find(connection: Connection, name: str) -> CollectionTable | None:
