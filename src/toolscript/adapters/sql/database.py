@@ -70,40 +70,34 @@ class Database:
         self._sessions.close()
 
     def _work(self, work: Callable[[Session], T], writing: bool) -> T:
+        dialect, details, failed = self._sessions.dialect, {"store": "sql"}, False
         try:
             session = self._sessions.begin(writing=writing)
-        except self._sessions.faults as error:
-            raise Unavailable(f"the store is busy: {_first_line(error)}", details={"store": "sql"}) from error
+        except dialect.faults as error:
+            raise Unavailable(f"the store is busy: {_first_line(error)}", details=details) from error
         try:
             result = work(session)
-            session.commit()
-        except self._sessions.rejections as error:
-            self._roll_back(session)
-            raise Invalid(f"the store rejects a value: {_first_line(error)}", details={"store": "sql"}) from error
-        except self._sessions.faults as error:
-            self._sessions.discard(session)
-            raise Unavailable(f"the store does not answer: {_first_line(error)}", details={"store": "sql"}) from error
-        except BaseException:
-            self._roll_back(session)
-            raise
-        self._sessions.give_back(session)
+            session.connection.execute("COMMIT")
+        except dialect.rejections as error:
+            raise Invalid(f"the store rejects a value: {_first_line(error)}", details=details) from error
+        except dialect.faults as error:
+            failed = True
+            raise Unavailable(f"the store does not answer: {_first_line(error)}", details=details) from error
+        finally:
+            self._sessions.give_back(session, failed=failed)
         return result
-
-    def _roll_back(self, session: Session) -> None:
-        session.rollback()
-        self._sessions.give_back(session)
 
 
 def migrate(session: Session) -> None:
     """Brings the tables to the newest version, in order, inside one transaction."""
     session.lock("migration")
-    for statement in session.schemas:
+    for statement in session.dialect.schemas:
         session.run(statement)
     session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")
     done = {row["version"] for row in session.rows("SELECT version FROM toolscript_migrations")}
     for version, text in migrations():
         if version not in done:
-            for statement in Template(text).substitute(session.words).split(";\n"):
+            for statement in Template(text).substitute(session.dialect.words).split(";\n"):
                 if statement.strip():
                     session.run(statement)
             session.run("INSERT INTO toolscript_migrations (version) VALUES (:version)", version=version)

@@ -106,7 +106,7 @@ class SqlDocuments:
 
     async def _page(self, columns: str, tenant: str, after: str | None, limit: int) -> list[dict[str, Any]]:
         def work(session: Session) -> list[dict[str, Any]]:
-            id_column = f"id {session.words['by_code_point']}"
+            id_column = f"id {session.dialect.words['by_code_point']}"
             return session.rows(
                 f"SELECT {columns} FROM documents WHERE tenant = :tenant AND {id_column} > :after "
                 f"ORDER BY {id_column} LIMIT :size",

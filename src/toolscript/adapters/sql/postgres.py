@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,16 +11,28 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json
 
-from toolscript.adapters.postgres import FAULTS, Connection, PostgresPool
-from toolscript.adapters.sql.session import Row
+from toolscript.adapters.postgres import FAULTS, PostgresPool
+from toolscript.adapters.sql.session import Dialect, Session
 
 STATEMENT_SECONDS = 30
 
 
-class PostgresSession:
-    """A connection of the pool."""
+@cache
+def _translate(sql: str) -> bytes:
+    """Our `:name` as psycopg's `%(name)s`. Statements are written in this package, never by a caller."""
+    return re.sub(r":([a-z_]+)", r"%(\1)s", sql.replace("%", "%%")).encode()
 
-    words: Mapping[str, str] = {
+
+def _adapt(value: Any) -> Any:
+    return Json(value, _dump_json) if isinstance(value, dict) else value
+
+
+def _dump_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+POSTGRES = Dialect(
+    words={
         "mcp": "mcp.",
         "documents": "documents.",
         "knowledge": "knowledge.",
@@ -31,43 +42,22 @@ class PostgresSession:
         "texts": "TEXT[]",
         "time": "TIMESTAMPTZ",
         "by_code_point": 'COLLATE "C"',
-    }
-    schemas = tuple(f"CREATE SCHEMA IF NOT EXISTS {name}" for name in ("mcp", "documents", "knowledge"))
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self.connection.execute(_translate(sql), _adapt(parameters)).fetchall()
-
-    def run(self, sql: str, **parameters: Any) -> int:
-        return self.connection.execute(_translate(sql), _adapt(parameters)).rowcount
-
-    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.executemany(_translate(sql), [_adapt(row) for row in rows])
-
-    def has_table(self, name: str) -> bool:
-        return self.rows("SELECT to_regclass(:name) AS found", name=name)[0]["found"] is not None
-
-    def among(self, column: str, parameter: str) -> str:
-        return f"{column} = ANY(:{parameter})"
-
-    def lock(self, subject: str) -> None:
-        self.connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"toolscript {subject}"])
-
-    def commit(self) -> None:
-        self.connection.execute("COMMIT")
-
-    def rollback(self) -> None:
-        self.connection.execute("ROLLBACK")
+    },
+    schemas=[f"CREATE SCHEMA IF NOT EXISTS {name}" for name in ("mcp", "documents", "knowledge")],
+    among="{column} = ANY(:{parameter})",
+    find_table="SELECT 1 WHERE to_regclass(:name) IS NOT NULL",
+    lock="SELECT pg_advisory_xact_lock(hashtext(:subject))",
+    adapt=_adapt,
+    translate=_translate,
+    faults=FAULTS,
+    rejections=(psycopg.IntegrityError, psycopg.DataError),
+)
 
 
 class PostgresSessions:
     """The pooled connections to a PostgreSQL database."""
 
-    faults = FAULTS
-    rejections = (psycopg.IntegrityError, psycopg.DataError)
+    dialect = POSTGRES
 
     def __init__(self, url: str, *, size: int, read_only: bool = False) -> None:
         """Does not connect. Raises Invalid for an unusable URL."""
@@ -76,38 +66,22 @@ class PostgresSessions:
             settings += " -c default_transaction_read_only=on"
         self._pool = PostgresPool(url, part="store", size=size, settings=settings, row_factory=dict_row)
 
-    def begin(self, *, writing: bool) -> PostgresSession:
+    def begin(self, *, writing: bool) -> Session:
         statement = "BEGIN" if writing else "BEGIN READ ONLY"
-        session = PostgresSession(self._pool.take())
+        session = Session(self._pool.take(), POSTGRES)
         try:
             session.connection.execute(statement)
-        except self.faults:
-            self.discard(session)
+        except FAULTS:
+            self.give_back(session, failed=True)
             self._pool.replace_dead()
-            session = PostgresSession(self._pool.take())
+            session = Session(self._pool.take(), POSTGRES)
             session.connection.execute(statement)
         return session
 
-    def give_back(self, session: PostgresSession) -> None:
-        self._pool.give_back(session.connection)
-
-    def discard(self, session: PostgresSession) -> None:
-        session.connection.close()
-        self._pool.give_back(session.connection)
+    def give_back(self, session: Session, *, failed: bool) -> None:
+        if failed:
+            session.connection.close()
+        self._pool.give_back(session.connection)  # which rolls back an open transaction
 
     def close(self) -> None:
         self._pool.close()
-
-
-@cache
-def _translate(sql: str) -> bytes:
-    """Our `:name` as psycopg's `%(name)s`. Statements are written in this package, never by a caller."""
-    return re.sub(r":([a-z_]+)", r"%(\1)s", sql.replace("%", "%%")).encode()
-
-
-def _adapt(row: Row) -> dict[str, Any]:
-    return {k: Json(v, _dump_json) if isinstance(v, dict) else v for k, v in row.items()}
-
-
-def _dump_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -1,64 +1,84 @@
-"""What the SQL stores need of a database; SQLite and PostgreSQL implement it."""
+"""A transaction of a database, as the SQL stores use it, and what differs between databases."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 Row = Mapping[str, Any]
 
 
-class Session(Protocol):
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between SQLite and PostgreSQL."""
+
+    words: Mapping[str, str]
+    """The values of the `$words` in migrations; some statements need them, too."""
+    schemas: Sequence[str]
+    """Statements to run before the first migration."""
+    among: str
+    find_table: str
+    lock: str | None
+    adapt: Callable[[Any], Any]
+    translate: Callable[[str], Any]
+    """How the driver takes values and statements."""
+    faults: tuple[type[Exception], ...]
+    """Errors of the driver when the database cannot do its work."""
+    rejections: tuple[type[Exception], ...]
+    """Errors of the driver when a value violates a constraint of the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
     """A connection in a transaction, used by one thread. Statements name their parameters `:like_this`."""
 
-    @property
-    def words(self) -> Mapping[str, str]:
-        """The values of the `$words` in migrations; some statements need them, too."""
-
-    @property
-    def schemas(self) -> tuple[str, ...]:
-        """Statements to run before the first migration."""
+    connection: Any
+    dialect: Dialect
 
     def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
         """The rows that a statement returns. JSON, lists of texts and booleans come back as such."""
+        return [*self._execute(sql, parameters)]
 
     def run(self, sql: str, **parameters: Any) -> int:
         """Runs a statement and returns the number of rows it changed."""
+        return int(self._execute(sql, parameters).rowcount)
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Runs a statement once per row."""
+        with closing(self.connection.cursor()) as cursor:
+            cursor.executemany(self.dialect.translate(sql), [self._adapt(row) for row in rows])
 
-    def has_table(self, name: str) -> bool: ...
+    def has_table(self, name: str) -> bool:
+        return bool(self.rows(self.dialect.find_table, name=name))
 
     def among(self, column: str, parameter: str) -> str:
         """The condition that a column's value is in the list given as that parameter."""
+        return self.dialect.among.format(column=column, parameter=parameter)
 
     def lock(self, subject: str) -> None:
         """Waits for other transactions that locked this subject; keeps the lock until the transaction ends."""
+        if self.dialect.lock:
+            self.run(self.dialect.lock, subject=f"toolscript {subject}")
 
-    def commit(self) -> None: ...
+    def _execute(self, sql: str, parameters: Row) -> Any:
+        return self.connection.execute(self.dialect.translate(sql), self._adapt(parameters))
 
-    def rollback(self) -> None: ...
+    def _adapt(self, row: Row) -> dict[str, Any]:
+        return {name: self.dialect.adapt(value) for name, value in row.items()}
 
 
 class Sessions(Protocol):
-    """Opens the sessions of one database, and keeps them open between transactions."""
+    """Opens the sessions of one database, and keeps their connections open between transactions."""
 
     @property
-    def faults(self) -> tuple[type[Exception], ...]:
-        """Errors of the driver when the database cannot do its work."""
-
-    @property
-    def rejections(self) -> tuple[type[Exception], ...]:
-        """Errors of the driver when a value violates a constraint of the tables."""
+    def dialect(self) -> Dialect: ...
 
     def begin(self, *, writing: bool) -> Session:
-        """Starts a transaction. Raises one of `faults`, or Unavailable when the database cannot be opened."""
+        """Starts a transaction. Raises a fault, or Unavailable when the database cannot be opened."""
 
-    def give_back(self, session: Any) -> None:
-        """Takes back a session whose transaction has ended."""
-
-    def discard(self, session: Any) -> None:
-        """Takes back a session that failed."""
+    def give_back(self, session: Session, *, failed: bool) -> None:
+        """Rolls back what is not committed, and keeps the connection unless it `failed`."""
 
     def close(self) -> None: ...

@@ -6,7 +6,7 @@ The work is in functions of a session, so that one transaction can use several o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -28,90 +28,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SCOPE = "catalogue"
-
-
-class SqlSkills:
-    """The skills of one database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def add_skill(self, skill: Skill) -> None:
-        await self._write(_add_skill, skill)
-
-    async def save_skills(self, skills: Sequence[Skill]) -> None:
-        await self._write(_save_skills, skills)
-
-    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
-        return await self._write(_seed_skills, digest, skills)
-
-    async def delete_skill(self, skill_id: str) -> None:
-        await self._write(_delete_skill, skill_id)
-
-    async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
-        statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"
-        rows = await self._database.read(lambda session: session.rows(statement))
-        return sorted((_skill(row) for row in rows), key=lambda s: s.id)
-
-    async def count_items(self) -> dict[str, int]:
-        statement = (
-            "SELECT a.skill_id, count(*) AS items FROM tool_skill_assignments a JOIN tools t ON t.id = a.tool_id "
-            "WHERE t.is_active GROUP BY a.skill_id"
-        )
-        rows = await self._database.read(lambda session: session.rows(statement))
-        return {row["skill_id"]: row["items"] for row in rows}
-
-    async def get_members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[SkillMember]]:
-        def work(session: Session) -> list[dict[str, Any]]:
-            condition = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
-            parameters = {} if skill_ids is None else {"ids": sorted(skill_ids)}
-            return session.rows(
-                "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
-                f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {condition}",
-                **parameters,
-            )
-
-        members: dict[str, list[SkillMember]] = defaultdict(list)
-        for row in await self._database.read(work):
-            members[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
-        return {skill: sorted(items, key=lambda m: m.item_id) for skill, items in members.items()}
-
-    async def save_classifications(
-        self, records: Sequence[ClassificationRecord], *, replace_human: bool = False
-    ) -> None:
-        await self._write(_save_classifications, records, replace_human=replace_human)
-
-    async def replace_stamps(self, stamps: Mapping[str, tuple[str, str]]) -> None:
-        rows = [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()]
-        statement = "UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old"
-        await self._write(lambda session: session.run_many(statement, rows))
-
-    async def assign(self, item_id: str, assignments: Sequence[Assignment]) -> None:
-        await self._write(_assign, item_id, assignments)
-
-    async def add_suggestion(self, suggestion: Suggestion) -> Suggestion:
-        return await self._write(_add_suggestion, suggestion)
-
-    async def list_suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:
-        def work(session: Session) -> list[Suggestion]:
-            if status is None:
-                return _read_suggestions(session, "TRUE")
-            return _read_suggestions(session, "s.status = :status", status=status.value)
-
-        return await self._database.read(work)
-
-    async def review_suggestion(
-        self,
-        number: int,
-        status: SuggestionStatus,
-        reviewed_by: str | None = None,
-        *,
-        into: Skill | str | None = None,
-    ) -> Suggestion:
-        return await self._write(_review, number, status, reviewed_by, into)
-
-    async def _write(self, work: Callable[Concatenate[Session, P], T], *arguments: P.args, **options: P.kwargs) -> T:
-        return await write_scope(self._database, SCOPE, lambda session: work(session, *arguments, **options))
 
 
 def _save_skills(session: Session, skills: Sequence[Skill]) -> None:
@@ -202,7 +118,9 @@ def _assign(session: Session, item_id: str, assignments: Sequence[Assignment]) -
         session.run("UPDATE tools SET classified = '' WHERE id = :number", number=number)
 
 
-def _save_classifications(session: Session, records: Sequence[ClassificationRecord], *, replace_human: bool) -> None:
+def _save_classifications(
+    session: Session, records: Sequence[ClassificationRecord], *, replace_human: bool = False
+) -> None:
     decided = {d.item_id: d for d in records}
     by_people = "SELECT tool_id FROM tool_skill_assignments WHERE origin = 'human'"
     free = "TRUE" if replace_human else f"id NOT IN ({by_people})"
@@ -222,6 +140,11 @@ def _save_classifications(session: Session, records: Sequence[ClassificationReco
     _replace_suggestions(session, {n: d.suggestion for n, d in by_number.items()})
 
 
+def _replace_stamps(session: Session, stamps: Mapping[str, tuple[str, str]]) -> None:
+    rows = [{"item_id": item_id, "old": old, "new": new} for item_id, (old, new) in stamps.items()]
+    session.run_many("UPDATE tools SET classified = :new WHERE item_id = :item_id AND classified = :old", rows)
+
+
 def _add_suggestion(session: Session, suggestion: Suggestion) -> Suggestion:
     source = suggestion.source_item_id
     row = _suggestion_row(_item_number(session, source) if source else None, suggestion)
@@ -237,8 +160,13 @@ def withdraw_suggestions(session: Session, numbers: Sequence[int]) -> None:
     )
 
 
-def _review(
-    session: Session, number: int, status: SuggestionStatus, reviewed_by: str | None, into: Skill | str | None
+def _review_suggestion(
+    session: Session,
+    number: int,
+    status: SuggestionStatus,
+    reviewed_by: str | None = None,
+    *,
+    into: Skill | str | None = None,
 ) -> Suggestion:
     was_pending = session.run(
         "UPDATE skill_suggestions SET status = :status, reviewed_by = :who WHERE id = :number AND status = 'pending'",
@@ -377,3 +305,63 @@ def _skill_row(skill: Skill) -> dict[str, Any]:
 def _skill(row: Row) -> Skill:
     values = {each.name: row[each.name] for each in fields(Skill)}
     return Skill(**{**values, "keywords": tuple(row["keywords"]), "examples": tuple(row["examples"])})
+
+
+def _as_transaction(
+    work: Callable[Concatenate[Session, P], T],
+) -> Callable[Concatenate[SqlSkills, P], Coroutine[Any, Any, T]]:
+    """Makes a method of a function of a session."""
+
+    async def method(self: SqlSkills, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await write_scope(self._database, SCOPE, lambda session: work(session, *arguments, **options))
+
+    return method
+
+
+class SqlSkills:
+    """The skills of one database."""
+
+    add_skill = _as_transaction(_add_skill)
+    save_skills = _as_transaction(_save_skills)
+    seed_skills = _as_transaction(_seed_skills)
+    delete_skill = _as_transaction(_delete_skill)
+    save_classifications = _as_transaction(_save_classifications)
+    replace_stamps = _as_transaction(_replace_stamps)
+    assign = _as_transaction(_assign)
+    add_suggestion = _as_transaction(_add_suggestion)
+    review_suggestion = _as_transaction(_review_suggestion)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
+        statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"
+        rows = await self._database.read(lambda session: session.rows(statement))
+        return sorted((_skill(row) for row in rows), key=lambda s: s.id)
+
+    async def count_items(self) -> dict[str, int]:
+        statement = (
+            "SELECT a.skill_id, count(*) AS items FROM tool_skill_assignments a JOIN tools t ON t.id = a.tool_id "
+            "WHERE t.is_active GROUP BY a.skill_id"
+        )
+        rows = await self._database.read(lambda session: session.rows(statement))
+        return {row["skill_id"]: row["items"] for row in rows}
+
+    async def get_members(self, skill_ids: Collection[str] | None = None) -> dict[str, list[SkillMember]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            condition = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
+            parameters = {} if skill_ids is None else {"ids": sorted(skill_ids)}
+            return session.rows(
+                "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
+                f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {condition}",
+                **parameters,
+            )
+
+        members: dict[str, list[SkillMember]] = defaultdict(list)
+        for row in await self._database.read(work):
+            members[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
+        return {skill: sorted(items, key=lambda m: m.item_id) for skill, items in members.items()}
+
+    async def list_suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:
+        condition, parameters = ("TRUE", {}) if status is None else ("s.status = :status", {"status": status.value})
+        return await self._database.read(lambda session: _read_suggestions(session, condition, **parameters))

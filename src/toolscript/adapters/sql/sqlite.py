@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolscript.adapters.sql.session import Row
+from toolscript.adapters.sql.session import Dialect, Session
 from toolscript.domain.errors import Unavailable
 
 BUSY_SECONDS = 10
@@ -20,10 +19,12 @@ sqlite3.register_converter("TEXTS", json.loads)
 sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
 
 
-class SqliteSession:
-    """A connection to a SQLite database."""
+def _adapt(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
-    words: Mapping[str, str] = {
+
+SQLITE = Dialect(
+    words={
         "mcp": "",
         "documents": "",
         "knowledge": "",
@@ -33,70 +34,48 @@ class SqliteSession:
         "texts": "TEXTS",
         "time": "TIMESTAMP_TEXT",
         "by_code_point": "COLLATE BINARY",
-    }
-    schemas = ()
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self.connection.execute(sql, _adapt(parameters)).fetchall()
-
-    def run(self, sql: str, **parameters: Any) -> int:
-        return self.connection.execute(sql, _adapt(parameters)).rowcount
-
-    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        self.connection.executemany(sql, [_adapt(row) for row in rows])
-
-    def has_table(self, name: str) -> bool:
-        return bool(self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=name))
-
-    def among(self, column: str, parameter: str) -> str:
-        return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
-
-    def lock(self, subject: str) -> None:
-        """Nothing to do: a writer already waits for all others."""
-
-    def commit(self) -> None:
-        self.connection.execute("COMMIT")
-
-    def rollback(self) -> None:
-        self.connection.execute("ROLLBACK")
+    },
+    schemas=(),
+    among="{column} IN (SELECT value FROM json_each(:{parameter}))",
+    find_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name",
+    lock=None,  # a writer already waits for all others
+    adapt=_adapt,
+    translate=str,
+    faults=(sqlite3.DatabaseError,),
+    rejections=(sqlite3.IntegrityError, sqlite3.DataError),
+)
 
 
 class SqliteSessions:
     """The connections to a SQLite file; an empty path is a database in memory."""
 
-    faults = (sqlite3.DatabaseError,)
-    rejections = (sqlite3.IntegrityError, sqlite3.DataError)
+    dialect = SQLITE
 
     def __init__(self, file: str, *, read_only: bool = False) -> None:
         self._file, self._read_only = file, read_only
-        self._idle: list[SqliteSession] = []
+        self._idle: list[Session] = []
 
-    def begin(self, *, writing: bool) -> SqliteSession:
+    def begin(self, *, writing: bool) -> Session:
         """Raises Unavailable when the file cannot be opened as a SQLite database, or is missing and `read_only`."""
         try:
             session = self._idle.pop()
         except IndexError:
-            session = SqliteSession(self._open())
+            session = Session(self._open(), SQLITE)
         try:
             # A writer takes its lock at once: one that upgrades half-way can find itself locked out for good.
             session.connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-        except self.faults:
+        except SQLITE.faults:
             session.connection.close()
             raise
         return session
 
-    def give_back(self, session: SqliteSession) -> None:
-        self._idle.append(session)
-
-    def discard(self, session: SqliteSession) -> None:
-        if self._file:
+    def give_back(self, session: Session, *, failed: bool) -> None:
+        if failed and self._file:  # closing would delete a database in memory
             session.connection.close()
-        else:  # closing would delete a database in memory
-            session.rollback()
-            self.give_back(session)
+            return
+        if session.connection.in_transaction:
+            session.connection.execute("ROLLBACK")
+        self._idle.append(session)
 
     def close(self) -> None:
         for session in self._idle:
@@ -154,10 +133,6 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-def _adapt(row: Row) -> dict[str, Any]:
-    return {k: json.dumps(v, ensure_ascii=False) if isinstance(v, dict | list) else v for k, v in row.items()}
 
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
