@@ -345,6 +345,7 @@ def _build_filter(item_type: ItemType | None, skill_ids: tuple[str, ...] | None)
 
 
 def _check(request: HierarchicalQuery, *, max_skills: int = 10) -> None:
+    RULES.check(request.query)
     for name, value, low, high in (
         ("limit", request.limit, 1, 50),
         ("skill_limit", request.skill_limit, 1, max_skills),

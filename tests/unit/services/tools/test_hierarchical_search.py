@@ -583,6 +583,7 @@ async def test_a_skill_without_tools_gives_an_empty_list() -> None:
 async def test_a_blank_query_is_refused(every: Library, query: str) -> None:
     for asking in (
         every.search(query),
+        every.search(query, limit=0),
         every.service.find_skills(query),
         every.service.find_tools(HierarchicalQuery(query)),
     ):
