@@ -145,3 +145,9 @@ def test_a_gateway_with_a_key_says_that_it_asks_for_it() -> None:
     response = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
     assert (response["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
     assert response["paths"]["/health"]["get"]["security"] == []
+
+
+def test_the_defaults_of_tool_search_are_those_of_the_settings() -> None:
+    response = create_http_app(ServedApp(replace(SETTINGS, search_limit=7, search_threshold=0.25))).openapi()
+    schemas = {each["name"]: each["schema"] for each in response["paths"]["/search"]["get"]["parameters"]}
+    assert (schemas["limit"]["default"], schemas["threshold"]["default"]) == (7, 0.25)

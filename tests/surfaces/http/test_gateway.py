@@ -21,7 +21,7 @@ from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.guard import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.arguments import SearchToolsArguments
+from toolscript.surfaces.mcp.definitions import SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import search_tools
 
 TIMEOUT_SECONDS = 30.0

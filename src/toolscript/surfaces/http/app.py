@@ -47,7 +47,7 @@ class GatewayApi(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document."""
         if self.openapi_schema is None:
-            complete_document(super().openapi(), ROUTES, has_key=bool(self.state.served.settings.api_key))
+            complete_document(super().openapi(), ROUTES, self.state.served.settings)
         return self.openapi_schema or {}
 
 
@@ -57,7 +57,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
 
     @asynccontextmanager
     async def run_endpoint(_: FastAPI) -> AsyncIterator[None]:
-        async with endpoint.running():
+        async with endpoint.run():
             yield
 
     http = GatewayApi(
@@ -78,5 +78,5 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     for router in ROUTERS:
         http.include_router(router)
-    http.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
+    http.router.routes.append(Route("/mcp", endpoint.asgi_app, include_in_schema=False))
     return http

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from toolscript.settings import Settings
 from toolscript.surfaces.http.dependencies import Access, access_of
 from toolscript.surfaces.http.schemas.models import ErrorEnvelope
 
@@ -70,10 +71,11 @@ def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
     return {**_inline(definitions[schema["$ref"].rpartition("/")[2]], definitions), **rest}
 
 
-def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], *, has_key: bool) -> None:
-    """Adds what each route requires of its callers, and that errors are JSON even if the route returns text."""
+def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], settings: Settings) -> None:
+    """Adds what each route requires of its callers, that errors are JSON even if the route returns text, and the
+    configured defaults of `GET /search`."""
     document.setdefault("components", {})["securitySchemes"] = _SCHEMES
-    document["security"] = [{KEY: []}] if has_key else [{KEY: []}, {}]
+    document["security"] = [{KEY: []}] if settings.api_key else [{KEY: []}, {}]
     for route in routes:
         access = access_of(route)
         for method in route.methods or ():
@@ -86,3 +88,7 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], *, h
             for status, response in operation["responses"].items():
                 if int(status) >= MIN_ERROR_STATUS:
                     response["content"] = _ENVELOPE
+    defaults = {"limit": settings.search_limit, "threshold": settings.search_threshold}
+    for parameter in document["paths"]["/search"]["get"]["parameters"]:
+        if parameter["name"] in defaults:
+            parameter["schema"]["default"] = defaults[parameter["name"]]

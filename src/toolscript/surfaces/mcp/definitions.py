@@ -1,22 +1,38 @@
-"""The tools of the MCP surface and the instructions that agents read before their first call.
+"""The tools of the MCP surface, and the instructions that agents read before their first call.
 
-These descriptions alone must enable an agent to find, understand and call any tool behind the gateway. They are
+A tool is a model of its arguments, which checks calls and gives the JSON schema; the model's docstring is the tool's
+description. These texts alone must enable an agent to find, understand and call any tool behind the gateway. They are
 short, because their tokens are part of every agent's context.
 """
 
 from __future__ import annotations
 
-from mcp_types import Tool, ToolAnnotations
+import inspect
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Self
 
-from toolscript.surfaces.mcp.arguments import (
-    CallToolArguments,
-    DescribeToolArguments,
-    SearchDocumentsArguments,
-    SearchKnowledgeArguments,
-    SearchSkillsArguments,
-    SearchToolsArguments,
-    ToolArguments,
+from mcp_types import Tool, ToolAnnotations
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
+
+from toolscript.domain.catalog import ItemType
+from toolscript.domain.errors import InvalidArguments
+from toolscript.services.documents.search import SearchType
+from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
+from toolscript.surfaces.json.knowledge import parse_words
 
 INSTRUCTIONS = (
     "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
@@ -26,60 +42,195 @@ INSTRUCTIONS = (
     "papers, to answer with sources."
 )
 
+MAX_RESULTS = 20
+DEFAULT_RESULTS = 5
+MAX_SKILL_IDS = 10
 
-def _build_tool(name: str, title: str, arguments: type[ToolArguments], description: str) -> Tool:
-    annotations = ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
+
+def _check_not_blank(text: str, info: ValidationInfo) -> str:
+    if not text.strip():
+        raise InvalidArguments(f"{info.field_name}: must not be blank", details={"field": info.field_name})
+    return text
+
+
+def parse_json_text(value: Any) -> Any:
+    """Parses a string as JSON: some models write lists, numbers and objects as strings. Other values, and strings that
+    are not valid JSON, are returned as they are."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
+
+
+Text = Annotated[str, AfterValidator(_check_not_blank)]
+ToolId = Annotated[Text, Field(description="An id from search_tools: server__tool.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
+Words = Annotated[tuple[str, ...], WithJsonSchema({"type": "array", "items": {"type": "string"}})]
+# Enums are members in strict mode; agents send their values.
+ItemTypeName = Annotated[ItemType, Field(strict=False)]
+SearchTypeName = Annotated[SearchType, Field(strict=False)]
+
+
+class ToolArguments(BaseModel):
+    """The arguments of a call. Unknown arguments are ignored, and so is null where an argument is optional."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, Any]) -> Self:
+        """Checks the arguments of a call. Raises InvalidArguments, naming the first wrong argument."""
+        try:
+            return cls.model_validate(arguments)
+        except ValidationError as error:
+            field = str(error.errors()[0]["loc"][0])
+            schema = cls.input_schema()
+            optional = "" if field in schema["required"] else ", or left out"
+            allowed = _describe(schema["properties"][field]) + optional
+            raise InvalidArguments(
+                f"{field}: must be {allowed}", details={"field": field, "allowed": allowed}
+            ) from error
+
+    @classmethod
+    def input_schema(cls) -> dict[str, Any]:
+        """The JSON schema of the arguments without titles, empty defaults and references, which would cost tokens."""
+        schema = cls.model_json_schema()
+        definitions = schema.get("$defs", {})
+        properties = {name: _compact(each, definitions) for name, each in schema["properties"].items()}
+        return {"type": "object", "properties": properties, "required": schema["required"]}
+
+
+def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    referred = definitions.get(str(schema.get("$ref")).rpartition("/")[2], {})
+    merged = {**referred, **schema}
+    return {k: v for k, v in merged.items() if k not in {"title", "$ref"} and not (k == "default" and v in (None, []))}
+
+
+def _describe(schema: Mapping[str, Any]) -> str:
+    match schema:
+        case {"enum": values}:
+            return f"one of {', '.join(values)}"
+        case {"type": "integer", "minimum": minimum, "maximum": maximum}:
+            return f"a whole number from {minimum} to {maximum}"
+        case {"type": "array", "maxItems": count}:
+            return f"a list of at most {count} strings"
+        case _:
+            return f"a {schema['type']}"
+
+
+class SearchToolsArguments(ToolArguments):
+    """Find the right tool for a task among all connected servers (tools, prompts and resources). Describe what you want
+    to do in plain words, for example 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped,
+    works too. Each result has the id to call, a confidence from 0 to 1, the signature and a short description. No
+    result means that no tool here does that: rephrase once, then give up. `query` alone is nearly always enough."""
+
+    query: Text = Field(description="What the tool should do, or its name.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")
+    type: ItemTypeName | SkipJsonSchema[None] = Field(None, description="Only this type; all by default.")
+    skill_ids: Annotated[list[str], Field(max_length=MAX_SKILL_IDS)] | SkipJsonSchema[None] = Field(
+        None, description="Search only inside these skills (ids from search_skills), by meaning."
+    )
+    strategy: Literal["standard", "hierarchical", "direct", "hybrid"] | SkipJsonSchema[None] = Field(
+        "standard",
+        description=(
+            "standard: by meaning, words and names. hierarchical: by meaning, inside the skills that fit the query. "
+            "direct: by meaning, everywhere. hybrid: hierarchical and direct together."
+        ),
+    )
+
+    @field_validator("skill_ids")
+    @classmethod
+    def _strip_ids(cls, skill_ids: list[str] | None) -> list[str] | None:
+        stripped = [skill_id.strip() for skill_id in skill_ids or ()]
+        if not all(stripped):
+            raise InvalidArguments("skill_ids: must not contain a blank id", details={"field": "skill_ids"})
+        return list(dict.fromkeys(stripped))
+
+    @model_validator(mode="after")
+    def _check_strategy(self) -> Self:
+        if self.skill_ids and self.strategy in {"direct", "hybrid"}:
+            raise InvalidArguments(
+                f"strategy: {self.strategy} searches outside skills, so it cannot be combined with skill_ids: leave "
+                "one of them out",
+                details={"field": "strategy"},
+            )
+        return self
+
+
+class SearchSkillsArguments(ToolArguments):
+    """Find the skills (areas of work) that fit a task, with the number of their tools: to see what is possible here, or
+    when search_tools finds tools of the wrong kind. Each result has the skill's id, a score from 0 to 1, the number of
+    its tools and a description. Then call search_tools with the best ids as `skill_ids`."""
+
+    query: Text = Field(description="The task, or the area of work, in plain words.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of skills.")
+
+
+class DescribeToolArguments(ToolArguments):
+    """Get everything about one tool before you call it: its full description and the JSON schemas of its arguments and
+    its result. Needed only when the signature in a search result is not enough."""
+
+    tool_id: ToolId
+
+
+class CallToolArguments(ToolArguments):
+    """Call a tool that search_tools has found. `arguments` is an object with the parameters of its signature; those
+    with a question mark are optional. A prompt returns its messages, a resource its contents. Wrong arguments are
+    refused with the name of the field; the tool's own errors are returned unchanged."""
+
+    tool_id: ToolId
+    # The service checks them against the tool's own schema.
+    arguments: Annotated[
+        Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object", "additionalProperties": True})
+    ] = Field(None, description="The tool's arguments.")
+
+
+class SearchDocumentsArguments(ToolArguments):
+    """Find passages in the user's own documents. Each result has the document's id, a score, its title and the best
+    passage."""
+
+    query: Text = Field(description="What to search for.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of documents.")
+    search_type: SearchTypeName | SkipJsonSchema[None] = Field(
+        SearchType.HYBRID, description="By meaning, by words, or both."
+    )
+    filters: Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})] = Field(
+        None, description='Metadata it must have: {"team": "sales", "year": {"gte": 2024}}.'
+    )
+
+
+class SearchKnowledgeArguments(ToolArguments):
+    """Search the books and papers of the library: passages (chunks), and decisions, patterns or warnings extracted from
+    them (extractions). Cite what you use: each result has title, authors, chapter, section, page."""
+
+    query: Text = Field(description="The question, in plain words.")
+    limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum number of results.")
+    type: Words = Field((), description="Only these: chunk, extraction, or a type such as warning.")
+    topics: Words = Field((), description="Only results about any of these.")
+
+    @field_validator("limit", mode="before")
+    @classmethod
+    def _parse_limit(cls, value: Any) -> Any:
+        return DEFAULT_HITS if value is None else parse_json_text(value)
+
+    @field_validator("type", "topics", mode="before")
+    @classmethod
+    def _parse_words(cls, value: Any, info: ValidationInfo) -> tuple[str, ...]:
+        parsed = parse_json_text(value)
+        return parse_words(str(info.field_name), parsed if isinstance(parsed, list) else value) or ()
+
+
+def _build_tool(name: str, title: str, arguments: type[ToolArguments], **hints: bool) -> Tool:
+    description = inspect.cleandoc(arguments.__doc__ or "").replace("\n", " ")
+    annotations = ToolAnnotations(title=title, **hints)
     return Tool(name=name, description=description, input_schema=arguments.input_schema(), annotations=annotations)
 
 
+_SEARCH = {"read_only_hint": True, "open_world_hint": False}
 TOOLS = [
-    _build_tool(
-        "search_tools",
-        "Search tools",
-        SearchToolsArguments,
-        "Find the right tool for a task among all connected servers (tools, prompts and resources). Describe what you "
-        "want to do in plain words, for example 'read a text file' or 'create an issue on GitHub'; a tool's name, "
-        "even mistyped, works too. Each result has the id to call, a confidence from 0 to 1, the signature and a "
-        "short description. No result means that no tool here does that: rephrase once, then give up. `query` alone "
-        "is nearly always enough.",
-    ),
-    _build_tool(
-        "search_skills",
-        "Search skills",
-        SearchSkillsArguments,
-        "Find the skills (areas of work) that fit a task, with the number of their tools: to see what is possible "
-        "here, or when search_tools finds tools of the wrong kind. Each result has the skill's id, a score from 0 to "
-        "1, the number of its tools and a description. Then call search_tools with the best ids as `skill_ids`.",
-    ),
-    _build_tool(
-        "describe_tool",
-        "Describe a tool",
-        DescribeToolArguments,
-        "Get everything about one tool before you call it: its full description and the JSON schemas of its arguments "
-        "and its result. Needed only when the signature in a search result is not enough.",
-    ),
-    Tool(
-        name="call_tool",
-        description=(
-            "Call a tool that search_tools has found. `arguments` is an object with the parameters of its signature; "
-            "those with a question mark are optional. A prompt returns its messages, a resource its contents. Wrong "
-            "arguments are refused with the name of the field; the tool's own errors are returned unchanged."
-        ),
-        input_schema=CallToolArguments.input_schema(),
-        annotations=ToolAnnotations(title="Call a tool"),
-    ),
-    _build_tool(
-        "search_documents",
-        "Search documents",
-        SearchDocumentsArguments,
-        "Find passages in the user's own documents. Each result has the document's id, a score, its title and the "
-        "best passage.",
-    ),
-    _build_tool(
-        "search_knowledge",
-        "Search knowledge",
-        SearchKnowledgeArguments,
-        "Search the books and papers of the library: passages (chunks), and decisions, patterns or warnings extracted "
-        "from them (extractions). Cite what you use: each result has title, authors, chapter, section, page.",
-    ),
+    _build_tool("search_tools", "Search tools", SearchToolsArguments, **_SEARCH),
+    _build_tool("search_skills", "Search skills", SearchSkillsArguments, **_SEARCH),
+    _build_tool("describe_tool", "Describe a tool", DescribeToolArguments, **_SEARCH),
+    _build_tool("call_tool", "Call a tool", CallToolArguments),
+    _build_tool("search_documents", "Search documents", SearchDocumentsArguments, **_SEARCH),
+    _build_tool("search_knowledge", "Search knowledge", SearchKnowledgeArguments, **_SEARCH),
 ]

@@ -18,7 +18,7 @@ from toolscript.services.tools.hierarchical_search import (
     SkillHit,
     Strategy,
 )
-from toolscript.surfaces.mcp.arguments import SearchSkillsArguments, SearchToolsArguments
+from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
 MAX_DESCRIPTION_LENGTH = 110
 MAX_SIGNATURE_LENGTH = 150

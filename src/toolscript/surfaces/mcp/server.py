@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -14,7 +13,6 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
 
 from toolscript import __version__
 from toolscript.app.app import App
@@ -26,7 +24,9 @@ from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import admit_client, identify_principal
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
-from toolscript.surfaces.mcp.arguments import (
+from toolscript.surfaces.mcp.definitions import (
+    INSTRUCTIONS,
+    TOOLS,
     CallToolArguments,
     DescribeToolArguments,
     SearchDocumentsArguments,
@@ -34,7 +34,6 @@ from toolscript.surfaces.mcp.arguments import (
     SearchSkillsArguments,
     SearchToolsArguments,
 )
-from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
@@ -66,24 +65,9 @@ async def serve_over_stdio(answer: AnswerCall) -> None:
         await server.run(inbox, outbox, server.create_initialization_options())
 
 
-class McpEndpoint:
-    """The MCP server as an ASGI application. Stateless, so that clients do not notice when a gateway restarts."""
-
-    def __init__(self, server: Server[Any]) -> None:
-        self._sessions = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serves while the block runs; can be entered once."""
-        async with self._sessions.run():
-            yield
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._sessions.asgi_app(scope, receive, send)
-
-
-def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> McpEndpoint:
-    """Builds the endpoint for `/mcp`. Calls wait until the application is ready."""
+def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> StreamableHTTPSessionManager:
+    """Builds the endpoint for `/mcp`. Stateless, so that clients do not notice when a gateway restarts. Calls wait
+    until the application is ready."""
 
     async def answer(params: CallToolRequestParams, request: Request | None) -> CallToolResult:
         app = await wait_for_app()
@@ -97,7 +81,7 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> McpEndpoint:
                 raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
-    return McpEndpoint(build_server(answer))
+    return StreamableHTTPSessionManager(build_server(answer), json_response=True, stateless=True)
 
 
 async def answer_call(
