@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolscript.app.extras import missing_extra
+from toolscript.app.extras import require_extra
 from toolscript.domain.access import Principal
 from toolscript.settings import Settings
 
@@ -32,10 +32,8 @@ class Verifier:
 
     @cached_property
     def _tokens(self) -> JwtVerifier:
-        try:
+        with require_extra("server", "verifying tokens"):
             from toolscript.adapters.tokens.jwt import JwtVerifier
-        except ImportError as error:
-            raise missing_extra("server", "verifying tokens") from error
         settings = self._settings
         return JwtVerifier(
             settings.jwt_secret,

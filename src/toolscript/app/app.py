@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
@@ -25,7 +25,6 @@ from toolscript.domain.search import Collection
 from toolscript.ports.access import TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
-from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
@@ -58,8 +57,6 @@ from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
-    from toolscript.adapters.observability.prometheus import PrometheusMetrics
-    from toolscript.adapters.observability.telemetry import Telemetry
     from toolscript.services.knowledge.ingest import IngestKnowledge
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
@@ -71,9 +68,15 @@ SNAPSHOT_MAX_AGE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class App:
-    """Every use case, ready to be called."""
+class Closable(Protocol):
+    """Something that has to be closed in the end."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapters:
+    """What the settings name: everything that has to be closed again."""
 
     settings: Settings
     model: Model
@@ -82,6 +85,19 @@ class App:
     skill_store: SkillStore
     documents: DocumentStore
     knowledge: KnowledgeReader
+    knowledge_store: KnowledgeStore | None
+    """None where knowledge is served: a server only reads it."""
+    language_model: LanguageModel | None
+    reranker: Reranker | None
+    observability: Observability
+    others_write: bool
+    """Whether other processes may write to the index or the store too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class App(Adapters):
+    """Every use case, ready to be called."""
+
     tool_search: ToolSearch
     document_search: DocumentSearch
     knowledge_search: KnowledgeSearch
@@ -89,9 +105,7 @@ class App:
     sync: Sync
     ingest_documents: IngestDocuments
     ingest_knowledge: IngestKnowledge | None
-    """None where knowledge is served: a server only reads it."""
     import_knowledge: ImportKnowledge | None
-    """None where knowledge is served."""
     gateway: Gateway
     call_tool: CallTool
     list_tools: ListTools
@@ -103,9 +117,6 @@ class App:
     token_costs: TokenCosts
     verifier: TokenVerifier
     plans: Plans
-    events: EventSink
-    metrics: PrometheusMetrics | None
-    telemetry: Telemetry | None
     local_key: str
     """Signs the tokens of this machine's own commands."""
 
@@ -131,101 +142,78 @@ async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bo
         adapters = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
         skills = load_skills(settings.skills)
         await adapters.skill_store.seed_skills(compute_skills_digest(skills), skills)
-        yield _build_app(settings, adapters, stack)
+        yield _build_app(adapters, stack)
 
 
-@dataclass(frozen=True, slots=True)
-class _Adapters:
-    """What the settings name: everything that has to be closed again."""
-
-    model: Model
-    index: VectorIndex
-    item_store: ItemStore
-    skill_store: SkillStore
-    documents: DocumentStore
-    knowledge: KnowledgeReader
-    knowledge_store: KnowledgeStore | None
-    language_model: LanguageModel | None
-    reranker: Reranker | None
-    observability: Observability
-    others_write: bool
-    """Whether other processes may write to the index or the store too."""
-
-
-async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> _Adapters:
+async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> Adapters:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
-    for each in (language_model, reranker):
-        if each:
-            stack.push_async_callback(each.close)
+    _close_at_exit(stack, language_model, reranker)
     observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
         with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
             settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = open_index(settings)
-    stack.push_async_callback(index.close)
+    _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
     stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
     for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale:
         await index.drop(name)
     existing = await index.describe(TOOLS)
     model = await open_model(settings, existing.model if existing else None)
-    if model.embedder:
-        stack.push_async_callback(model.embedder.close)
+    _close_at_exit(stack, model.embedder)
     database = await asyncio.to_thread(Database, store_url(settings))
-    stack.push_async_callback(database.close)
+    _close_at_exit(stack, database)
     knowledge = await open_reader(settings, database)
-    stack.push_async_callback(knowledge.close)
     knowledge_store = None if serving else open_store(settings, database)
-    if knowledge_store:
-        stack.push_async_callback(knowledge_store.close)
+    _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, shared=is_shared)
-    others_write = is_shared or settings.store.startswith("postgres")
-    return _Adapters(
-        model,
-        index,
-        SqlItems(database),
-        SqlSkills(database),
-        SqlDocuments(database),
-        knowledge,
-        knowledge_store,
-        language_model,
-        reranker,
-        observability,
-        others_write,
+    return Adapters(
+        settings=settings,
+        model=model,
+        index=index,
+        item_store=SqlItems(database),
+        skill_store=SqlSkills(database),
+        documents=SqlDocuments(database),
+        knowledge=knowledge,
+        knowledge_store=knowledge_store,
+        language_model=language_model,
+        reranker=reranker,
+        observability=observability,
+        others_write=is_shared or settings.store.startswith("postgres"),
     )
 
 
-def _build_app(settings: Settings, adapters: _Adapters, stack: AsyncExitStack) -> App:
-    index, embedder = adapters.index, adapters.model.embedder
+def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:
+    for each in opened:
+        if each is not None:
+            stack.push_async_callback(each.close)
+
+
+def _build_app(adapters: Adapters, stack: AsyncExitStack) -> App:
+    settings, index, embedder = adapters.settings, adapters.index, adapters.model.embedder
     item_store, skill_store = adapters.item_store, adapters.skill_store
     retriever = Retriever(embedder, index)
-    snapshots = _build_snapshots(settings, adapters, retriever)
-    sync = _build_sync(settings, adapters, snapshots)
+    snapshots = _build_snapshots(adapters, retriever)
+    sync = _build_sync(adapters, snapshots)
     gateway = Gateway(Servers(), sync, Timeouts(connect=settings.connect_timeout, call=settings.call_timeout))
     tool_search = ToolSearch(
         retriever, snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
     )
     local_key = secrets.token_urlsafe(32)
     verifier = Verifier(settings, local_key)
-    for service in (snapshots, sync, gateway, verifier):
-        stack.push_async_callback(service.close)
+    _close_at_exit(stack, snapshots, sync, gateway, verifier)
     plans = Plans(load_plans(settings.plans))
+    ingest_knowledge, import_knowledge = _build_knowledge_writers(adapters)
     return App(
-        settings=settings,
-        model=adapters.model,
-        index=index,
-        item_store=item_store,
-        skill_store=skill_store,
-        documents=adapters.documents,
-        knowledge=adapters.knowledge,
+        **vars(adapters),
         tool_search=tool_search,
-        document_search=_build_document_search(settings, adapters, retriever, plans),
+        document_search=_build_document_search(adapters, retriever, plans),
         knowledge_search=_build_knowledge_search(adapters, retriever),
         knowledge_rates=Rates(settings.knowledge_rate),
         sync=sync,
         ingest_documents=IngestDocuments(adapters.documents, index, embedder),
-        ingest_knowledge=_build_ingest_knowledge(adapters),
-        import_knowledge=_build_import_knowledge(adapters),
+        ingest_knowledge=ingest_knowledge,
+        import_knowledge=import_knowledge,
         gateway=gateway,
         call_tool=CallTool(item_store, gateway, tool_search),
         list_tools=ListTools(item_store),
@@ -237,24 +225,22 @@ def _build_app(settings: Settings, adapters: _Adapters, stack: AsyncExitStack) -
         token_costs=TokenCosts(item_store, snapshots),
         verifier=verifier,
         plans=plans,
-        events=adapters.observability.events,
-        metrics=adapters.observability.metrics,
-        telemetry=adapters.observability.telemetry,
         local_key=local_key,
     )
 
 
-def _build_snapshots(settings: Settings, adapters: _Adapters, retriever: Retriever) -> CatalogueSnapshots:
+def _build_snapshots(adapters: Adapters, retriever: Retriever) -> CatalogueSnapshots:
     return CatalogueSnapshots(
         adapters.item_store,
         adapters.index,
         retriever.similarity,
-        capabilities=load_capabilities(settings.search_capabilities),
+        capabilities=load_capabilities(adapters.settings.search_capabilities),
         max_age=SNAPSHOT_MAX_AGE_SECONDS if adapters.others_write else None,
     )
 
 
-def _build_sync(settings: Settings, adapters: _Adapters, snapshots: CatalogueSnapshots) -> Sync:
+def _build_sync(adapters: Adapters, snapshots: CatalogueSnapshots) -> Sync:
+    settings = adapters.settings
     embedder, language_model = adapters.model.embedder, adapters.language_model
     return Sync(
         adapters.item_store,
@@ -268,45 +254,36 @@ def _build_sync(settings: Settings, adapters: _Adapters, snapshots: CatalogueSna
     )
 
 
-def _build_ingest_knowledge(adapters: _Adapters) -> IngestKnowledge | None:
-    if adapters.knowledge_store is None:
-        return None
+def _build_knowledge_writers(adapters: Adapters) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
+    store, index, embedder = adapters.knowledge_store, adapters.index, adapters.model.embedder
+    if store is None:
+        return None, None
     from toolscript.adapters.books.reader import FileBooks
     from toolscript.services.knowledge.extraction import Extractor
     from toolscript.services.knowledge.ingest import IngestKnowledge
-
-    extractor = Extractor(adapters.language_model) if adapters.language_model else None
-    embedder = adapters.model.embedder
-    return IngestKnowledge(adapters.knowledge_store, adapters.index, embedder, FileBooks(), extractor)
-
-
-def _build_import_knowledge(adapters: _Adapters) -> ImportKnowledge | None:
-    if adapters.knowledge_store is None:
-        return None
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
-    return ImportKnowledge(adapters.knowledge_store, adapters.index, adapters.model.embedder)
+    extractor = Extractor(adapters.language_model) if adapters.language_model else None
+    ingest = IngestKnowledge(store, index, embedder, FileBooks(), extractor)
+    return ingest, ImportKnowledge(store, index, embedder)
 
 
-def _build_document_search(
-    settings: Settings, adapters: _Adapters, retriever: Retriever, plans: Plans
-) -> DocumentSearch:
+def _build_document_search(adapters: Adapters, retriever: Retriever, plans: Plans) -> DocumentSearch:
     return DocumentSearch(
         retriever,
         adapters.index,
         adapters.documents,
         plans,
-        PageTokens((settings.page_secret or secrets.token_urlsafe(32)).encode()),
+        PageTokens((adapters.settings.page_secret or secrets.token_urlsafe(32)).encode()),
         adapters.observability.events,
         reranker=adapters.reranker,
         span=adapters.observability.span,
     )
 
 
-def _build_knowledge_search(adapters: _Adapters, retriever: Retriever) -> KnowledgeSearch:
-    return KnowledgeSearch(
-        retriever, adapters.index, adapters.knowledge, adapters.observability.events, span=adapters.observability.span
-    )
+def _build_knowledge_search(adapters: Adapters, retriever: Retriever) -> KnowledgeSearch:
+    observability = adapters.observability
+    return KnowledgeSearch(retriever, adapters.index, adapters.knowledge, observability.events, span=observability.span)
 
 
 async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.app.extras import missing_extra
+from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.indexes import VectorIndex
@@ -19,12 +19,8 @@ class Servers:
     """Connects to MCP servers; imports the MCP package with the first connection."""
 
     def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
-        try:
+        with require_extra("server", "connecting to MCP servers"):
             from toolscript.adapters.mcp.client import McpServers
-        except ImportError as error:
-            if (error.name or "").startswith("toolscript"):
-                raise
-            raise missing_extra("server", "connecting to MCP servers") from error
         return McpServers().connect(spec, within=within)
 
 
@@ -36,16 +32,12 @@ def open_index(settings: Settings) -> VectorIndex:
 
             return QdrantEdgeIndex(settings.data / "index")
         case "http" | "https":
-            try:
+            with require_extra("qdrant", "TOOLSCRIPT_INDEX"):
                 from toolscript.adapters.qdrant.server import QdrantServerIndex
-            except ImportError as error:
-                raise missing_extra("qdrant", "TOOLSCRIPT_INDEX") from error
             return QdrantServerIndex.at(settings.index, settings.index_key)
         case "postgresql" | "postgres":
-            try:
+            with require_extra("postgres", "TOOLSCRIPT_INDEX"):
                 from toolscript.adapters.pgvector.index import PgVectorIndex
-            except ImportError as error:
-                raise missing_extra("postgres", "TOOLSCRIPT_INDEX") from error
             return PgVectorIndex(settings.index)
         case "memory":
             return MemoryIndex()
@@ -61,10 +53,8 @@ def open_language_model(settings: Settings) -> LanguageModel | None:
     """Opens the language model that TOOLSCRIPT_LLM_URL names, if any. Raises Invalid."""
     if not settings.llm_url:
         return None
-    try:
+    with require_extra("llm", "TOOLSCRIPT_LLM_URL"):
         from toolscript.adapters.openai_api.chat import OpenAiChat
-    except ImportError as error:
-        raise missing_extra("llm", "TOOLSCRIPT_LLM_URL") from error
     return OpenAiChat.at(
         settings.llm_url,
         settings.llm_key,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from toolscript.domain.errors import Invalid
 
 
-def missing_extra(extra: str, setting: str) -> Invalid:
-    """Builds the error, with the command that installs the extra."""
-    return Invalid(
-        f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
-        details={"field": setting, "extra": extra},
-    )
+@contextmanager
+def require_extra(extra: str, setting: str) -> Iterator[None]:
+    """Surrounds the import of a module that needs an extra. Raises Invalid, with the command that installs it."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").startswith("toolscript"):
+            raise
+        raise Invalid(
+            f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
+            details={"field": setting, "extra": extra},
+        ) from error

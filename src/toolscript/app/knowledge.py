@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
-from toolscript.app.extras import missing_extra
+from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 from toolscript.settings import Settings
@@ -72,8 +72,6 @@ def _mongo(settings: Settings) -> tuple[type[MongoKnowledgeReader], type[MongoKn
             "TOOLSCRIPT_STORE, or give mongodb://HOST/NAME or mongodb+srv://HOST/NAME",
             details={"field": "TOOLSCRIPT_KNOWLEDGE", "allowed": ["", "mongodb", "mongodb+srv"]},
         )
-    try:
+    with require_extra("mongo", "TOOLSCRIPT_KNOWLEDGE"):
         from toolscript.adapters.mongo.knowledge import MongoKnowledge, MongoKnowledgeReader
-    except ImportError as error:
-        raise missing_extra("mongo", "TOOLSCRIPT_KNOWLEDGE") from error
     return MongoKnowledgeReader, MongoKnowledge

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, download, find_locally
-from toolscript.app.extras import missing_extra
+from toolscript.app.extras import require_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
@@ -74,10 +74,8 @@ def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
 
 
 async def _open_remote(settings: Settings) -> MultiQueryEmbedder:
-    try:
+    with require_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL"):
         from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
-    except ImportError as error:
-        raise missing_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL") from error
     return await OpenAiEmbedder.at(settings.embeddings_url or "", settings.embeddings_key, settings.search_model)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
-from toolscript.app.extras import missing_extra
+from toolscript.app.extras import require_extra
 from toolscript.domain.search import no_span
 from toolscript.ports.observability import EventSink
 from toolscript.settings import Settings
@@ -33,8 +33,13 @@ class Observability:
 
 def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Observability:
     """Opens what the settings name. Raises Invalid."""
-    metrics = _metrics() if serving else None
-    sinks: list[EventSink] = [metrics] if metrics else []
+    metrics = telemetry = None
+    sinks: list[EventSink] = []
+    if serving:
+        from toolscript.adapters.observability.prometheus import PrometheusMetrics
+
+        metrics = PrometheusMetrics()
+        sinks.append(metrics)
     if settings.events:
         is_url = settings.events.startswith(("http://", "https://"))
         sinks.append(open_http_sink(settings.events) if is_url else open_jsonl_sink(Path(settings.events).expanduser()))
@@ -42,22 +47,10 @@ def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bo
     stack.push_async_callback(events.close)
     if metrics:
         metrics.watch_drops(lambda: events.dropped)
-    telemetry = _telemetry(settings) if serving or settings.otlp_endpoint else None
-    if telemetry:
-        stack.push_async_callback(telemetry.close)
+    if serving or settings.otlp_endpoint:
+        with require_extra("telemetry", "TOOLSCRIPT_OTLP_ENDPOINT"):
+            from toolscript.adapters.observability.telemetry import Telemetry
+
+            telemetry = Telemetry(settings.otlp_endpoint)
+            stack.push_async_callback(telemetry.close)
     return Observability(events, metrics, telemetry)
-
-
-def _metrics() -> PrometheusMetrics:
-    from toolscript.adapters.observability.prometheus import PrometheusMetrics
-
-    return PrometheusMetrics()
-
-
-def _telemetry(settings: Settings) -> Telemetry:
-    try:
-        from toolscript.adapters.observability.telemetry import Telemetry
-
-        return Telemetry(settings.otlp_endpoint)
-    except ImportError as error:
-        raise missing_extra("telemetry", "TOOLSCRIPT_OTLP_ENDPOINT") from error

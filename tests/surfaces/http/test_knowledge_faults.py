@@ -67,7 +67,7 @@ async def asking(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -
     for part, method, fault, collections in troubles:
         parts[part] = Troubled(parts[part], method, fault, collections)
     retriever = Retriever(parts["embedder"], parts["index"])
-    search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.events)
+    search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.observability.events)
     serving = ServedApp(app.settings, replace(app, knowledge_search=search))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -238,7 +238,7 @@ async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
 async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
     """The application with its knowledge in MongoDB, over HTTP."""
     reader = MongoKnowledgeReader.at(uri, timeout_seconds=1.0)
-    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
+    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, replace(app, knowledge_search=search))))
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -181,7 +181,7 @@ async def test_the_rate_limit_counts_searches_over_mcp_and_http_together(app: Ap
 @pytest.mark.req("K-03", "K-05")
 async def test_errors_name_the_address_of_the_store_over_stdio_and_not_over_http(app: App) -> None:
     reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", timeout_seconds=0.5)
-    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.events)
+    search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
     broken = replace(app, knowledge_search=search)
     try:
         async with serve(broken) as url, Client(f"{url}/mcp") as client:

@@ -47,10 +47,10 @@ class RequestTracking:
 
     async def _process(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
         app = self._served.current
-        if app is None or app.telemetry is None:
+        if app is None or app.observability.telemetry is None:
             await self.app(scope, receive, sender)
             return
-        with app.telemetry.request(scope["method"], scope["headers"]) as finish:
+        with app.observability.telemetry.request(scope["method"], scope["headers"]) as finish:
             try:
                 await self.app(scope, receive, sender)
             finally:
@@ -59,8 +59,8 @@ class RequestTracking:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)
         app = self._served.current
-        if app is not None and app.metrics is not None:
-            app.metrics.count_request(method, route, status, seconds)
+        if app is not None and app.observability.metrics is not None:
+            app.observability.metrics.count_request(method, route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
             log.info("request", extra=fields)

@@ -46,7 +46,7 @@ async def list_servers(app: CurrentApp) -> JsonResponse:
     responses=errors(404),
 )
 async def get_metrics(app: CurrentApp) -> Response:
-    if app.metrics is None:
+    if app.observability.metrics is None:
         raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
-    text, content_type = app.metrics.exposition()
+    text, content_type = app.observability.metrics.exposition()
     return Response(text, headers={"Content-Type": content_type})
