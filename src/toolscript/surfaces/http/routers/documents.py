@@ -25,26 +25,9 @@ from toolscript.surfaces.http.dependencies import (
 from toolscript.surfaces.http.errors import INTERNAL_ERROR
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.documents import (
-    DocumentBatchRequest,
-    DocumentListResponse,
-    DocumentPageResponse,
-    DocumentRequest,
-    DocumentResponse,
-    DocumentSearchRequest,
-    PutDocumentResponse,
-    PutDocumentsResponse,
-)
+from toolscript.surfaces.http.schemas import documents as schemas
 from toolscript.surfaces.http.schemas.tools import HealthResponse
-from toolscript.surfaces.json.documents import (
-    build_batch_response,
-    build_document_list_response,
-    build_document_response,
-    build_hit_response,
-    build_page_response,
-    build_page_summary,
-    build_put_response,
-)
+from toolscript.surfaces.json import documents as responses
 
 NDJSON = "application/x-ndjson"
 MAX_LISTED = 1000
@@ -69,46 +52,48 @@ log = logging.getLogger(__name__)
     summary="Search documents: by meaning, by words, or both",
     description=f"With `Accept: {NDJSON}` each hit is one line, sent as soon as it is known; the last line is `done` "
     "with the rest of the response, or `error`.",
-    response_model=DocumentPageResponse,
+    response_model=schemas.DocumentPageResponse,
     responses={200: {"content": {NDJSON: _NDJSON_EXAMPLE}}, **errors(400)},
-    openapi_extra=request_body(DocumentSearchRequest),
+    openapi_extra=request_body(schemas.DocumentSearchRequest),
 )
 async def search_documents(request: Request, app: CurrentApp, caller: Caller, plan: AdmittedSearchPlan) -> Response:
-    query = await read_json(request, DocumentSearchRequest, DocumentSearchRequest.to_query, MAX_SEARCH_BYTES)
+    query = await read_json(
+        request, schemas.DocumentSearchRequest, schemas.DocumentSearchRequest.to_query, MAX_SEARCH_BYTES
+    )
     if _accepts_ndjson(request):
         stream = await app.document_search.stream(caller, query, plan)
         return StreamingResponse(stream_json_lines(stream), media_type=NDJSON)
-    return JsonResponse(build_page_response(await app.document_search.search(caller, query, plan)))
+    return JsonResponse(responses.build_page_response(await app.document_search.search(caller, query, plan)))
 
 
 @router.put(
     "/documents/{doc_id:path}",
     summary="Add or replace a document",
-    response_model=PutDocumentResponse,
+    response_model=schemas.PutDocumentResponse,
     responses={
         200: {"description": "The document existed: it was replaced, or is unchanged."},
-        201: {"model": PutDocumentResponse, "description": "The document is new."},
+        201: {"model": schemas.PutDocumentResponse, "description": "The document is new."},
     },
-    openapi_extra=request_body(DocumentRequest),
+    openapi_extra=request_body(schemas.DocumentRequest),
     dependencies=[ADMIT_TENANT],
 )
 async def put_document(doc_id: DocId, request: Request, app: CurrentApp, caller: Caller) -> JsonResponse:
-    document = await read_json(request, DocumentRequest, lambda body: body.to_document(doc_id))
+    document = await read_json(request, schemas.DocumentRequest, lambda body: body.to_document(doc_id))
     report = await app.ingest_documents.put(caller.tenant, [document])
-    return JsonResponse(build_put_response(doc_id, report), 201 if report.added else 200)
+    return JsonResponse(responses.build_put_response(doc_id, report), 201 if report.added else 200)
 
 
 @router.post(
     "/documents",
     summary="Add or replace many documents",
     description="All of them, or none: if one is invalid, the error names its number and the field.",
-    response_model=PutDocumentsResponse,
-    openapi_extra=request_body(DocumentBatchRequest),
+    response_model=schemas.PutDocumentsResponse,
+    openapi_extra=request_body(schemas.DocumentBatchRequest),
     dependencies=[ADMIT_TENANT],
 )
 async def put_documents(request: Request, app: CurrentApp, caller: Caller) -> JsonResponse:
-    documents = await read_json(request, DocumentBatchRequest, DocumentBatchRequest.to_documents)
-    return JsonResponse(build_batch_response(await app.ingest_documents.put(caller.tenant, documents)))
+    documents = await read_json(request, schemas.DocumentBatchRequest, schemas.DocumentBatchRequest.to_documents)
+    return JsonResponse(responses.build_batch_response(await app.ingest_documents.put(caller.tenant, documents)))
 
 
 @router.delete(
@@ -124,7 +109,9 @@ async def remove_document(doc_id: DocId, app: CurrentApp, caller: Caller) -> Non
         raise NotFound(f"no such document: {doc_id!r}. GET /documents lists the existing ones")
 
 
-@router.get("/documents", summary="List documents by id, without their texts", response_model=DocumentListResponse)
+@router.get(
+    "/documents", summary="List documents by id, without their texts", response_model=schemas.DocumentListResponse
+)
 async def list_documents(
     app: CurrentApp,
     caller: Caller,
@@ -135,17 +122,17 @@ async def list_documents(
     ] = None,
 ) -> JsonResponse:
     documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
-    return JsonResponse(build_document_list_response(documents, plan, limit=limit))
+    return JsonResponse(responses.build_document_list_response(documents, plan, limit=limit))
 
 
 @router.get(
     "/documents/{doc_id:path}",
     summary="One document with its text",
-    response_model=DocumentResponse,
+    response_model=schemas.DocumentResponse,
     responses=errors(404),
 )
 async def get_document(doc_id: DocId, app: CurrentApp, caller: Caller, plan: AdmittedPlan) -> JsonResponse:
-    return JsonResponse(build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), plan))
+    return JsonResponse(responses.build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), plan))
 
 
 @health_router.get(
@@ -169,14 +156,14 @@ async def stream_json_lines(stream: DocumentStream) -> AsyncIterator[bytes]:
     line."""
     try:
         async for batch in stream.batches:
-            yield b"".join(_write_line("hit", build_hit_response(hit)) for hit in batch)
+            yield b"".join(_write_line("hit", responses.build_hit_response(hit)) for hit in batch)
     except ToolscriptError as error:
         yield _write_line("error", error.to_envelope()["error"])
     except Exception as error:
         log.error("unexpected", exc_info=error)  # noqa: TRY400
         yield _write_line("error", INTERNAL_ERROR.to_envelope()["error"])
     else:
-        yield _write_line("done", build_page_summary(stream.page))
+        yield _write_line("done", responses.build_page_summary(stream.page))
 
 
 def _write_line(name: str, content: dict[str, Any]) -> bytes:

@@ -13,46 +13,35 @@ from toolscript.surfaces.http.bodies import read_json
 from toolscript.surfaces.http.dependencies import CurrentApp
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.hierarchical import (
-    ITEM_TYPE,
-    QUERY,
-    FoundToolResponse,
-    HierarchicalSearchRequest,
-    HierarchicalSearchResponse,
-    SkillHitResponse,
-)
-from toolscript.surfaces.json.hierarchical import (
-    build_hierarchical_response,
-    build_skill_hit,
-    build_tool_hit,
-)
+from toolscript.surfaces.http.schemas import hierarchical as schemas
+from toolscript.surfaces.json import hierarchical as responses
 
 MAX_HITS = 50
 
 router = APIRouter(prefix="/api/v1", tags=["hierarchical search"], responses=errors(400))
 
-Text = Annotated[str, Query(description=QUERY, examples=["schedule a meeting"])]
+Text = Annotated[str, Query(description=schemas.QUERY, examples=["schedule a meeting"])]
 Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
 
 
 @router.post(
     "/search",
     summary="Find tools through skills: skill, tool, schema",
-    response_model=HierarchicalSearchResponse,
-    openapi_extra=request_body(HierarchicalSearchRequest),
+    response_model=schemas.HierarchicalSearchResponse,
+    openapi_extra=request_body(schemas.HierarchicalSearchRequest),
 )
 async def search(request: Request, app: CurrentApp) -> JsonResponse:
-    body = await read_json(request, HierarchicalSearchRequest, lambda body: body)
+    body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
     query = HierarchicalQuery(**body.model_dump(exclude={"count_tokens"}))
     results = await app.hierarchical_search.search(query)
-    response = build_hierarchical_response(results, with_schemas=body.include_schemas)
+    response = responses.build_hierarchical_response(results, with_schemas=body.include_schemas)
     if body.count_tokens:
         tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
         response["metadata"]["tokens"] = {"answer": tokens, "all_tools": await app.token_costs.of_everything()}
     return JsonResponse(response)
 
 
-@router.get("/search/skills", summary="Find skills only", response_model=list[SkillHitResponse])
+@router.get("/search/skills", summary="Find skills only", response_model=list[schemas.SkillHitResponse])
 async def search_skills(
     app: CurrentApp,
     query: Text,
@@ -60,21 +49,23 @@ async def search_skills(
     threshold: Threshold = 0.4,
 ) -> JsonResponse:
     hits = await app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
-    return JsonResponse([build_skill_hit(hit) for hit in hits])
+    return JsonResponse([responses.build_skill_hit(hit) for hit in hits])
 
 
 @router.get(
-    "/search/tools", summary="Find tools, everywhere or in the given skills", response_model=list[FoundToolResponse]
+    "/search/tools",
+    summary="Find tools, everywhere or in the given skills",
+    response_model=list[schemas.FoundToolResponse],
 )
 async def search_tools(
     app: CurrentApp,
     query: Text,
     skill_ids: Annotated[str | None, Query(description="Ids of skills, comma-separated.")] = None,
-    item_type: Annotated[ItemType | None, Query(description=ITEM_TYPE)] = None,
+    item_type: Annotated[ItemType | None, Query(description=schemas.ITEM_TYPE)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of tools.")] = 10,
     threshold: Threshold = 0.3,
 ) -> JsonResponse:
     skills = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)
-    return JsonResponse([build_tool_hit(tool, with_schemas=False) for tool in tools])
+    return JsonResponse([responses.build_tool_hit(tool, with_schemas=False) for tool in tools])

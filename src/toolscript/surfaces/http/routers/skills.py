@@ -10,34 +10,9 @@ from toolscript.domain.catalog import SuggestionStatus
 from toolscript.surfaces.http.dependencies import CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.skills import (
-    ApproveRequest,
-    MergeRequest,
-    NewSkillRequest,
-    ProposalListResponse,
-    ProposeRequest,
-    RejectRequest,
-    SkillListResponse,
-    SkillRequest,
-    SkillResponse,
-    SkillToolsResponse,
-    SuggestionListResponse,
-    SuggestionResponse,
-    SyncRequest,
-    SyncResponse,
-    ToolSkillsRequest,
-    ToolSkillsResponse,
-)
+from toolscript.surfaces.http.schemas import skills as schemas
+from toolscript.surfaces.json import skills as responses
 from toolscript.surfaces.json.hierarchical import build_sync_response
-from toolscript.surfaces.json.skills import (
-    build_proposals_response,
-    build_skill_response,
-    build_skill_tools_response,
-    build_skills_response,
-    build_suggestion_response,
-    build_suggestions_response,
-    build_tool_skills_response,
-)
 
 MAX_SUGGESTION_NUMBER = 2**31 - 1
 
@@ -48,7 +23,7 @@ SuggestionNumber = Annotated[int, Path(ge=1, le=MAX_SUGGESTION_NUMBER, descripti
 ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["calendar__create_event"])]
 
 
-@router.get("/skills/suggestions", summary="List suggested skills", response_model=SuggestionListResponse)
+@router.get("/skills/suggestions", summary="List suggested skills", response_model=schemas.SuggestionListResponse)
 async def list_suggestions(
     app: CurrentApp,
     status: Annotated[
@@ -56,94 +31,94 @@ async def list_suggestions(
     ] = SuggestionStatus.PENDING,
 ) -> JsonResponse:
     suggestions = await app.skills.suggestions(None if status == "all" else status)
-    return JsonResponse(build_suggestions_response(suggestions))
+    return JsonResponse(responses.build_suggestions_response(suggestions))
 
 
 @router.post(
     "/skills/suggestions/{number}/approve",
     summary="Make a suggestion a skill, and classify the waiting tools",
     status_code=201,
-    response_model=SkillResponse,
+    response_model=schemas.SkillResponse,
     responses=errors(400, 404, 409),
 )
 async def approve_suggestion(
-    number: SuggestionNumber, app: CurrentApp, body: ApproveRequest | None = None
+    number: SuggestionNumber, app: CurrentApp, body: schemas.ApproveRequest | None = None
 ) -> JsonResponse:
-    skill = await app.skills.approve(number, **(body or ApproveRequest()).model_dump())
-    return JsonResponse(build_skill_response(skill), 201)
+    skill = await app.skills.approve(number, **(body or schemas.ApproveRequest()).model_dump())
+    return JsonResponse(responses.build_skill_response(skill), 201)
 
 
 @router.post(
     "/skills/suggestions/{number}/reject",
     summary="Reject a suggestion: it is not suggested for that tool again",
-    response_model=SuggestionResponse,
+    response_model=schemas.SuggestionResponse,
     responses=errors(400, 404, 409),
 )
 async def reject_suggestion(
-    number: SuggestionNumber, app: CurrentApp, body: RejectRequest | None = None
+    number: SuggestionNumber, app: CurrentApp, body: schemas.RejectRequest | None = None
 ) -> JsonResponse:
     suggestion = await app.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
-    return JsonResponse(build_suggestion_response(suggestion))
+    return JsonResponse(responses.build_suggestion_response(suggestion))
 
 
 @router.post(
     "/skills/suggestions/{number}/merge",
     summary="Put the tool of a suggestion into an existing skill",
-    response_model=SuggestionResponse,
+    response_model=schemas.SuggestionResponse,
     responses=errors(400, 404, 409),
 )
-async def merge_suggestion(number: SuggestionNumber, app: CurrentApp, body: MergeRequest) -> JsonResponse:
+async def merge_suggestion(number: SuggestionNumber, app: CurrentApp, body: schemas.MergeRequest) -> JsonResponse:
     suggestion = await app.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
-    return JsonResponse(build_suggestion_response(suggestion))
+    return JsonResponse(responses.build_suggestion_response(suggestion))
 
 
 @router.post(
     "/skills/propose",
     summary="Propose skills from the tools in the catalogue",
-    response_model=ProposalListResponse,
+    response_model=schemas.ProposalListResponse,
     responses=errors(400),
 )
-async def propose_skills(app: CurrentApp, body: ProposeRequest | None = None) -> JsonResponse:
-    proposals = await app.propose_skills.propose(**(body or ProposeRequest()).model_dump())
-    return JsonResponse(build_proposals_response(proposals))
+async def propose_skills(app: CurrentApp, body: schemas.ProposeRequest | None = None) -> JsonResponse:
+    proposals = await app.propose_skills.propose(**(body or schemas.ProposeRequest()).model_dump())
+    return JsonResponse(responses.build_proposals_response(proposals))
 
 
-@router.get("/skills", summary="List skills with their number of tools", response_model=SkillListResponse)
+@router.get("/skills", summary="List skills with their number of tools", response_model=schemas.SkillListResponse)
 async def list_skills(
     app: CurrentApp, active_only: Annotated[bool, Query(description="Leave out inactive skills.")] = False
 ) -> JsonResponse:
-    return JsonResponse(build_skills_response(await app.skills.all(active_only=active_only)))
+    return JsonResponse(responses.build_skills_response(await app.skills.all(active_only=active_only)))
 
 
 @router.post(
     "/skills",
     summary="Add a skill, and classify the waiting tools",
     status_code=201,
-    response_model=SkillResponse,
+    response_model=schemas.SkillResponse,
     responses=errors(400, 409),
 )
-async def create_skill(app: CurrentApp, body: NewSkillRequest) -> JsonResponse:
-    return JsonResponse(build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
+async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonResponse:
+    return JsonResponse(responses.build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
 
 
 @router.get(
     "/skills/{skill_id}",
     summary="One skill with its number of tools",
-    response_model=SkillResponse,
+    response_model=schemas.SkillResponse,
     responses=errors(404),
 )
 async def get_skill(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_skill_response(await app.skills.get(skill_id)))
+    return JsonResponse(responses.build_skill_response(await app.skills.get(skill_id)))
 
 
 @router.put(
     "/skills/{skill_id}",
     summary="Replace a skill; its id stays",
-    response_model=SkillResponse,
+    response_model=schemas.SkillResponse,
     responses=errors(400, 404),
 )
-async def replace_skill(skill_id: SkillId, app: CurrentApp, body: SkillRequest) -> JsonResponse:
-    return JsonResponse(build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
+async def replace_skill(skill_id: SkillId, app: CurrentApp, body: schemas.SkillRequest) -> JsonResponse:
+    return JsonResponse(responses.build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
 
 
 @router.delete(
@@ -159,36 +134,39 @@ async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
 @router.get(
     "/skills/{skill_id}/tools",
     summary="The tools in a skill, by confidence",
-    response_model=SkillToolsResponse,
+    response_model=schemas.SkillToolsResponse,
     responses=errors(404),
 )
 async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))
+    return JsonResponse(responses.build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))
 
 
 @router.put(
     "/tools/{tool_id:path}/skills",
     summary="Set the skills of a tool",
-    response_model=ToolSkillsResponse,
+    response_model=schemas.ToolSkillsResponse,
     responses=errors(400, 404),
 )
-async def assign_skills(tool_id: ToolId, app: CurrentApp, body: ToolSkillsRequest) -> JsonResponse:
-    return JsonResponse(build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
+async def assign_skills(tool_id: ToolId, app: CurrentApp, body: schemas.ToolSkillsRequest) -> JsonResponse:
+    return JsonResponse(responses.build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
 
 
 @router.delete(
     "/tools/{tool_id:path}/skills",
     summary="Let the classifier choose the skills of a tool again",
-    response_model=ToolSkillsResponse,
+    response_model=schemas.ToolSkillsResponse,
     responses=errors(404),
 )
 async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_tool_skills_response(await app.skills.release(tool_id)))
+    return JsonResponse(responses.build_tool_skills_response(await app.skills.release(tool_id)))
 
 
 @router.post(
-    "/sync", summary="Update catalogue, skills and index now", response_model=SyncResponse, responses=errors(400)
+    "/sync",
+    summary="Update catalogue, skills and index now",
+    response_model=schemas.SyncResponse,
+    responses=errors(400),
 )
-async def run_sync(app: CurrentApp, body: SyncRequest | None = None) -> JsonResponse:
-    body = body or SyncRequest()
+async def run_sync(app: CurrentApp, body: schemas.SyncRequest | None = None) -> JsonResponse:
+    body = body or schemas.SyncRequest()
     return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))

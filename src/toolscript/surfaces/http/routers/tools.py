@@ -16,19 +16,8 @@ from toolscript.surfaces.http.bodies import read_body
 from toolscript.surfaces.http.dependencies import CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.tools import (
-    SearchStatsResponse,
-    ToolListResponse,
-    ToolResponse,
-    ToolSearchResponse,
-)
-from toolscript.surfaces.json.tools import (
-    build_call_response,
-    build_search_response,
-    build_stats_response,
-    build_tool_response,
-    build_tools_response,
-)
+from toolscript.surfaces.http.schemas import tools as schemas
+from toolscript.surfaces.json import tools as responses
 
 router = APIRouter(tags=["tools"])
 clients_router = APIRouter(prefix="/runtime", tags=["clients"])
@@ -45,16 +34,16 @@ ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.
 @router.get(
     "/search/stats",
     summary="What is searched, with which model, and why not with the requested one",
-    response_model=SearchStatsResponse,
+    response_model=schemas.SearchStatsResponse,
 )
 async def get_search_stats(app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_stats_response(app, await app.count_indexed_tools()))
+    return JsonResponse(responses.build_stats_response(app, await app.count_indexed_tools()))
 
 
 @router.get(
     "/search",
     summary="Find the tools for a task",
-    response_model=ToolSearchResponse,
+    response_model=schemas.ToolSearchResponse,
     responses=errors(400),
 )
 async def search_tools(
@@ -72,23 +61,25 @@ async def search_tools(
 ) -> JsonResponse:
     limit = app.settings.search_limit if limit is None else limit
     threshold = app.settings.search_threshold if threshold is None else threshold
-    return JsonResponse(build_search_response(await app.tool_search.search(q, limit=limit, threshold=threshold)))
+    return JsonResponse(
+        responses.build_search_response(await app.tool_search.search(q, limit=limit, threshold=threshold))
+    )
 
 
-@router.get("/tools", summary="List tools, prompts and resources", response_model=ToolListResponse)
+@router.get("/tools", summary="List tools, prompts and resources", response_model=schemas.ToolListResponse)
 async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
     items = await app.list_tools.matching(names)
-    return JsonResponse(await asyncio.to_thread(build_tools_response, items))
+    return JsonResponse(await asyncio.to_thread(responses.build_tools_response, items))
 
 
 @router.get(
     "/tools/{tool_id:path}",
     summary="Everything about a tool that a call needs",
-    response_model=ToolResponse,
+    response_model=schemas.ToolResponse,
     responses=errors(404),
 )
 async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_tool_response(await app.call_tool.describe(tool_id)))
+    return JsonResponse(responses.build_tool_response(await app.call_tool.describe(tool_id)))
 
 
 @router.post(
@@ -107,7 +98,7 @@ async def call_tool(
     ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
-    return JsonResponse(build_call_response(await app.call_tool.call(tool_id, arguments, within=timeout)))
+    return JsonResponse(responses.build_call_response(await app.call_tool.call(tool_id, arguments, within=timeout)))
 
 
 class _TypeScriptResponse(PlainTextResponse):
