@@ -1,5 +1,5 @@
-"""The whole of the HTTP interface against its own description: whatever is sent, the answers are those that the OpenAPI
-document promises, and every error has the one envelope."""
+"""Every route against the OpenAPI document: generated requests get the described responses, and every error has the
+envelope."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FEW = settings(
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """An application with tools, skills, a suggestion and documents, in a thread that has its loop."""
+    """An application with tools, skills, a suggestion and documents, whose event loop runs in a thread."""
 
     portal: BlockingPortal
     client: httpx.AsyncClient
@@ -103,7 +103,7 @@ def check_envelope(answer: httpx.Response) -> None:
 @SCHEMA.parametrize()
 @seed(5)
 @FEW
-def test_with_a_token_every_answer_is_as_described(case: schemathesis.Case[Any], gateway: Gateway) -> None:
+def test_with_a_token_every_response_is_as_described(case: schemathesis.Case[Any], gateway: Gateway) -> None:
     answer = gateway.answer(case, {"Authorization": f"Bearer {gateway.token}"})
     check_envelope(answer)
     case.validate_response(answer, checks=CHECKS)
@@ -112,7 +112,7 @@ def test_with_a_token_every_answer_is_as_described(case: schemathesis.Case[Any],
 @SCHEMA.parametrize()
 @seed(5)
 @settings(FEW, max_examples=3)
-def test_without_a_token_there_is_no_way_to_documents(case: schemathesis.Case[Any], gateway: Gateway) -> None:
+def test_without_a_token_document_routes_are_refused(case: schemathesis.Case[Any], gateway: Gateway) -> None:
     answer = gateway.answer(case, {})
     check_envelope(answer)
     case.validate_response(answer, checks=CHECKS)
@@ -121,7 +121,7 @@ def test_without_a_token_there_is_no_way_to_documents(case: schemathesis.Case[An
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
+def test_every_route_is_described_with_its_errors() -> None:
     response: dict[str, Any] = SCHEMA.raw_schema
     operations = [
         (path, method, each) for path, methods in response["paths"].items() for method, each in methods.items()
@@ -141,7 +141,7 @@ def test_every_route_is_described_with_all_of_its_errors_in_one_shape() -> None:
     assert response["components"]["securitySchemes"][TOKEN]["scheme"] == "bearer"
 
 
-def test_a_gateway_with_a_key_says_that_it_asks_for_it() -> None:
+def test_a_gateway_with_a_key_documents_it() -> None:
     response = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
     assert (response["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])
     assert response["paths"]["/health"]["get"]["security"] == []

@@ -1,4 +1,4 @@
-"""Who may see whose documents: every document route with every kind of bad credentials."""
+"""Credentials of document routes: every route with every kind of bad credentials."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App
 
 
 @asynccontextmanager
-async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the application, or of the same one with other settings."""
+async def open_client(app: App, settings: Settings | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application, with other settings if given."""
     app = replace(app, settings=settings) if settings else app
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -149,7 +149,7 @@ async def asking(app: App, settings: Settings | None = None) -> AsyncIterator[ht
 
 @pytest.fixture(scope="module")
 async def routes(guarded: App) -> Routes:
-    """Every route of the application: those it describes, and those that it does not."""
+    """Every route of the application, in OpenAPI or not."""
     http = create_http_app(ServedApp(guarded.settings, guarded))
     described = {(m.upper(), path) for path, response in http.openapi()["paths"].items() for m in response}
     others = {(m, r.path) for r in http.routes for m in getattr(r, "methods", None) or () if hasattr(r, "path")}
@@ -175,7 +175,7 @@ async def everything(app: App) -> dict[str, list[Document]]:
 
 
 @pytest.mark.req("D-11")
-async def test_the_routes_about_documents_are_those_that_were_agreed_on(document_routes: Routes) -> None:
+async def test_the_document_routes_are_as_specified(document_routes: Routes) -> None:
     agreed = {(method, path) for method, path in BODIES} | {
         ("GET", "/documents"),
         ("GET", "/documents/{doc_id}"),
@@ -195,7 +195,7 @@ async def test_every_document_route_refuses_every_kind_of_bad_credential(
     guarded: App, document_routes: Routes, kind: str
 ) -> None:
     before = await everything(guarded)
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         for method, path in document_routes:
             for body in (json.dumps(BODIES.get((method, path), {})).encode(), b"{ no json", b""):
                 response = await http.request(method, path_of(path), content=body, headers=encode_headers(BAD[kind]()))
@@ -210,9 +210,9 @@ async def test_every_document_route_refuses_every_kind_of_bad_credential(
 
 
 @pytest.mark.req("D-04")
-async def test_a_token_in_the_address_counts_for_nothing(guarded: App, document_routes: Routes) -> None:
+async def test_a_token_in_the_query_string_is_ignored(guarded: App, document_routes: Routes) -> None:
     token = by_secret()[0][1].removeprefix("Bearer ")
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         for method, path in document_routes:
             query = {"access_token": token, "token": token, "tenant": "acme", "tenant_id": "acme", "caller": "acme"}
             response = await http.request(method, path_of(path), params=query, json=BODIES.get((method, path), {}))
@@ -220,9 +220,9 @@ async def test_a_token_in_the_address_counts_for_nothing(guarded: App, document_
 
 
 @pytest.mark.req("X-04", "D-06")
-async def test_every_route_that_is_not_open_to_all_asks_for_a_key_or_a_token(guarded: App, routes: Routes) -> None:
+async def test_every_other_route_requires_a_key_or_a_token(guarded: App, routes: Routes) -> None:
     public = routes_with(Access.NOTHING)
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         for method, path in routes:
             if (method, path) in public:
                 assert (await http.request(method, path)).status_code in {200, 422}
@@ -244,9 +244,9 @@ GOOD: dict[str, Callable[[App], Sent]] = {
 
 @pytest.mark.req("D-04", "D-09")
 @pytest.mark.parametrize("kind", GOOD)
-async def test_good_credentials_open_every_document_route(guarded: App, document_routes: Routes, kind: str) -> None:
+async def test_every_document_route_accepts_good_credentials(guarded: App, document_routes: Routes, kind: str) -> None:
     order = ["POST", "PUT", "GET", "DELETE"]
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         for method, path in sorted(document_routes, key=lambda route: order.index(route[0])):
             response = await http.request(
                 method, path_of(path), json=BODIES.get((method, path)), headers=GOOD[kind](guarded)
@@ -256,9 +256,9 @@ async def test_good_credentials_open_every_document_route(guarded: App, document
 
 
 @pytest.mark.req("D-04")
-async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(guarded: App) -> None:
+async def test_the_tenant_comes_from_the_token_only(guarded: App) -> None:
     others = [("X-Tenant-Id", "acme"), ("X-Tenant", "acme"), *by_secret(tenant_id="other")]
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         assert (await http.get("/documents/report", headers=others, params={"tenant_id": "acme"})).status_code == 404
         assert (await http.delete("/documents/report", headers=others)).status_code == 404
         found = await http.post("/search", headers=others, json=BODIES["POST", "/search"])
@@ -267,14 +267,14 @@ async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(guarded: Ap
 
 
 async def test_the_operators_key_sent_as_a_token_gets_an_error_that_names_the_right_header(guarded: App) -> None:
-    async with asking(guarded) as http:
+    async with open_client(guarded) as http:
         response = await http.get("/documents", headers=bearer(API_KEY))
         assert "X-API-Key: KEY" in response.json()["error"]["message"]
 
 
 @pytest.mark.req("D-10")
-async def test_metrics_are_the_operators(guarded: App) -> None:
-    async with asking(guarded) as http:
+async def test_metrics_require_the_operators_key(guarded: App) -> None:
+    async with open_client(guarded) as http:
         assert (await http.get("/metrics", headers=by_secret())).status_code == 401
         assert (await http.get("/metrics", headers={"X-API-Key": API_KEY})).status_code != 401
 
@@ -286,27 +286,27 @@ def trial(app: App, **fields: Any) -> Settings:
     return replace(app.settings, **{"debug_bypass_auth": True, "tenant": "acme", **fields})
 
 
-async def test_the_bypass_stands_for_the_tenant_of_the_settings(guarded: App) -> None:
-    async with asking(guarded, trial(guarded)) as http:
+async def test_the_bypass_gives_the_tenant_of_the_settings(guarded: App) -> None:
+    async with open_client(guarded, trial(guarded)) as http:
         assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 200
-    async with asking(guarded, trial(guarded, tenant="other")) as http:
+    async with open_client(guarded, trial(guarded, tenant="other")) as http:
         assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 404
 
 
 @pytest.mark.parametrize("value", ["", "0", "true", "yes", "on", "01", "1.0", "11", "1,1", "１"])
-async def test_the_bypass_takes_a_one_and_nothing_else(guarded: App, value: str) -> None:
+async def test_the_bypass_header_must_be_1(guarded: App, value: str) -> None:
     app = replace(guarded, settings=trial(guarded))
     with pytest.raises(Unauthorized):
         await identify_principal(app, {"X-Debug-Bypass-Auth": value})
 
 
 @pytest.mark.parametrize("fields", [{"debug_bypass_auth": False}, {"environment": "production"}])
-async def test_the_bypass_works_only_where_both_say_so(guarded: App, fields: dict[str, Any]) -> None:
-    async with asking(guarded, trial(guarded, **fields)) as http:
+async def test_the_bypass_needs_both_settings(guarded: App, fields: dict[str, Any]) -> None:
+    async with open_client(guarded, trial(guarded, **fields)) as http:
         assert (await http.get("/documents/report", headers={"X-Debug-Bypass-Auth": "1"})).status_code == 401
 
 
-async def test_a_token_that_is_brought_beside_the_bypass_is_the_one_that_counts(guarded: App) -> None:
+async def test_a_token_overrides_the_bypass(guarded: App) -> None:
     app = replace(guarded, settings=trial(guarded))
     bypass = {"X-Debug-Bypass-Auth": "1"}
     assert await identify_principal(app, bypass) == Principal("acme")
@@ -315,7 +315,7 @@ async def test_a_token_that_is_brought_beside_the_bypass_is_the_one_that_counts(
         await identify_principal(app, {**bypass, **dict(by_secret(OTHER_SECRET))})
 
 
-async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothing(tmp_path: Path) -> None:
+async def test_production_refuses_to_start_with_the_bypass_and_writes_nothing(tmp_path: Path) -> None:
     given = {"TOOLSCRIPT_ENVIRONMENT": "production", "TOOLSCRIPT_DEBUG_BYPASS_AUTH": "true"}
     settings = load_settings(variables=given, data_dir=tmp_path / "data", search_model="hashed-64")
     with pytest.raises(Invalid, match="TOOLSCRIPT_DEBUG_BYPASS_AUTH"):
@@ -324,7 +324,7 @@ async def test_production_with_the_bypass_on_refuses_to_start_and_touches_nothin
     assert not (tmp_path / "data").exists()
 
 
-# --- what errors look like ---
+# --- the format of errors ---
 
 
 @pytest.mark.req("D-11", "D-12")
@@ -339,13 +339,13 @@ def test_a_rate_limit_error_has_a_retry_after_header(wait: Any, header: str | No
 
 
 @pytest.mark.req("D-12")
-async def test_a_plan_is_applied_by_the_tokens_claim(tmp_path: Path) -> None:
+async def test_the_tokens_claim_selects_the_plan(tmp_path: Path) -> None:
     plans = tmp_path / "plans.toml"
     plans.write_text("[plans.slow]\nrequests_per_minute = 2\n")
     settings = load_settings(
         variables={}, data_dir=tmp_path / "data", search_model="hashed-64", jwt_secret=SECRET, plans=plans
     )
-    async with open_app(settings) as app, asking(app) as http:
+    async with open_app(settings) as app, open_client(app) as http:
         slow, other = by_secret(plan="slow"), by_secret(plan="slow", tenant_id="other")
         answers = [await http.post("/search", headers=slow, json={"query": "x"}) for _ in range(3)]
         assert [a.status_code for a in answers] == [200, 200, 429]

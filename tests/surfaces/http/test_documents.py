@@ -79,7 +79,7 @@ async def search_ok(http: httpx.AsyncClient, **query_fields: Any) -> dict[str, A
     return response
 
 
-async def test_a_document_lives_from_its_first_version_to_its_removal(http: httpx.AsyncClient) -> None:
+async def test_a_document_is_added_replaced_and_removed(http: httpx.AsyncClient) -> None:
     new = await http.put("/documents/keys", json=KEYS)
     assert (new.status_code, new.json()) == (201, {"doc_id": "keys", "status": "added"})
     same = await http.put("/documents/keys", json=KEYS)
@@ -94,9 +94,7 @@ async def test_a_document_lives_from_its_first_version_to_its_removal(http: http
 
 
 @pytest.mark.parametrize("doc_id", ["a/b/c.md", "Grüße & mehr?.txt", "../up", "日本/100%", "documents"])
-async def test_an_id_may_hold_slashes_and_anything_else_that_can_be_written(
-    http: httpx.AsyncClient, doc_id: str
-) -> None:
+async def test_an_id_may_contain_slashes_and_any_other_character(http: httpx.AsyncClient, doc_id: str) -> None:
     path = f"/documents/{quote(doc_id, safe='')}"
     assert (await http.put(path, json=KEYS)).status_code == 201
     assert (await http.get(path)).json()["id"] == doc_id
@@ -105,12 +103,12 @@ async def test_an_id_may_hold_slashes_and_anything_else_that_can_be_written(
     assert (await http.delete(path)).status_code == 204
 
 
-async def test_a_title_and_metadata_may_be_left_out(http: httpx.AsyncClient) -> None:
+async def test_title_and_metadata_are_optional(http: httpx.AsyncClient) -> None:
     assert (await http.put("/documents/bare", json={"text": "Bare."})).status_code == 201
     assert (await http.get("/documents/bare")).json() == {"id": "bare", "title": "", "text": "Bare.", "metadata": {}}
 
 
-async def test_a_batch_tells_how_many_were_new_different_and_the_same(http: httpx.AsyncClient) -> None:
+async def test_a_batch_counts_added_changed_and_unchanged_documents(http: httpx.AsyncClient) -> None:
     await fill(http, keys=KEYS, lease=LEASE)
     given = [{"id": "keys", **KEYS}, {"id": "lease", **LEASE, "title": "Old lease"}, {"id": "new", "text": "New."}]
     answer = await http.post("/documents", json={"documents": given})
@@ -131,7 +129,7 @@ async def test_a_batch_tells_how_many_were_new_different_and_the_same(http: http
         ({"id": "x", "text": "x", "metadata": {"deep": {"er": 1}}}, "documents.1.metadata.deep"),
     ],
 )
-async def test_one_bad_document_refuses_its_batch_and_nothing_is_written(
+async def test_a_batch_with_one_invalid_document_writes_nothing(
     http: httpx.AsyncClient, wrong: dict[str, Any], field: str
 ) -> None:
     answer = await http.post("/documents", json={"documents": [{"id": "keys", **KEYS}, wrong]})
@@ -154,7 +152,7 @@ async def test_documents_are_listed_in_pages_by_id_without_texts(http: httpx.Asy
     assert all(d.keys() == {"id", "title", "metadata", "characters"} for d in seen)
 
 
-async def test_a_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+async def test_the_response_of_a_search_has_the_specified_format(http: httpx.AsyncClient) -> None:
     await fill(http, keys=KEYS, lease=LEASE)
     answer = await http.post("/search", json={"query": "notice period", "search_type": "keyword"})
     response = answer.json()
@@ -174,7 +172,7 @@ async def test_a_search_answers_in_the_shape_that_was_promised(http: httpx.Async
 
 
 @pytest.mark.parametrize("search_type", ["semantic", "keyword", "hybrid"])
-async def test_every_option_of_a_search_is_heard(http: httpx.AsyncClient, search_type: str) -> None:
+async def test_every_option_of_a_search_has_an_effect(http: httpx.AsyncClient, search_type: str) -> None:
     await fill(http, keys=KEYS, lease=LEASE)
     response = await search_ok(
         http,
@@ -199,7 +197,7 @@ async def test_every_option_of_a_search_is_heard(http: httpx.AsyncClient, search
     assert without["hits"][0]["snippet"] is None
 
 
-async def test_without_a_query_the_filters_decide(http: httpx.AsyncClient) -> None:
+async def test_without_a_query_the_filters_select_documents(http: httpx.AsyncClient) -> None:
     await fill(http, keys=KEYS, lease=LEASE, other={"text": "Other."})
     response = await search_ok(http)
     assert [(h["doc_id"], h["score"]) for h in response["hits"]] == [("keys", 0), ("lease", 0), ("other", 0)]
@@ -208,7 +206,7 @@ async def test_without_a_query_the_filters_decide(http: httpx.AsyncClient) -> No
 
 
 @pytest.mark.req("D-07")
-async def test_pages_are_turned_by_token(http: httpx.AsyncClient) -> None:
+async def test_a_page_token_returns_the_next_page(http: httpx.AsyncClient) -> None:
     await fill(http, **{f"d{n}": {"text": f"Keys and locks, volume {n}."} for n in range(5)})
     whole = await search_ok(http, query="keys")
     query_fields: dict[str, Any] = {"query": "keys", "top_k": 2}
@@ -262,7 +260,7 @@ async def test_pages_are_turned_by_token(http: httpx.AsyncClient) -> None:
     ],
     ids=lambda given: str(given)[:60],
 )
-async def test_a_wrong_search_is_refused_with_the_name_of_the_field(
+async def test_an_invalid_search_is_refused_with_the_name_of_the_field(
     http: httpx.AsyncClient, body: Any, field: str
 ) -> None:
     given = {"content": body} if isinstance(body, bytes) else {"json": body}
@@ -315,7 +313,7 @@ async def test_an_error_for_very_many_wrong_fields_only_counts_them(http: httpx.
 
 
 @pytest.mark.req("D-12")
-async def test_a_search_is_counted_once_and_before_its_body_is_looked_at(http: httpx.AsyncClient) -> None:
+async def test_a_search_is_counted_once_before_its_body_is_read(http: httpx.AsyncClient) -> None:
     mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
     response = [(await http.post("/search", json={"top_k": 1}, headers=mine)).status_code for _ in range(3)]
     response.append((await http.post("/search", content=b"{", headers=mine)).status_code)
@@ -323,7 +321,7 @@ async def test_a_search_is_counted_once_and_before_its_body_is_looked_at(http: h
 
 
 @pytest.mark.req("D-05")
-async def test_who_is_asking_is_established_before_the_body_is_looked_at(nobody: httpx.AsyncClient) -> None:
+async def test_the_caller_is_identified_before_the_body_is_read(nobody: httpx.AsyncClient) -> None:
     for path, method in (("/search", "POST"), ("/documents", "POST"), ("/documents/x", "PUT")):
         answer = await nobody.request(method, path, content=b"{")
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -331,7 +329,7 @@ async def test_who_is_asking_is_established_before_the_body_is_looked_at(nobody:
 
 
 @pytest.mark.req("D-04")
-async def test_nobody_sees_or_touches_the_documents_of_another_tenant(http: httpx.AsyncClient) -> None:
+async def test_a_tenant_cannot_read_or_change_documents_of_another(http: httpx.AsyncClient) -> None:
     await fill(http, keys=KEYS)
     other = {"Authorization": f"Bearer {token('other')}"}
     assert (await http.post("/search", json={"query": "keys"}, headers=other)).json()["hits"] == []
@@ -343,7 +341,7 @@ async def test_nobody_sees_or_touches_the_documents_of_another_tenant(http: http
 
 
 @pytest.mark.req("D-12")
-async def test_a_plan_bounds_results_fields_and_requests(http: httpx.AsyncClient) -> None:
+async def test_a_plan_limits_results_fields_and_requests(http: httpx.AsyncClient) -> None:
     await fill(http, keys={**KEYS, "metadata": {"year": 2024, "secret": "x"}})
     mine = {"Authorization": f"Bearer {token('acme', 'small')}"}
     refused = await http.post("/search", json={"query": "keys", "top_k": 3}, headers=mine)
@@ -359,7 +357,7 @@ async def test_a_plan_bounds_results_fields_and_requests(http: httpx.AsyncClient
 
 
 @pytest.mark.req("D-12")
-async def test_a_stream_tells_each_hit_in_a_line_and_then_the_rest(http: httpx.AsyncClient) -> None:
+async def test_a_stream_has_one_line_per_hit_and_then_the_rest(http: httpx.AsyncClient) -> None:
     await fill(http, **{f"d{n:02}": {"text": f"Keys and locks, volume {n}."} for n in range(50)})
     query_fields = {"query": "keys", "top_k": 45}
     async with http.stream("POST", "/search", json=query_fields, headers={"Accept": NDJSON}) as answer:
@@ -374,7 +372,7 @@ async def test_a_stream_tells_each_hit_in_a_line_and_then_the_rest(http: httpx.A
 
 
 @pytest.mark.req("D-11", "D-12")
-async def test_what_is_wrong_before_the_first_line_is_an_ordinary_error(http: httpx.AsyncClient) -> None:
+async def test_an_error_before_the_first_line_is_an_ordinary_error(http: httpx.AsyncClient) -> None:
     wrong = await http.post("/search", json={"query": "x", "top_k": 0}, headers={"Accept": NDJSON})
     assert (wrong.status_code, wrong.headers["content-type"]) == (422, "application/json")
     refused = await http.post("/search", json={"query": "x"}, headers={"Accept": NDJSON, "Authorization": "Bearer x"})
@@ -383,7 +381,7 @@ async def test_what_is_wrong_before_the_first_line_is_an_ordinary_error(http: ht
 
 @pytest.mark.req("D-11", "D-12")
 @pytest.mark.parametrize(("fault", "code"), [(Unavailable("gone"), "UNAVAILABLE"), (OSError("?"), "INTERNAL_ERROR")])
-async def test_what_goes_wrong_later_is_the_last_line(fault: Exception, code: str) -> None:
+async def test_a_later_error_is_the_last_line(fault: Exception, code: str) -> None:
     async def batches() -> AsyncIterator[list[DocumentHit]]:
         yield [DocumentHit("a", 1.0, {}, "A"), DocumentHit("b", 0.5, {}, "B")]
         raise fault
@@ -406,7 +404,7 @@ async def test_health_needs_no_token(nobody: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("D-06")
-async def test_health_names_what_does_not_answer(nobody: httpx.AsyncClient, app: App) -> None:
+async def test_health_names_the_part_that_fails(nobody: httpx.AsyncClient, app: App) -> None:
     await app.item_store.close()
     ill = await nobody.get("/search/health")
     assert ill.status_code == 503

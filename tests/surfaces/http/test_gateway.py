@@ -25,7 +25,7 @@ from toolscript.surfaces.mcp.definitions import SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import search_tools
 
 TIMEOUT_SECONDS = 30.0
-# Names that are no part of a path as they are: each must be found and called by its percent-encoded id.
+# Names that must be encoded in a path: each is found and called by its percent-encoded id.
 ODD_NAMES = ("files/read:all", "/lead", "trail/", "a//b", "..", "a b", "50%", "q?x#y", "naïve", "%2F", "x&y=z", "__")
 
 
@@ -49,7 +49,7 @@ def states(app: App) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def asking(serving: ServedApp) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(serving: ServedApp) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(create_http_app(serving))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -57,7 +57,7 @@ async def asking(serving: ServedApp) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(scope="module")
 async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    """An application with servers that work, one that crashes, one that is sloppy, and one with odd names."""
+    """An application with servers that work, that crash, that offer invalid tools, and that have odd names."""
     folder = tmp_path_factory.mktemp("gateway")
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     lists = folder / "lists.json"
@@ -81,12 +81,12 @@ async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 async def http(gateway: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with asking(ServedApp(gateway.settings, gateway)) as client:
+    async with open_client(ServedApp(gateway.settings, gateway)) as client:
         yield client
 
 
 def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The error of an answer, once it is sure that it is the envelope and nothing else."""
+    """The error of a response, which must be the envelope."""
     assert answer.status_code == status, answer.text
     response = answer.json()
     assert response.keys() == {"error"}
@@ -144,7 +144,7 @@ async def test_a_failed_server_is_listed_with_the_reason_and_the_time_of_the_nex
 
 
 @pytest.mark.req("G-02", "G-04")
-async def test_what_of_a_server_could_not_be_used_is_named_and_costs_no_other_tool(http: httpx.AsyncClient) -> None:
+async def test_unusable_items_of_a_server_are_listed_and_do_not_affect_others(http: httpx.AsyncClient) -> None:
     sloppy = next(s for s in (await http.get("/servers")).json()["servers"] if s["name"] == "sloppy")
     assert (sloppy["state"], sloppy["reason"]) == ("ready", None)
     response = "\n".join(sloppy["problems"])
@@ -264,7 +264,7 @@ async def test_an_unknown_tool_is_a_404_with_the_nearest_names(http: httpx.Async
 
 @pytest.mark.req("G-05", "D-11", "X-03")
 @pytest.mark.parametrize("wanted", ["…", "x" * 3000, "good__", "__", "%00", "%F0%9F%A6%84", " "])
-async def test_an_id_that_is_no_id_is_a_404_like_any_other(http: httpx.AsyncClient, wanted: str) -> None:
+async def test_an_invalid_id_is_a_404(http: httpx.AsyncClient, wanted: str) -> None:
     refusal(await http.get(f"/tools/{wanted}"), 404, "NOT_FOUND")
     refusal(await http.post(f"/tools/{wanted}", json={}), 404, "NOT_FOUND")
 
@@ -286,7 +286,7 @@ async def test_without_a_structured_answer_the_content_is_the_body(http: httpx.A
 
 
 @pytest.mark.req("G-03", "G-05")
-async def test_prompts_answer_their_messages_and_resources_their_contents(http: httpx.AsyncClient) -> None:
+async def test_prompts_return_their_messages_and_resources_their_contents(http: httpx.AsyncClient) -> None:
     prompt = (await http.post("/tools/good__prompt:summarise", json={"text": "long", "words": "5"})).json()
     assert '"words": "5"' in prompt["messages"][0]["content"]["text"]
     resource = (await http.post("/tools/good__resource:memos", json={"year": "2026", "month": "1"})).json()
@@ -314,7 +314,7 @@ async def test_an_empty_body_means_no_arguments(http: httpx.AsyncClient, body: b
         b'{"text": "x", "times": Infinity}',
     ],
 )
-async def test_a_body_that_is_no_json_is_refused(http: httpx.AsyncClient, body: bytes) -> None:
+async def test_a_body_that_is_not_valid_json_is_refused(http: httpx.AsyncClient, body: bytes) -> None:
     error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
     assert "JSON" in error["message"]
     assert "field" in error["details"]
@@ -322,7 +322,7 @@ async def test_a_body_that_is_no_json_is_refused(http: httpx.AsyncClient, body: 
 
 @pytest.mark.req("G-05", "X-03")
 @pytest.mark.parametrize("body", ["[]", '"text"', "7", "null", "true", '[{"text": "x"}]'])
-async def test_a_body_that_is_no_object_is_refused(http: httpx.AsyncClient, body: str) -> None:
+async def test_a_body_that_is_not_an_object_is_refused(http: httpx.AsyncClient, body: str) -> None:
     error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
     assert "good__echo must be a JSON object" in error["message"]
 
@@ -332,7 +332,7 @@ async def test_a_body_that_is_no_object_is_refused(http: httpx.AsyncClient, body
     ("arguments", "field"),
     [({}, "text"), ({"text": 7}, "text"), ({"text": "x", "times": 0}, "times"), ({"text": "x", "times": []}, "times")],
 )
-async def test_arguments_that_do_not_fit_are_a_422_that_names_the_field(
+async def test_invalid_arguments_are_a_422_that_names_the_field(
     http: httpx.AsyncClient, arguments: dict[str, Any], field: str
 ) -> None:
     error = refusal(await http.post("/tools/good__echo", json=arguments), 422, "VALIDATION_ERROR")
@@ -350,7 +350,7 @@ async def test_a_body_that_is_too_large_is_refused_and_the_next_call_works(http:
 
 
 @pytest.mark.req("X-03")
-async def test_a_body_without_an_end_is_refused_before_all_of_it_has_come(http: httpx.AsyncClient) -> None:
+async def test_an_endless_body_is_refused_at_the_limit(http: httpx.AsyncClient) -> None:
     megabytes = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -366,7 +366,7 @@ async def test_a_body_without_an_end_is_refused_before_all_of_it_has_come(http: 
 @pytest.mark.parametrize(
     ("body", "sent"), [(rb'{"t": "\ud800"}', {"t": "\ud800"}), (b'{"t": 1e999}', {"t": float("inf")})]
 )
-async def test_arguments_at_the_edge_of_json_are_passed_on_or_refused_but_never_changed_nor_fatal(
+async def test_unusual_json_arguments_are_passed_on_unchanged_or_refused(
     http: httpx.AsyncClient, body: bytes, sent: dict[str, Any]
 ) -> None:
     answer = await http.post("/tools/odd__a b", content=body)
@@ -376,11 +376,11 @@ async def test_arguments_at_the_edge_of_json_are_passed_on_or_refused_but_never_
     else:
         refusal(answer, 422, "VALIDATION_ERROR")
     attempts = {s["name"]: s["attempts"] for s in (await http.get("/servers")).json()["servers"]}
-    assert attempts["odd"] == 1  # the connection outlived it
+    assert attempts["odd"] == 1  # the connection is still open
 
 
 @pytest.mark.req("G-05", "D-11")
-async def test_an_answer_that_says_it_failed_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
+async def test_an_error_result_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
     answer = await http.post("/tools/good__fail", json={"message": "out of ink"})
     error = refusal(answer, 502, "UPSTREAM_ERROR")
     assert "good__fail failed: out of ink" in error["message"]
@@ -388,7 +388,7 @@ async def test_an_answer_that_says_it_failed_is_a_502_with_its_message(http: htt
 
 
 @pytest.mark.req("G-05", "D-11")
-async def test_an_error_of_the_protocol_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
+async def test_a_protocol_error_is_a_502_with_its_message(http: httpx.AsyncClient) -> None:
     answer = await http.post("/tools/good__error", json={"message": "out of paper", "code": -32099})
     error = refusal(answer, 502, "UPSTREAM_ERROR")
     assert "out of paper" in error["message"]
@@ -396,7 +396,7 @@ async def test_an_error_of_the_protocol_is_a_502_with_its_message(http: httpx.As
 
 
 @pytest.mark.req("G-05", "D-11")
-async def test_a_server_that_dies_in_a_call_is_a_502_that_says_so_and_is_back_for_the_next(
+async def test_a_server_that_dies_during_a_call_is_a_502_and_reconnects_for_the_next(
     http: httpx.AsyncClient,
 ) -> None:
     pids = [(await http.post("/tools/good__pid")).json()["pid"]]
@@ -411,11 +411,11 @@ async def test_a_server_that_dies_in_a_call_is_a_502_that_says_so_and_is_back_fo
 
 
 @pytest.mark.req("G-05", "D-11")
-async def test_a_call_that_takes_too_long_is_a_504_and_holds_up_no_other(
+async def test_a_call_that_times_out_is_a_504_and_delays_no_other_call(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     settings = settings_in(tmp_path_factory.mktemp("slow"), call_timeout=1)
-    async with open_app(settings) as app, asking(ServedApp(settings, app)) as http:
+    async with open_app(settings) as app, open_client(ServedApp(settings, app)) as http:
         await app.gateway.apply([spec("good")])
         await app.gateway.settle(TIMEOUT_SECONDS)
         slow = asyncio.create_task(http.post("/tools/good__slow", json={"seconds": 60}))
@@ -428,7 +428,7 @@ async def test_a_call_that_takes_too_long_is_a_504_and_holds_up_no_other(
 
 
 @pytest.mark.req("G-05")
-async def test_many_calls_at_once_get_each_its_own_answer(http: httpx.AsyncClient) -> None:
+async def test_concurrent_calls_get_their_own_results(http: httpx.AsyncClient) -> None:
     texts = [f"text {n}" for n in range(50)]
     answers = await asyncio.gather(*(http.post("/tools/good__echo", json={"text": t}) for t in texts))
     assert [a.json()["text"] for a in answers] == texts
@@ -447,7 +447,7 @@ async def test_many_calls_at_once_get_each_its_own_answer(http: httpx.AsyncClien
         ("good__echo,nobody,good__nothing", {"good__echo"}),
     ],
 )
-async def test_a_client_has_exactly_what_the_filter_names(
+async def test_a_client_has_exactly_the_tools_of_the_filter(
     http: httpx.AsyncClient, wanted: str, calls: set[str]
 ) -> None:
     for language, kind in (("ts", "application/typescript"), ("py", "text/x-python")):
@@ -459,7 +459,7 @@ async def test_a_client_has_exactly_what_the_filter_names(
 
 
 @pytest.mark.req("G-06")
-async def test_the_typescript_client_begins_with_its_two_lines_and_names_types_after_server_and_tool(
+async def test_the_typescript_client_starts_with_two_lines_and_names_types_after_server_and_tool(
     http: httpx.AsyncClient,
 ) -> None:
     source = (await http.get("/runtime/tools.ts", params={"filter": "good__echo"})).text
@@ -478,7 +478,7 @@ async def test_the_typescript_client_begins_with_its_two_lines_and_names_types_a
 
 
 @pytest.mark.req("G-06", "G-07")
-async def test_what_nothing_is_called_gives_an_empty_module(http: httpx.AsyncClient) -> None:
+async def test_a_filter_without_matches_gives_an_empty_module(http: httpx.AsyncClient) -> None:
     script = (await http.get("/runtime/tools.ts", params={"filter": "nobody,good__nothing"})).text
     assert script.splitlines()[2:] == ["", "export const tools = {};"]
     python = (await http.get("/runtime/tools.py", params={"filter": "nobody"})).text
@@ -493,7 +493,7 @@ async def test_the_python_client_of_everything_compiles(http: httpx.AsyncClient)
     assert "class GoodEchoParams(TypedDict)" in source
 
 
-# --- not yet ---
+# --- while the application is opening ---
 
 ROUTES = [
     "/search?q=x",
@@ -509,23 +509,23 @@ ROUTES = [
 
 @pytest.mark.req("S-04", "D-11")
 @pytest.mark.parametrize("path", ROUTES)
-async def test_before_the_engine_is_open_everything_says_so(small: Settings, path: str) -> None:
-    async with asking(ServedApp(small)) as http:
+async def test_every_route_is_a_503_while_the_engine_is_opening(small: Settings, path: str) -> None:
+    async with open_client(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
         assert "search engine is not ready" in error["message"]
 
 
 @pytest.mark.req("S-04", "G-04")
-async def test_before_the_engine_is_open_no_tool_is_called_and_the_process_is_alive(small: Settings) -> None:
-    async with asking(ServedApp(small)) as http:
+async def test_while_the_engine_is_opening_calls_are_refused_and_health_works(small: Settings) -> None:
+    async with open_client(ServedApp(small)) as http:
         refusal(await http.post("/tools/good__echo", json={"text": "x"}), 503, "UNAVAILABLE")
         assert (await http.get("/health")).json() == {"status": "ok"}
 
 
 @pytest.mark.req("G-02", "G-04", "S-04")
-async def test_while_servers_are_being_connected_readiness_names_them_and_search_works(app: App) -> None:
+async def test_while_servers_connect_readiness_names_them_and_search_works(app: App) -> None:
     serving = ServedApp(app.settings, app, ready=False)
-    async with asking(serving) as http:
+    async with open_client(serving) as http:
         await app.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         error = refusal(await http.get("/ready"), 503, "UNAVAILABLE")
@@ -539,14 +539,14 @@ async def test_while_servers_are_being_connected_readiness_names_them_and_search
 
 
 @pytest.mark.req("G-02", "H-04")
-async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_there_may_be_more(app: App) -> None:
-    async with asking(ServedApp(app.settings, app, ready=False)) as http:
+async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App) -> None:
+    async with open_client(ServedApp(app.settings, app, ready=False)) as http:
         await app.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         found = (await http.get("/search", params={"q": "echo"})).json()
         assert (found["results"][0]["toolId"], found["degraded"]) == ("good__echo", ["catalogue"])
         query_fields = {"query": "echo", "skill_threshold": 0, "tool_threshold": 0}
-        for _ in range(2):  # one that is found, one that is kept
+        for _ in range(2):  # the second response is from the cache
             answer = (await http.post("/api/v1/search", json=query_fields)).json()
             assert answer["tools"]
             assert answer["metadata"]["degraded"] == ["catalogue"]
@@ -564,8 +564,8 @@ async def test_while_tools_of_a_server_are_on_their_way_every_search_says_that_t
 
 
 @pytest.mark.req("G-02", "H-04")
-async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_it(app: App) -> None:
-    async with asking(ServedApp(app.settings, app)) as http:
+async def test_a_server_that_reconnects_keeps_its_indexed_tools(app: App) -> None:
+    async with open_client(ServedApp(app.settings, app)) as http:
         await app.gateway.apply([spec("good")])
         await until(lambda: states(app) == {"good": "ready"})
         await app.gateway.apply([spec("good", hang=True)])
@@ -576,7 +576,7 @@ async def test_a_server_that_is_connected_anew_hides_nothing_that_was_known_of_i
 
 
 @pytest.mark.req("G-02", "H-14")
-async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts_as_incomplete(app: App) -> None:
+async def test_the_catalogue_is_incomplete_while_it_is_being_indexed_again(app: App) -> None:
     await app.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
     again = Gateway(Servers(), app.sync)
@@ -590,7 +590,7 @@ async def test_while_the_catalogue_of_before_is_brought_into_the_index_it_counts
     assert incomplete == [False, True, False]
 
 
-# --- the description ---
+# --- OpenAPI ---
 
 
 @pytest.mark.req("G-04")
@@ -626,6 +626,6 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("G-05")
-async def test_the_description_says_that_a_call_takes_a_body(http: httpx.AsyncClient) -> None:
+async def test_openapi_describes_the_body_of_a_call(http: httpx.AsyncClient) -> None:
     response = (await http.get("/openapi.json")).json()["paths"]["/tools/{tool_id}"]["post"]
     assert "application/json" in response["requestBody"]["content"]

@@ -1,4 +1,4 @@
-"""Who may call the gateway: names of this machine, pages of this machine, and callers with the key."""
+"""The guard: Host, Origin, and the gateway's key."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MALFORMED = ["[::1", "[", "::1]", "[evil]", "\u2100", "a b", "\xff\xfe"]
 async def answer(
     guard: Guard, headers: Mapping[str, str], path: str = "/search", method: str = "GET"
 ) -> tuple[int, dict[str, Any]]:
-    """What a request gets: the status, and the details of the refusal where it is one."""
+    """The status of the response, and the details of the error if it is one."""
     raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     scope: Scope = {"type": "http", "method": method, "path": path, "headers": raw, "query_string": b""}
     sent: list[Message] = []
@@ -73,20 +73,20 @@ def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) ->
     return Guard(PlainTextResponse("let in"), host=bound_to, allowed_hosts=allowed, key=key, routes=ROUTES)
 
 
-# --- the name that is called ---
+# --- Host ---
 
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("bound_to", ["127.0.0.1", "localhost", "::1", "0.0.0.0", "192.168.1.7"])
 @pytest.mark.parametrize("host", LOOPBACK)
-async def test_a_name_of_this_machine_is_answered_with_any_port(bound_to: str, host: str) -> None:
+async def test_a_name_of_this_machine_is_allowed_with_any_port(bound_to: str, host: str) -> None:
     assert await answer(guard(bound_to), {"Host": host}) == (200, {})
 
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("bound_to", ["127.0.0.1", "0.0.0.0"])
 @pytest.mark.parametrize("host", STRANGE)
-async def test_any_other_name_is_refused_however_it_is_dressed_up(bound_to: str, host: str) -> None:
+async def test_any_other_name_is_refused_in_every_spelling(bound_to: str, host: str) -> None:
     status, error = await answer(guard(bound_to), {"Host": host})
     assert (status, error["code"], error["details"]) == (403, "FORBIDDEN", {"field": "Host"})
     assert "TOOLSCRIPT_ALLOWED_HOSTS" in error["message"]
@@ -94,34 +94,34 @@ async def test_any_other_name_is_refused_however_it_is_dressed_up(bound_to: str,
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("bound_to", ["127.0.0.1", "0.0.0.0"])
-async def test_a_request_without_a_name_is_refused(bound_to: str) -> None:
+async def test_a_request_without_a_host_is_refused(bound_to: str) -> None:
     status, error = await answer(guard(bound_to), {})
     assert (status, error["details"]) == (403, {"field": "Host"})
 
 
 @pytest.mark.req("X-04", "X-03")
 @pytest.mark.parametrize("host", MALFORMED)
-async def test_a_name_that_cannot_be_read_is_refused_and_breaks_nothing(host: str) -> None:
+async def test_a_host_that_cannot_be_parsed_is_refused(host: str) -> None:
     status, error = await answer(guard(), {"Host": host})
     assert (status, error["details"]) == (403, {"field": "Host"})
 
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("host", ADDRESSES)
-async def test_on_loopback_no_other_address_is_answered(host: str) -> None:
+async def test_on_loopback_other_addresses_are_refused(host: str) -> None:
     assert (await answer(guard("127.0.0.1"), {"Host": host}))[0] == 403
     assert (await answer(guard("::1"), {"Host": host}))[0] == 403
 
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("host", ADDRESSES)
-async def test_off_loopback_any_address_is_answered_for_no_name_server_can_rebind_it(host: str) -> None:
+async def test_off_loopback_every_address_is_allowed(host: str) -> None:
     assert await answer(guard("0.0.0.0"), {"Host": host}) == (200, {})
     assert await answer(guard("::"), {"Host": host}) == (200, {})
 
 
 @pytest.mark.req("X-04")
-async def test_further_names_can_be_allowed_and_their_case_does_not_matter() -> None:
+async def test_more_names_can_be_allowed_in_any_case() -> None:
     for bound_to in ("127.0.0.1", "0.0.0.0"):
         allowing = guard(bound_to, "Gateway.example", "other.example")
         for host in ("gateway.example", "gateway.example:8443", "GATEWAY.EXAMPLE", "other.example"):
@@ -131,12 +131,12 @@ async def test_further_names_can_be_allowed_and_their_case_does_not_matter() -> 
 
 
 @pytest.mark.req("X-04")
-def test_what_is_loopback_and_what_is_not() -> None:
+def test_loopback_names_and_addresses_are_recognized() -> None:
     assert all(map(is_loopback, ["127.0.0.1", "127.1.2.3", "::1", "localhost"]))
     assert not any(map(is_loopback, ["0.0.0.0", "::", "10.0.0.1", "example.org", "", "localhost.example"]))
 
 
-# --- the page that calls ---
+# --- Origin ---
 
 
 @pytest.mark.req("X-04")
@@ -144,7 +144,7 @@ def test_what_is_loopback_and_what_is_not() -> None:
     "origin",
     ["http://localhost", "http://localhost:5173", "http://127.0.0.1:3780", "https://[::1]:80", "http://LOCALHOST"],
 )
-async def test_a_page_of_this_machine_may_call(origin: str) -> None:
+async def test_pages_of_this_machine_are_allowed(origin: str) -> None:
     assert await answer(guard(), {"Host": "127.0.0.1", "Origin": origin}) == (200, {})
 
 
@@ -163,20 +163,20 @@ async def test_a_page_of_this_machine_may_call(origin: str) -> None:
         "localhost",
     ],
 )
-async def test_a_page_of_anywhere_else_may_not(origin: str) -> None:
+async def test_pages_of_other_machines_are_refused(origin: str) -> None:
     status, error = await answer(guard(), {"Host": "127.0.0.1", "Origin": origin})
     assert (status, error["code"], error["details"]) == (403, "FORBIDDEN", {"field": "Origin"})
 
 
 @pytest.mark.req("X-04", "X-03")
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://\u2100", "\xff"])
-async def test_an_origin_that_cannot_be_read_is_refused_and_breaks_nothing(origin: str) -> None:
+async def test_an_origin_that_cannot_be_parsed_is_refused(origin: str) -> None:
     status, error = await answer(guard(), {"Host": "127.0.0.1", "Origin": origin})
     assert (status, error["details"]) == (403, {"field": "Origin"})
 
 
 @pytest.mark.req("X-04")
-async def test_a_page_of_an_allowed_name_may_call() -> None:
+async def test_pages_of_allowed_names_are_allowed() -> None:
     allowing = guard("127.0.0.1", "app.example")
     assert await answer(allowing, {"Host": "127.0.0.1", "Origin": "https://app.example:8443"}) == (200, {})
     assert (await answer(allowing, {"Host": "127.0.0.1", "Origin": "https://app.example.evil"}))[0] == 403
@@ -187,7 +187,7 @@ async def test_a_page_of_an_allowed_name_may_call() -> None:
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY} "])
-async def test_a_request_with_the_key_is_let_in(sent: str) -> None:
+async def test_a_request_with_the_key_is_allowed(sent: str) -> None:
     assert await answer(guard(key=KEY), {"Host": "localhost", "Authorization": sent}) == (200, {})
 
 
@@ -216,14 +216,14 @@ async def test_a_request_without_the_key_gets_an_error_that_says_how_to_send_it(
 
 
 @pytest.mark.req("X-04")
-async def test_a_key_opens_no_door_to_a_strange_name_or_page() -> None:
+async def test_the_key_does_not_allow_other_names_or_pages() -> None:
     headers = {"Host": "localhost", "Authorization": f"Bearer {KEY}"}
     assert (await answer(guard(key=KEY), headers | {"Host": "evil.example"}))[0] == 403
     assert (await answer(guard(key=KEY), headers | {"Origin": "https://evil.example"}))[0] == 403
 
 
 @pytest.mark.req("X-04", "G-04", "D-06")
-async def test_only_the_states_that_machines_watch_need_no_key() -> None:
+async def test_only_public_routes_need_no_key() -> None:
     for path in ("/health", "/search/health"):
         assert await answer(guard(key=KEY), {"Host": "localhost"}, path) == (200, {})
         assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path))[0] == 403
@@ -256,7 +256,7 @@ async def test_routes_with_another_access_do_not_require_the_key(method: str, pa
 
 @pytest.mark.req("X-04", "D-05")
 @pytest.mark.parametrize("authorization", [None, "Bearer a.token.of-a-tenant", f"Bearer {KEY}"])
-async def test_the_key_may_come_beside_a_token(authorization: str | None) -> None:
+async def test_the_key_may_be_sent_with_a_token(authorization: str | None) -> None:
     headers = {"Host": "localhost", "X-API-Key": KEY}
     headers |= {} if authorization is None else {"Authorization": authorization}
     assert await answer(guard(key=KEY), headers, "/mcp", "POST") == (200, {})
@@ -264,18 +264,18 @@ async def test_the_key_may_come_beside_a_token(authorization: str | None) -> Non
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("sent", ["", KEY[:-1], f"{KEY}x", f"Bearer {KEY}", KEY.upper(), "\xe9"])
-async def test_a_wrong_key_beside_a_token_lets_nobody_in(sent: str) -> None:
+async def test_a_wrong_key_with_a_token_is_refused(sent: str) -> None:
     headers = {"Host": "localhost", "X-API-Key": sent, "Authorization": "Bearer a.token.of-a-tenant"}
     status, error = await answer(guard(key=KEY), headers, "/mcp", "POST")
     assert (status, error["code"]) == (401, "UNAUTHORIZED")
     assert "X-API-Key: KEY" in error["message"]
 
 
-# --- all of it on the real application ---
+# --- the real application ---
 
 
 @asynccontextmanager
-async def asking(settings: Settings, app: App, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(settings: Settings, app: App, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(create_http_app(ServedApp(settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
@@ -286,9 +286,9 @@ PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/run
 
 @pytest.mark.req("X-04", "D-11")
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_route_is_behind_the_guard(app: App, path: str) -> None:
+async def test_the_guard_checks_every_route(app: App, path: str) -> None:
     settings = replace(app.settings, api_key=KEY)
-    async with asking(settings, app) as http:
+    async with open_client(settings, app) as http:
         for method in ("GET", "POST"):
             refused = await http.request(method, path)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "UNAUTHORIZED")
@@ -300,20 +300,20 @@ async def test_every_route_is_behind_the_guard(app: App, path: str) -> None:
 @pytest.mark.req("X-04", "D-11")
 @pytest.mark.parametrize("header", ["Host", "Origin"])
 async def test_a_malformed_header_is_a_403_with_the_envelope(app: App, header: str) -> None:
-    async with asking(app.settings, app, **{header: "http://[::1" if header == "Origin" else "[::1"}) as http:
+    async with open_client(app.settings, app, **{header: "http://[::1" if header == "Origin" else "[::1"}) as http:
         refused = await http.get("/search?q=x")
         assert (refused.status_code, refused.json()["error"]["details"]) == (403, {"field": header})
 
 
 @pytest.mark.req("X-04")
-async def test_a_refusal_for_want_of_a_key_names_the_scheme_as_http_asks(app: App) -> None:
-    async with asking(replace(app.settings, api_key=KEY), app) as http:
+async def test_a_missing_key_is_a_401_with_www_authenticate(app: App) -> None:
+    async with open_client(replace(app.settings, api_key=KEY), app) as http:
         assert (await http.get("/servers")).headers["WWW-Authenticate"].startswith("Bearer")
 
 
 @pytest.mark.req("X-04")
-async def test_the_settings_name_who_else_may_be_called(app: App) -> None:
-    async with asking(replace(app.settings, allowed_hosts=("gateway.example",)), app) as http:
+async def test_the_settings_allow_more_names(app: App) -> None:
+    async with open_client(replace(app.settings, allowed_hosts=("gateway.example",)), app) as http:
         assert (await http.get("/health", headers={"Host": "gateway.example:3780"})).status_code == 200
         assert (await http.get("/health", headers={"Origin": "https://gateway.example"})).status_code == 200
         assert (await http.get("/health", headers={"Host": "other.example"})).status_code == 403
@@ -323,7 +323,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 @pytest.mark.req("X-04", "G-08")
-async def test_mcp_on_a_real_port_wants_the_key_and_no_stranger(app: App) -> None:
+async def test_mcp_on_a_real_port_requires_the_key_and_an_allowed_host(app: App) -> None:
     server = HttpServer(replace(app.settings, api_key=KEY, port=0))
     server.served.current = app
     serving = asyncio.create_task(server.run())
@@ -344,9 +344,7 @@ async def test_mcp_on_a_real_port_wants_the_key_and_no_stranger(app: App) -> Non
 
 @pytest.mark.req("X-04", "X-03")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "gateway.example"])
-def test_an_address_that_strangers_reach_is_refused_without_a_key(
-    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_address_is_refused_without_a_key(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["toolscript"])
     result = CliRunner().invoke(run, ["gateway", "start", "--host", host, "--data-dir", str(tmp_path / "data")])
     assert result.exit_code == 2
@@ -357,7 +355,7 @@ def test_an_address_that_strangers_reach_is_refused_without_a_key(
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A gateway that runs: where it is reached here, and where it says what."""
+    """A running gateway: its URL and its log."""
 
     url: str
     data: Path
@@ -366,7 +364,7 @@ class Running:
 
 @contextmanager
 def running(folder: Path, servers: Mapping[str, Any], *arguments: str, **variables: str) -> Iterator[Running]:
-    """`toolscript gateway start` as a process of its own, until the block ends."""
+    """Runs `toolscript gateway start` as a process until the block ends."""
     configuration, log, data = folder / "servers.json", folder / "log", folder / "data"
     configuration.write_text(json.dumps({"mcpServers": servers}))
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--config", str(configuration)]
@@ -405,7 +403,7 @@ def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.req("X-04", "X-05")
-def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_path: Path) -> None:
+def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp_path: Path) -> None:
     with serving_http() as web:
         servers = {"good": make_scripted_spec(), "web": {"type": "http", "url": web.http}}
         everywhere = ("--host", "0.0.0.0")
@@ -419,11 +417,11 @@ def test_with_a_key_the_gateway_listens_everywhere_and_the_key_goes_nowhere(tmp_
             assert http.get("/servers", headers={"Authorization": "Bearer wrong"}).status_code == 401
             http.headers["Authorization"] = f"bearer {KEY}"
             assert {s["state"] for s in http.get("/servers").json()["servers"]} == {"ready"}
-            # What the caller and the gateway keep secret reaches no server behind it.
+            # Servers behind the gateway get neither the key nor the caller's token.
             seen = http.post("/tools/good__env", json={"name": "TOOLSCRIPT_API_KEY"})
             assert seen.json() == {"value": None}
             assert http.post("/tools/web__authorization").json() == {"value": None}
-            # Commands on the same folder bring the key when they have it, and say so when not.
+            # Commands on the same folder send the key if they have it, and report it missing if not.
             list_command = ("list-tools", "good__echo", "--data-dir", str(gateway.data))
             assert "echo(text: string" in toolscript(*list_command, TOOLSCRIPT_API_KEY=KEY).stdout
             refused = toolscript(*list_command)

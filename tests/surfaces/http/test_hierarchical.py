@@ -1,4 +1,4 @@
-"""Hierarchical search over HTTP: the shape of every answer, every refusal, and what it costs in tokens."""
+"""Hierarchical search over HTTP: the format of responses, errors, and token counts."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 async def http(filled: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with asking(ServedApp(filled.settings, filled)) as client:
+    async with open_client(ServedApp(filled.settings, filled)) as client:
         yield client
 
 
 @pytest.fixture
 async def changing(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    """The same over an application of its own."""
+    """A client of an application that the test may change."""
     await app.sync.run(ITEMS)
     await app.sync.index_catalogue()
-    async with asking(ServedApp(app.settings, app)) as client:
+    async with open_client(ServedApp(app.settings, app)) as client:
         yield client
 
 
-def asking(serving: ServedApp) -> httpx.AsyncClient:
+def open_client(serving: ServedApp) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(create_http_app(serving)), base_url="http://127.0.0.1")
 
 
@@ -71,7 +71,7 @@ async def search(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
 
 
 async def describe_request(http: httpx.AsyncClient) -> dict[str, Any]:
-    """What the API says of a search's body."""
+    """The OpenAPI description of the body of a search."""
     body = (await http.get("/openapi.json")).json()["paths"][SEARCH]["post"]["requestBody"]
     schema: dict[str, Any] = body["content"]["application/json"]["schema"]
     return schema
@@ -89,7 +89,7 @@ def expect_422(answer: httpx.Response, status: int, field: str | None = None) ->
 
 
 @pytest.mark.req("H-06")
-async def test_an_answer_has_exactly_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+async def test_the_response_has_exactly_the_specified_format(http: httpx.AsyncClient) -> None:
     response = await search(http)
     assert response.keys() == {"query", "tools", "matched_skills", "metadata"}
     assert response["query"] == "read a file"
@@ -142,7 +142,7 @@ async def test_defaults_are_as_documented(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("H-05")
-async def test_without_schemas_an_answer_does_not_speak_of_them(http: httpx.AsyncClient) -> None:
+async def test_schemas_are_left_out_unless_requested(http: httpx.AsyncClient) -> None:
     response = await search(http, include_schemas=False)
     assert not {"input_schema", "output_schema", "annotations"} & response["tools"][0].keys()
     assert response["metadata"]["schema_load_time_ms"] == 0
@@ -151,7 +151,7 @@ async def test_without_schemas_an_answer_does_not_speak_of_them(http: httpx.Asyn
 @pytest.mark.req("H-03")
 @pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
 @pytest.mark.parametrize("item_type", ["tool", "prompt", "resource"])
-async def test_every_strategy_finds_one_type_alone(http: httpx.AsyncClient, strategy: str, item_type: str) -> None:
+async def test_every_strategy_can_search_one_type(http: httpx.AsyncClient, strategy: str, item_type: str) -> None:
     response = await search(http, strategy=strategy, item_type=item_type, skill_limit=10)
     assert response["metadata"]["strategy_used"] == strategy
     assert {tool["type"] for tool in response["tools"]} <= {item_type}
@@ -226,13 +226,13 @@ async def test_an_invalid_request_is_a_422_that_names_the_field(
 
 @pytest.mark.req("H-02", "X-03", "D-11")
 @pytest.mark.parametrize("body", ["", "null", "[]", '"read"', "{", "read a file", "{}", '{"query": "x"} more', "\0"])
-async def test_a_body_that_is_no_request_is_a_422(http: httpx.AsyncClient, body: str) -> None:
+async def test_a_body_of_another_type_is_a_422(http: httpx.AsyncClient, body: str) -> None:
     assert expect_422(await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"}), 422)
 
 
 @pytest.mark.req("H-02", "D-11")
 @pytest.mark.parametrize("body", [b'{"query": "\xff\xfe"}', b"[" * 100_000], ids=["not UTF-8", "too deep"])
-async def test_a_body_that_cannot_be_read_is_refused_and_nothing_breaks(http: httpx.AsyncClient, body: bytes) -> None:
+async def test_a_body_that_cannot_be_parsed_is_refused(http: httpx.AsyncClient, body: bytes) -> None:
     answer = await http.post(SEARCH, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in {400, 422}
     assert answer.json()["error"]["message"]
@@ -253,7 +253,7 @@ async def test_a_body_that_cannot_be_read_is_refused_and_nothing_breaks(http: ht
         "\u200b\ufeff a file",
     ],
 )
-async def test_special_characters_are_searched_for_as_they_are(http: httpx.AsyncClient, query: str) -> None:
+async def test_special_characters_are_searched_unchanged(http: httpx.AsyncClient, query: str) -> None:
     response = await search(http, query=query)
     assert response["query"] == query
     assert len(response["tools"]) == 5
@@ -263,14 +263,14 @@ async def test_special_characters_are_searched_for_as_they_are(http: httpx.Async
 
 
 @pytest.mark.req("H-02")
-async def test_half_a_character_is_refused_or_replaced_but_breaks_nothing(http: httpx.AsyncClient) -> None:
+async def test_a_lone_surrogate_is_refused_or_replaced(http: httpx.AsyncClient) -> None:
     answer = await http.post(SEARCH, content=b'{"query": "half \\ud83d"}', headers={"Content-Type": "application/json"})
     assert answer.status_code in {200, 422}
     assert (await http.get(f"{SEARCH}/tools?query=half%ED%A0%BD")).status_code == 200
 
 
 @pytest.mark.req("H-08")
-async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an_end(http: httpx.AsyncClient) -> None:
+async def test_a_body_without_a_length_is_read_up_to_the_limit(http: httpx.AsyncClient) -> None:
     read = 0
 
     async def pieces(whole: bytes, size: int) -> AsyncIterator[bytes]:
@@ -288,7 +288,7 @@ async def test_a_body_without_a_length_is_read_piece_by_piece_and_not_without_an
     assert read == MAX_BODY_BYTES // 2**20 + 1
 
 
-async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
+async def test_a_search_of_skills_returns_a_list(http: httpx.AsyncClient) -> None:
     answer = await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0})
     skills = answer.json()
     assert len(skills) == 5
@@ -303,7 +303,7 @@ async def test_skills_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("H-08")
-async def test_tools_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
+async def test_a_search_of_tools_returns_a_list(http: httpx.AsyncClient) -> None:
     tools = (await http.get(f"{SEARCH}/tools", params={"query": "read a file", "threshold": 0})).json()
     assert len(tools) == 10
     for tool in tools:
@@ -321,7 +321,7 @@ async def test_tools_alone_are_a_bare_list(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("H-08", "H-03")
-async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: httpx.AsyncClient, filled: App) -> None:
+async def test_tools_are_found_in_any_of_the_given_skills(http: httpx.AsyncClient, filled: App) -> None:
     async def within(skill_ids: str) -> list[str]:
         fields: dict[str, Any] = {"query": "read a file", "threshold": 0, "limit": 50, "skill_ids": skill_ids}
         answer = await http.get(f"{SEARCH}/tools", params=fields)
@@ -361,14 +361,14 @@ async def test_tools_are_found_within_any_of_the_skills_that_are_named(http: htt
         ("tools?query=x&item_type=skill", "item_type"),
     ],
 )
-async def test_a_wrong_request_for_one_stage_is_a_422_that_names_the_field(
+async def test_an_invalid_request_of_one_stage_is_a_422_that_names_the_field(
     http: httpx.AsyncClient, path: str, field: str
 ) -> None:
     expect_422(await http.get(f"{SEARCH}/{path}"), 422, field)
 
 
 @pytest.mark.req("H-17")
-async def test_an_answer_can_say_what_it_costs_and_what_all_tools_would(changing: httpx.AsyncClient, app: App) -> None:
+async def test_a_response_can_have_its_token_count_and_that_of_all_tools(changing: httpx.AsyncClient, app: App) -> None:
     assert "tokens" not in (await search(changing))["metadata"]
     response = await search(changing, count_tokens=True)
     tokens = response["metadata"].pop("tokens")
@@ -386,14 +386,14 @@ async def test_an_answer_can_say_what_it_costs_and_what_all_tools_would(changing
 
 
 @pytest.mark.req("H-17")
-async def test_an_answer_without_tools_costs_little(http: httpx.AsyncClient) -> None:
-    """A tool that is not returned costs nothing; skills and metadata of the response do."""
+async def test_a_response_without_tools_has_few_tokens(http: httpx.AsyncClient) -> None:
+    """Skills and metadata of the response still have tokens."""
     response = await search(http, tool_threshold=1.0, strategy="direct", count_tokens=True)
     assert response["tools"] == []
     assert response["metadata"]["tokens"]["answer"] < 150
 
 
-async def test_an_answer_follows_the_catalogue_at_once(changing: httpx.AsyncClient, app: App) -> None:
+async def test_responses_follow_changes_of_the_catalogue(changing: httpx.AsyncClient, app: App) -> None:
     first = (await search(changing))["tools"][0]
     rest = [item for item in ITEMS if item.id != first["id"]]
     await app.sync.run(rest)
@@ -417,7 +417,7 @@ async def test_a_schema_is_returned_unchanged_even_with_numbers_beyond_64_bits(
 
 @pytest.mark.req("H-01", "H-14")
 @pytest.mark.parametrize("body", [None, "null", "{}", '{"reclassify": false}'])
-async def test_a_sync_on_request_says_what_it_did(changing: httpx.AsyncClient, app: App, body: str | None) -> None:
+async def test_a_sync_reports_what_it_changed(changing: httpx.AsyncClient, app: App, body: str | None) -> None:
     await app.skill_store.save_skills([Skill("new_one", "New one")])
     sent = {"content": body, "headers": {"Content-Type": "application/json"}} if body else {}
     answer = await changing.post("/api/v1/sync", **sent)  # type: ignore[arg-type]
@@ -440,11 +440,11 @@ async def test_a_sync_reclassifies_everything_on_request(changing: httpx.AsyncCl
 @pytest.mark.parametrize(
     ("body", "field"), [({"reclassify": "perhaps"}, "reclassify"), ({"all": True}, "all"), ({"force": None}, "force")]
 )
-async def test_a_sync_that_cannot_be_is_refused(http: httpx.AsyncClient, body: dict[str, Any], field: str) -> None:
+async def test_an_invalid_sync_is_refused(http: httpx.AsyncClient, body: dict[str, Any], field: str) -> None:
     expect_422(await http.post("/api/v1/sync", json=body), 422, field)
 
 
-async def test_the_api_describes_hierarchical_search(http: httpx.AsyncClient) -> None:
+async def test_openapi_describes_hierarchical_search(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert paths[SEARCH]["post"]["requestBody"]["required"] is True
     fields = await describe_request(http)
@@ -465,7 +465,7 @@ async def test_the_api_describes_hierarchical_search(http: httpx.AsyncClient) ->
 
 @pytest.mark.req("D-11")
 async def test_while_the_application_is_being_opened_every_route_is_a_503(small: Settings) -> None:
-    async with asking(ServedApp(small, None, ready=False)) as http:
+    async with open_client(ServedApp(small, None, ready=False)) as http:
         for answer in (
             await http.post(SEARCH, json={"query": "x"}),
             await http.get(f"{SEARCH}/skills?query=x"),

@@ -1,5 +1,4 @@
-"""What hierarchical search answers when a part of it fails, as the table of fallbacks says: real adapters, one call of
-which is made to fail, to hang or to answer nonsense, and HTTP around them."""
+"""Fallbacks of hierarchical search over HTTP: real adapters, of which one call fails, hangs or returns garbage."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ pytestmark = [pytest.mark.req("H-04"), pytest.mark.usefixtures("_quiet")]
 
 SEARCH = "/api/v1/search"
 REQUEST = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
-# Short enough for a test, long enough for every part that works.
+# Short, but long enough for every part that works.
 SHORT = StageTimeouts(embedding=1.0, skills=1.0, tools=1.0, schemas=1.0)
 MAX_SECONDS = 5.0
 
@@ -44,7 +43,7 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "store": ("item_store", "get_schemas", None),
 }
 
-# What is named in `degraded`, and what is returned.
+# The parts in `degraded`, and the results.
 EXPECTED = {
     "embedder": ("embedder", "nothing"),
     "skills": ("index", "unfiltered"),
@@ -75,8 +74,8 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "an endless query vector": ("embedder", lambda v: np.full_like(v, np.inf)),
     "a query vector of words": ("embedder", lambda v: ["a", "b"]),
     "a text for a query vector": ("embedder", lambda v: "0.1, 0.2"),
-    "skills without payloads": ("skills", without_payload),
-    "skills that tell None": ("skills", lambda hits: [c._replace(payload=None) for c in hits]),
+    "skills without a payload": ("skills", without_payload),
+    "skills with None as payload": ("skills", lambda hits: [c._replace(payload=None) for c in hits]),
     "skills with countless tools": ("skills", change_values(tool_count="many")),
     "skills without tightness": ("skills", change_values(tightness=None)),
     "no list of skills": ("skills", lambda hits: 42),
@@ -86,8 +85,8 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "skill vectors that are None": ("vectors of skills", vectors(lambda v: None)),
     "tools without a count": ("tools", lambda answer: answer[0]),
     "tools with no count": ("tools", lambda answer: (answer[0], None)),
-    "tools without payloads": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
-    "tools that tell None": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
+    "tools without a payload": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
+    "tools with None as payload": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
     "tools without a name": ("tools", lambda answer: (change_values(name=None)(answer[0]), answer[1])),
     "tools with scores that are none": (
         "tools",
@@ -119,8 +118,8 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @asynccontextmanager
-async def asking(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClient]:
-    """The application with these of its parts in trouble, over HTTP."""
+async def open_client(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with faults in these parts."""
     parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
     for trouble in troubles:
         (name,) = [name for name, part in parts.items() if part is trouble.real]
@@ -162,9 +161,9 @@ def without_times(response: dict[str, Any]) -> dict[str, Any]:
     return {**response, "metadata": metadata}
 
 
-async def hold_to_the_table(app: App, place: str, fault: Fault) -> None:
+async def check_fallback(app: App, place: str, fault: Fault) -> None:
     trouble = trouble_at(app, place, fault)
-    async with asking(app) as healthy, asking(app, trouble) as http:
+    async with open_client(app) as healthy, open_client(app, trouble) as http:
         well, direct = await search_ok(healthy), await search_ok(healthy, strategy="direct")
         response = await search_ok(http)
         stage, returned = EXPECTED[place]
@@ -193,39 +192,42 @@ async def hold_to_the_table(app: App, place: str, fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_part_that_fails_degrades_as_the_table_says_and_no_longer_than_it_fails(
+async def test_a_failing_part_degrades_as_in_the_table_until_it_recovers(
     filled: App, place: str, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await hold_to_the_table(filled, place, FAULTS[fault])
+    await check_fallback(filled, place, FAULTS[fault])
     assert {"stage_failed", "query_not_embedded"} & {record.message for record in caplog.records} or (
         (place, fault) == ("embedder", "none")
     )
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_a_part_that_answers_nonsense_degrades_like_one_that_fails(filled: App, nonsense: str) -> None:
+async def test_a_part_that_returns_garbage_counts_as_failed(filled: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
-    await hold_to_the_table(filled, place, saying(make))
+    await check_fallback(filled, place, saying(make))
 
 
-async def test_a_query_vector_of_another_size_finds_nothing_and_says_so(filled: App) -> None:
-    async with asking(filled, trouble_at(filled, "embedder", saying(lambda v: v[:3]))) as http:
+async def test_a_query_vector_of_the_wrong_size_degrades_the_search(filled: App) -> None:
+    async with open_client(filled, trouble_at(filled, "embedder", saying(lambda v: v[:3]))) as http:
         for strategy in ("hierarchical", "direct", "hybrid"):
             response = await search_ok(http, strategy=strategy)
             assert response["tools"] == []
             assert response["metadata"]["degraded"]
 
 
-async def test_schemas_that_were_not_requested_change_nothing(filled: App) -> None:
+async def test_failing_schemas_do_not_matter_unless_requested(filled: App) -> None:
     others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
-    async with asking(filled) as healthy, asking(filled, trouble_at(filled, "store", saying(lambda _: others))) as http:
+    async with (
+        open_client(filled) as healthy,
+        open_client(filled, trouble_at(filled, "store", saying(lambda _: others))) as http,
+    ):
         assert without_times(await search_ok(http)) == without_times(await search_ok(healthy))
 
 
-async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled: App) -> None:
-    """The index answers for half of the points once: the next search knows them all."""
+async def test_a_skill_without_a_vector_is_read_again(filled: App) -> None:
+    """The index returns only half of the points once; the next search has all of them."""
     trouble = trouble_at(filled, "vectors of skills", saying(lambda values: dict(list(values.items())[::2])))
-    async with asking(filled) as healthy, asking(filled, trouble) as http:
+    async with open_client(filled) as healthy, open_client(filled, trouble) as http:
         assert (await search_ok(http))["metadata"]["degraded"] == []
         trouble.is_on = False
         assert (await search_ok(http, limit=6))["matched_skills"] == (await search_ok(healthy, limit=6))[
@@ -233,26 +235,26 @@ async def test_a_skill_whose_vector_is_missing_is_not_forgotten_for_ever(filled:
         ]
 
 
-async def test_everything_behind_the_model_may_fail_at_once(filled: App) -> None:
+async def test_all_parts_behind_the_model_may_fail_together(filled: App) -> None:
     troubles = [
         Troubled(filled.index, "scroll", hang, (SKILLS,)),
         Troubled(filled.item_store, "get_schemas", hang),
     ]
-    async with asking(filled, *troubles) as http:
+    async with open_client(filled, *troubles) as http:
         response = await search_ok(http)
     assert response["metadata"]["degraded"] == ["index", "schemas"]
     assert len(response["tools"]) == 5
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_direct_search_does_not_mind_skills_that_fail(filled: App, fault: str) -> None:
-    async with asking(filled, trouble_at(filled, "skills", FAULTS[fault])) as http:
+async def test_a_direct_search_ignores_failing_skills(filled: App, fault: str) -> None:
+    async with open_client(filled, trouble_at(filled, "skills", FAULTS[fault])) as http:
         response = await search_ok(http, strategy="direct")
     assert (len(response["tools"]), response["metadata"]["degraded"]) == (5, [])
 
 
-async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_hang(filled: App) -> None:
-    async with asking(filled, trouble_at(filled, "skills", hang)) as http:
+async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> None:
+    async with open_client(filled, trouble_at(filled, "skills", hang)) as http:
         started = time.monotonic()
         answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(20)))
     assert time.monotonic() - started < MAX_SECONDS
@@ -262,8 +264,8 @@ async def test_many_searches_at_once_wait_no_longer_than_one_for_skills_that_han
 @pytest.mark.req("H-08", "D-11")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("place", "stage"), [("skills", "skills"), ("tools", "tools")])
-async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, stage: str, fault: str) -> None:
-    async with asking(filled, trouble_at(filled, place, FAULTS[fault])) as http:
+async def test_a_failing_single_stage_is_a_503(filled: App, place: str, stage: str, fault: str) -> None:
+    async with open_client(filled, trouble_at(filled, place, FAULTS[fault])) as http:
         answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
     assert answer.status_code == 503, answer.text
     error = answer.json()["error"]
@@ -273,8 +275,8 @@ async def test_a_stage_alone_that_fails_is_a_clear_503(filled: App, place: str, 
 
 @pytest.mark.req("H-08")
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_stage_alone_without_a_vector_is_a_clear_503(filled: App, fault: str) -> None:
-    async with asking(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
+async def test_a_single_stage_without_a_vector_is_a_503(filled: App, fault: str) -> None:
+    async with open_client(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
         for stage in ("skills", "tools"):
             answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
             assert answer.status_code == 503

@@ -38,7 +38,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @asynccontextmanager
-async def asking(app: App, address: str = "192.0.2.7", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(app: App, address: str = "192.0.2.7", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     serving = ServedApp(replace(app.settings, **settings), app)
     transport = httpx.ASGITransport(create_http_app(serving), client=(address, 40_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -47,7 +47,7 @@ async def asking(app: App, address: str = "192.0.2.7", **settings: Any) -> Async
 
 @pytest.fixture(scope="module")
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with asking(app) as client:
+    async with open_client(app) as client:
         yield client
 
 
@@ -63,7 +63,7 @@ def ids(response: dict[str, Any]) -> list[str]:
 
 
 def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """What is wrong, in the one format of errors, and nothing of what only programmers understand."""
+    """The error of a response in the envelope, without internal details."""
     assert answer.status_code == status, answer.text
     response = answer.json()
     assert response.keys() == {"error"}
@@ -77,11 +77,11 @@ def refusal(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     return error
 
 
-# --- the answer ---
+# --- the response ---
 
 
 @pytest.mark.req("K-01", "K-02")
-async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
+async def test_the_response_is_exactly_as_specified(http: httpx.AsyncClient) -> None:
     answer = await http.post(SEARCH, params={"query": "never enter the harbour at low water", "limit": 3})
     assert answer.headers["content-type"] == "application/json"
     response = answer.json()
@@ -126,7 +126,7 @@ async def test_the_answer_is_to_the_letter(http: httpx.AsyncClient) -> None:
     }
 
 
-async def test_keys_come_in_the_order_of_the_format(http: httpx.AsyncClient) -> None:
+async def test_keys_have_the_specified_order(http: httpx.AsyncClient) -> None:
     response = await search_ok(http, query="moon")
     assert list(response) == ["results", "metadata"]
     assert list(response["results"][0]) == ["id", "score", "type", "content", "source"]
@@ -136,7 +136,7 @@ async def test_keys_come_in_the_order_of_the_format(http: httpx.AsyncClient) -> 
 
 
 @pytest.mark.req("K-02")
-async def test_what_is_not_known_of_a_position_is_null(http: httpx.AsyncClient) -> None:
+async def test_unknown_parts_of_a_position_are_null(http: httpx.AsyncClient) -> None:
     response = await search_ok(http, query=ROSES.content, limit=1)
     assert response["results"][0]["source"]["position"] == {"chapter": "Roses", "section": "Cutting", "page": None}
 
@@ -149,15 +149,15 @@ async def test_ten_results_by_default(app: App, http: httpx.AsyncClient) -> None
         return await app.knowledge_search.search(ask)
 
     watched = replace(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
-    async with asking(watched) as client:
+    async with open_client(watched) as client:
         await search_ok(client, query="moon")
         await search_ok(client, query="moon", limit=None)
         await client.post(SEARCH, params={"query": "moon", "limit": 100})
     assert fields == [10, 10, 100]
 
 
-async def test_before_anything_is_ingested_the_answer_is_empty(small: Settings) -> None:
-    async with open_app(small, serving=True) as app, asking(app) as http:
+async def test_without_knowledge_the_response_is_empty(small: Settings) -> None:
+    async with open_app(small, serving=True) as app, open_client(app) as http:
         response = await search_ok(http, query="moon")
         descriptions = [await app.index.describe(name) for name in ("chunks", "extractions")]
     metadata = {"query": "moon", "sources_cited": [], "result_count": 0, "search_type": "semantic"}
@@ -165,7 +165,7 @@ async def test_before_anything_is_ingested_the_answer_is_empty(small: Settings) 
     assert descriptions == [None, None]
 
 
-# --- the address and the body ---
+# --- query string and body ---
 
 SAME: dict[str, Callable[[], dict[str, Any]]] = {
     "in the address": lambda: {"params": {"query": "spring", "limit": 2, "type": "chunk", "topics": "roses"}},
@@ -214,7 +214,7 @@ async def test_query_string_and_body_are_equivalent(http: httpx.AsyncClient, way
         [("type", "warning"), ("type", "decision,decision")],
     ],
 )
-async def test_several_types_in_the_address(http: httpx.AsyncClient, fields: list[tuple[str, str]]) -> None:
+async def test_the_query_string_may_have_several_types(http: httpx.AsyncClient, fields: list[tuple[str, str]]) -> None:
     answer = await http.post(SEARCH, params=[("query", "spring"), *fields])
     assert set(ids(answer.json())) == {WARNING.id, DECISION.id}
 
@@ -232,7 +232,9 @@ async def test_several_types_in_the_address(http: httpx.AsyncClient, fields: lis
         ({"topics": "no such topic"}, set()),
     ],
 )
-async def test_filters(http: httpx.AsyncClient, fields: dict[str, Any], expected: set[str]) -> None:
+async def test_types_and_topics_filter_the_results(
+    http: httpx.AsyncClient, fields: dict[str, Any], expected: set[str]
+) -> None:
     response = await search_ok(http, query="spring at sea", **fields)
     assert set(ids(response)) == expected
     assert response["metadata"]["result_count"] == len(expected)
@@ -291,7 +293,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_what_is_wrong_is_refused_by_name(http: httpx.AsyncClient, wrong: str) -> None:
+async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http: httpx.AsyncClient, wrong: str) -> None:
     given, field = WRONG[wrong]
     error = refusal(await http.post(SEARCH, **given), 422, "VALIDATION_ERROR")
     assert error["details"]["field"] == field
@@ -306,7 +308,7 @@ async def test_a_difference_between_query_string_and_body_is_an_error(http: http
 
 
 @pytest.mark.req("K-03")
-async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClient) -> None:
+async def test_unknown_and_repeated_parameters_are_named(http: httpx.AsyncClient) -> None:
     error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
     assert error["message"] == "unknown parameters: 'topic', 'top k'; allowed are query, limit, type, topics"
     assert error["details"] == {"field": "topic", "allowed": ["query", "limit", "type", "topics"]}
@@ -314,21 +316,21 @@ async def test_all_that_is_wrong_with_the_address_is_named(http: httpx.AsyncClie
     assert error["message"] == "query, limit: given more than once in the query string: give one of each"
 
 
-# --- who, and how often ---
+# --- credentials and rate limit ---
 
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}, {"X-API-Key": "wrong"}])
 async def test_no_key_is_required_where_every_other_route_requires_one(app: App, headers: dict[str, str]) -> None:
-    async with asking(app, api_key="a key") as http:
+    async with open_client(app, api_key="a key") as http:
         assert (await http.post(SEARCH, params={"query": "moon"}, headers=headers)).status_code == 200
         assert (await http.get("/tools", headers=headers)).status_code == 401
         assert (await http.get(SEARCH, headers=headers)).status_code == 405
 
 
 @pytest.mark.req("K-03")
-async def test_over_the_rate_is_refused_with_when_to_come_again(app: App) -> None:
-    async with asking(replace(app, knowledge_rates=Rates(2))) as http:
+async def test_requests_over_the_rate_are_refused_with_retry_after(app: App) -> None:
+    async with open_client(replace(app, knowledge_rates=Rates(2))) as http:
         for _ in range(2):
             await search_ok(http, query="moon")
         for given in ({"params": {"query": "moon"}}, {"json": {"limit": 1000}}, {"content": b"{"}):
@@ -339,21 +341,21 @@ async def test_over_the_rate_is_refused_with_when_to_come_again(app: App) -> Non
 
 
 @pytest.mark.req("K-03")
-async def test_requests_that_are_wrong_count_as_well(app: App) -> None:
-    async with asking(replace(app, knowledge_rates=Rates(2))) as http:
+async def test_invalid_requests_are_counted_too(app: App) -> None:
+    async with open_client(replace(app, knowledge_rates=Rates(2))) as http:
         statuses = [(await http.post(SEARCH, params={"query": ""})).status_code for _ in range(4)]
     assert statuses == [422, 422, 429, 429]
 
 
 @pytest.mark.req("K-03")
-async def test_a_refused_request_is_not_read_and_asks_nobody(app: App) -> None:
+async def test_a_refused_request_is_neither_read_nor_searched(app: App) -> None:
     read: list[bytes] = []
 
     async def body() -> AsyncIterator[bytes]:
         read.append(b"{")
         yield b"{"
 
-    async with asking(replace(app, knowledge_rates=Rates(1), knowledge_search=None)) as http:  # type: ignore[arg-type]
+    async with open_client(replace(app, knowledge_rates=Rates(1), knowledge_search=None)) as http:  # type: ignore[arg-type]
         assert (await http.post(SEARCH, content=b"{")).status_code == 422
         refusal(await http.post(SEARCH, content=body()), 429, "RATE_LIMITED")
     assert read == []
@@ -364,15 +366,15 @@ async def test_each_address_has_its_own_rate(app: App) -> None:
     limited = replace(app, knowledge_rates=Rates(1))
     response = []
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"):
-        async with asking(limited, address) as http:
+        async with open_client(limited, address) as http:
             response.append((await http.post(SEARCH, params={"query": "moon"})).status_code)
     assert response == [200, 200, 429, 200, 429, 200]
 
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID"])
-async def test_no_header_makes_another_client(app: App, header: str) -> None:
-    async with asking(replace(app, knowledge_rates=Rates(1))) as http:
+async def test_no_header_changes_the_client(app: App, header: str) -> None:
+    async with open_client(replace(app, knowledge_rates=Rates(1))) as http:
         response = [
             (await http.post(SEARCH, params={"query": "moon"}, headers={header: f"198.51.100.{n}"})).status_code
             for n in range(3)
@@ -381,7 +383,7 @@ async def test_no_header_makes_another_client(app: App, header: str) -> None:
 
 
 @pytest.mark.req("K-03")
-async def test_a_server_on_a_port_believes_no_header_either(app: App) -> None:
+async def test_a_server_on_a_port_ignores_these_headers_too(app: App) -> None:
     async with (
         serve(replace(app, knowledge_rates=Rates(1))) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
@@ -400,14 +402,14 @@ async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
     limited = replace(app, knowledge_rates=Rates(1))
     own = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
     others = {"Authorization": f"Bearer {local_token('another key that is long enough, too', 'acme')}"}
-    async with asking(limited, "127.0.0.1") as http:
+    async with open_client(limited, "127.0.0.1") as http:
         for _ in range(4):
             assert (await http.post(SEARCH, params={"query": "moon"}, headers=own)).status_code == 200
         assert (await http.post(SEARCH, params={"query": "moon"}, headers=others)).status_code == 200
         assert (await http.post(SEARCH, params={"query": "moon"}, headers=others)).status_code == 429
 
 
-# --- while it is not there ---
+# --- while the application is opening, and unexpected errors ---
 
 
 @pytest.mark.req("K-03")
@@ -419,7 +421,9 @@ async def test_while_the_application_is_opening_every_search_is_a_503(small: Set
 
 
 @pytest.mark.req("K-03")
-async def test_an_unexpected_error_is_reported_without_its_trace(app: App, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_reported_without_its_traceback(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.CRITICAL)
     serving = ServedApp(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
@@ -431,7 +435,7 @@ async def test_an_unexpected_error_is_reported_without_its_trace(app: App, caplo
 # --- OpenAPI, metrics and logs ---
 
 
-async def test_it_is_described_as_it_is(app: App) -> None:
+async def test_openapi_describes_knowledge_search(app: App) -> None:
     described = create_http_app(ServedApp(app.settings, app)).openapi()["paths"][SEARCH]
     assert described.keys() == {"post"}
     post = described["post"]
@@ -445,7 +449,7 @@ async def test_it_is_described_as_it_is(app: App) -> None:
 
 
 async def searches(http: httpx.AsyncClient) -> dict[str, float]:
-    """How many searches in knowledge ended which way."""
+    """The number of knowledge searches by outcome."""
     response = (await http.get("/metrics")).text
     counted = re.findall(r'toolscript_searches_total{outcome="(.*)",type="knowledge"} (.*)', response)
     return {outcome: float(number) for outcome, number in counted}

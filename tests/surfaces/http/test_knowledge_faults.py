@@ -1,5 +1,5 @@
-"""What a search in knowledge answers when a part of it fails, hangs or answers nonsense: real adapters with one call in
-trouble, and HTTP around them. Whatever happens, the answer comes in time, in one of two formats."""
+"""Knowledge search over HTTP when one call of a real adapter fails, hangs or returns garbage: every response arrives
+within the deadline, in one of two formats."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from toolscript.surfaces.http.served_app import ServedApp
 pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet", "_swept")]
 
 SEARCH = "/search_knowledge"
-# The bound, and a little for a machine that has other things to do.
+# The deadline, and some time for a busy machine.
 MAX_SECONDS = module.READ_BY + 1.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)}
 
-# The part in trouble, its method, and who is named.
+# The part that fails, its method, and the adapter in the error.
 PLACES: Mapping[str, tuple[str, str, str]] = {
     "embedder": ("embedder", "embed_query", "embedder"),
     "index": ("index", "dense", "index"),
@@ -61,8 +61,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @asynccontextmanager
-async def asking(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
-    """The application with these of its parts in trouble, over HTTP."""
+async def open_client(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with faults in these parts."""
     parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
     for part, method, fault, collections in troubles:
         parts[part] = Troubled(parts[part], method, fault, collections)
@@ -82,7 +82,7 @@ async def post_search(http: httpx.AsyncClient, **more: Any) -> httpx.Response:
     return answer
 
 
-def hold_to_503(answer: httpx.Response, adapter: str) -> None:
+def check_503(answer: httpx.Response, adapter: str) -> None:
     """The response names the part that failed, and not its address."""
     assert answer.status_code == 503, answer.text
     response = answer.json()
@@ -95,7 +95,7 @@ def hold_to_503(answer: httpx.Response, adapter: str) -> None:
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Why searches failed, from the log."""
+    """The reasons of failed searches in the log."""
     return [getattr(each, "reason", "") for each in caplog.records if each.getMessage() == "knowledge_not_searched"]
 
 
@@ -108,16 +108,16 @@ async def search_ok(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("place", PLACES)
-async def test_what_nothing_can_be_found_without_is_a_clear_503_in_time(app: App, place: str, fault: str) -> None:
+async def test_a_failing_required_part_is_a_503_within_the_deadline(app: App, place: str, fault: str) -> None:
     part, method, adapter = PLACES[place]
-    async with asking(app, (part, method, FAULTS[fault], ())) as http:
-        hold_to_503(await post_search(http), adapter)
+    async with open_client(app, (part, method, FAULTS[fault], ())) as http:
+        check_503(await post_search(http), adapter)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("failing", "left"), [(CHUNKS, "extraction"), (EXTRACTIONS, "chunk")])
-async def test_one_collection_that_fails_is_done_without(app: App, failing: str, left: str, fault: str) -> None:
-    async with asking(app) as healthy, asking(app, ("index", "dense", FAULTS[fault], (failing,))) as http:
+async def test_one_failing_collection_degrades_the_search(app: App, failing: str, left: str, fault: str) -> None:
+    async with open_client(app) as healthy, open_client(app, ("index", "dense", FAULTS[fault], (failing,))) as http:
         well, response = await search_ok(healthy), await search_ok(http)
         both = {*well["results"][0].keys()}
     assert response["metadata"]["degraded"] == ["index"]
@@ -128,10 +128,10 @@ async def test_one_collection_that_fails_is_done_without(app: App, failing: str,
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_collection_that_is_not_searched_may_fail(app: App, fault: str) -> None:
-    async with asking(app, ("index", "dense", FAULTS[fault], (CHUNKS,))) as http:
+async def test_a_failing_collection_that_is_not_searched_does_not_matter(app: App, fault: str) -> None:
+    async with open_client(app, ("index", "dense", FAULTS[fault], (CHUNKS,))) as http:
         response = await search_ok(http, type="extraction")
-        hold_to_503(await post_search(http, type="chunk"), "index")
+        check_503(await post_search(http, type="chunk"), "index")
     assert {result["type"] for result in response["results"]} == {"extraction"}
     assert "degraded" not in response["metadata"]
 
@@ -139,8 +139,8 @@ async def test_a_collection_that_is_not_searched_may_fail(app: App, fault: str) 
 @pytest.mark.parametrize("method", ["describe", "open"])
 @pytest.mark.parametrize("fault", [name for name in FAULTS if name not in {"none", "a number"}])
 async def test_an_index_that_cannot_be_opened_is_a_503(app: App, method: str, fault: str) -> None:
-    async with asking(app, ("index", method, FAULTS[fault], ())) as http:
-        hold_to_503(await post_search(http), "index")
+    async with open_client(app, ("index", method, FAULTS[fault], ())) as http:
+        check_503(await post_search(http), "index")
 
 
 NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
@@ -153,7 +153,7 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "scores that are no numbers": ("index", lambda c: [each._replace(score=float("nan")) for each in c]),
     "scores without end": ("index", lambda c: [each._replace(score=float("inf")) for each in c]),
     "scores in words": ("index", lambda c: [each._replace(score="high") for each in c]),
-    "a shelf of None": ("reader", lambda _: KnowledgeRecords(None, None, None)),  # type: ignore[arg-type]
+    "records of None": ("reader", lambda _: KnowledgeRecords(None, None, None)),  # type: ignore[arg-type]
     "chunks that are texts": ("reader", lambda s: replace(s, chunks=dict.fromkeys(s.chunks, "text"))),
     "extractions that are texts": ("reader", lambda s: replace(s, extractions=dict.fromkeys(s.extractions, "text"))),
     "sources that are texts": ("reader", lambda s: replace(s, sources=dict.fromkeys(s.sources, "text"))),
@@ -161,33 +161,33 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_nonsense_is_taken_for_a_fault(app: App, nonsense: str) -> None:
+async def test_garbage_counts_as_a_failure(app: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
     part, method, adapter = PLACES[place]
-    async with asking(app, (part, method, saying(make), ())) as http:
-        hold_to_503(await post_search(http), adapter)
+    async with open_client(app, (part, method, saying(make), ())) as http:
+        check_503(await post_search(http), adapter)
 
 
-async def test_a_query_vector_of_another_size_is_logged_with_what_to_do(
+async def test_a_query_vector_of_the_wrong_size_is_logged_with_the_remedy(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with asking(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
-        hold_to_503(await post_search(http), "index")
+    async with open_client(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
+        check_503(await post_search(http), "index")
     (reason,) = reasons(caplog)
     assert "toolscript index rebuild" in reason
 
 
-UNTOLD: Mapping[str, Callable[[Any], Any]] = {
-    "candidates without payloads": lambda c: [each._replace(payload={}) for each in c],
+WITHOUT_SOURCE: Mapping[str, Callable[[Any], Any]] = {
+    "candidates without a payload": lambda c: [each._replace(payload={}) for each in c],
     "sources that are numbers": lambda c: [each._replace(payload={"source_id": 7, "chunk_id": 7}) for each in c],
     "sources that are null": lambda c: [each._replace(payload={"source_id": None, "chunk_id": None}) for each in c],
 }
 
 
 @pytest.mark.req("K-02")
-@pytest.mark.parametrize("untold", UNTOLD)
-async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untold: str) -> None:
-    async with asking(app, ("index", "dense", saying(UNTOLD[untold]), ())) as http:
+@pytest.mark.parametrize("case", WITHOUT_SOURCE)
+async def test_a_hit_without_a_source_has_an_unknown_source(app: App, case: str) -> None:
+    async with open_client(app, ("index", "dense", saying(WITHOUT_SOURCE[case]), ())) as http:
         response = await search_ok(http)
     by_id = {result["id"]: result["source"] for result in response["results"]}
     assert {source["title"] for source in by_id.values()} == {"Unknown Source"}
@@ -197,27 +197,27 @@ async def test_what_the_index_does_not_tell_is_an_unknown_source(app: App, untol
 
 
 @pytest.mark.req("K-02")
-async def test_a_store_that_has_nothing_of_it_leaves_nothing(app: App) -> None:
-    async with asking(app, ("reader", "get_records", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
+async def test_hits_that_the_store_does_not_have_are_left_out(app: App) -> None:
+    async with open_client(app, ("reader", "get_records", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
         response = await search_ok(http)
     assert (response["results"], response["metadata"]["sources_cited"]) == ([], [])
 
 
-async def test_many_at_once_wait_no_longer_than_one(app: App) -> None:
-    async with asking(app, ("reader", "get_records", hang, ())) as http:
+async def test_concurrent_searches_wait_no_longer_than_one(app: App) -> None:
+    async with open_client(app, ("reader", "get_records", hang, ())) as http:
         began = time.monotonic()
         answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(20)))
     assert time.monotonic() - began < MAX_SECONDS
     assert {answer.status_code for answer in answers} == {503}
 
 
-async def test_everything_may_hang_at_once(app: App) -> None:
+async def test_all_parts_may_hang_together(app: App) -> None:
     troubles = [(part, method, hang, ()) for part, method, _ in PLACES.values()]
-    async with asking(app, *troubles) as http:
-        hold_to_503(await post_search(http), "embedder")
+    async with open_client(app, *troubles) as http:
+        check_503(await post_search(http), "embedder")
 
 
-async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
+async def test_the_search_recovers_with_the_failed_part(app: App) -> None:
     broken = True
 
     async def fault(true: Awaitable[Any]) -> Any:
@@ -225,18 +225,18 @@ async def test_it_is_well_again_when_what_failed_is(app: App) -> None:
             raise Unavailable("gone for a while")
         return await true
 
-    async with asking(app, ("index", "describe", fault, ())) as http:
-        hold_to_503(await post_search(http), "index")
+    async with open_client(app, ("index", "describe", fault, ())) as http:
+        check_503(await post_search(http), "index")
         broken = False
         assert (await search_ok(http))["results"]
 
 
-# --- MongoDB, which knows nothing of what belongs together, and may go away ---
+# --- MongoDB ---
 
 
 @asynccontextmanager
 async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
-    """The application with its knowledge in MongoDB, over HTTP."""
+    """A client of the application with its knowledge in MongoDB."""
     reader = MongoKnowledgeReader.at(uri, timeout_seconds=1.0)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, replace(app, knowledge_search=search))))
@@ -248,11 +248,9 @@ async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.req("K-02", "K-05")
-async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_from_it_is_missing(
-    app: App, mongo: str
-) -> None:
+async def test_mongodb_gives_the_same_results_without_removed_records(app: App, mongo: str) -> None:
     await stock_mongo(mongo)
-    async with asking(app) as embedded, reading_from(app, mongo) as http:
+    async with open_client(app) as embedded, reading_from(app, mongo) as http:
         assert await search_ok(http) == await search_ok(embedded)
         with MongoClient[dict[str, Any]](mongo) as client:
             database = client.get_default_database()
@@ -272,7 +270,7 @@ async def test_mongodb_answers_what_the_embedded_store_does_and_what_is_gone_fro
 
 
 @pytest.mark.req("K-05")
-async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_where_it_was(
+async def test_a_stopped_mongodb_is_a_503_and_only_the_log_has_its_address(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     with run_mongo() as server:
@@ -281,14 +279,14 @@ async def test_mongodb_that_goes_away_is_a_503_in_time_and_the_log_alone_says_wh
         async with reading_from(app, uri) as http:
             assert (await search_ok(http))["results"]
     async with reading_from(app, uri) as http:
-        hold_to_503(await post_search(http), "store")
+        check_503(await post_search(http), "store")
     (reason,) = reasons(caplog)
     assert uri in reason
 
 
 @pytest.mark.req("K-05")
-async def test_mongodb_that_takes_connections_and_says_nothing_is_a_503_in_time(app: App) -> None:
+async def test_a_hanging_mongodb_is_a_503_within_the_deadline(app: App) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent") as http:
-            hold_to_503(await post_search(http), "store")
+            check_503(await post_search(http), "store")

@@ -1,4 +1,4 @@
-"""A request can be followed from outside: by its id, by log lines, by metrics, by spans and by the query log."""
+"""Request ids, log lines, metrics, spans and the query log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def served(small: Settings) -> AsyncIterator[App]:
 
 
 def client(serving: ServedApp) -> httpx.AsyncClient:
-    """What a caller sees of an application that has, beside its own routes, one that fails and one that streams."""
+    """A client of the application with two more routes: one fails, one streams."""
     http = create_http_app(serving)
 
     async def broken() -> None:
@@ -89,7 +89,7 @@ async def http(served: App) -> AsyncIterator[httpx.AsyncClient]:
         ("GET", "/openapi.json", 200),
     ],
 )
-async def test_every_answer_has_the_id_of_its_request(
+async def test_every_response_has_the_id_of_its_request(
     http: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await http.request(method, path, headers={"X-Request-ID": "mine"})
@@ -98,29 +98,29 @@ async def test_every_answer_has_the_id_of_its_request(
     UUID(anonymous.headers["x-request-id"])
 
 
-async def test_what_the_guard_refuses_has_an_id_too(http: httpx.AsyncClient) -> None:
+async def test_responses_of_the_guard_have_an_id_too(http: httpx.AsyncClient) -> None:
     answer = await http.get("/health", headers={"Host": "evil.example", "X-Request-ID": "mine"})
     assert (answer.status_code, answer.headers["x-request-id"]) == (403, "mine")
 
 
-async def test_an_application_that_is_still_being_opened_answers_with_the_id(small: Settings) -> None:
+async def test_responses_have_the_id_while_the_application_is_opening(small: Settings) -> None:
     async with client(ServedApp(small)) as http:
         answer = await http.get("/ready", headers={"X-Request-ID": "mine"})
         assert (answer.status_code, answer.headers["x-request-id"]) == (503, "mine")
 
 
 @pytest.mark.parametrize("sent", [b"", b"   ", b"x" * 129, "größer".encode(), b"tab\there", b"\x7f", b"\xff"])
-async def test_an_id_that_is_not_sane_is_replaced(http: httpx.AsyncClient, sent: bytes) -> None:
+async def test_an_invalid_id_is_replaced(http: httpx.AsyncClient, sent: bytes) -> None:
     answer = await http.get("/health", headers=[(b"X-Request-ID", sent)])
     UUID(answer.headers["x-request-id"])
 
 
 @pytest.mark.parametrize("sent", ["a", "x" * 128, "00-abc/def:1=2", "two words"])
-async def test_an_id_that_is_sane_is_kept(http: httpx.AsyncClient, sent: str) -> None:
+async def test_a_valid_id_is_kept(http: httpx.AsyncClient, sent: str) -> None:
     assert (await http.get("/health", headers={"X-Request-ID": sent})).headers["x-request-id"] == sent
 
 
-async def test_the_id_is_known_to_what_is_done_for_the_request_and_forgotten_afterwards(
+async def test_the_id_is_set_during_the_request_and_reset_afterwards(
     http: httpx.AsyncClient,
 ) -> None:
     answers = await asyncio.gather(*(http.get("/slow/one", headers={"X-Request-ID": f"id{n}"}) for n in range(20)))
@@ -186,13 +186,13 @@ async def test_metrics_need_the_key_where_there_is_one(served: App) -> None:
         assert (await http.get("/metrics", headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
 
 
-async def test_an_application_that_keeps_no_metrics_says_so(app: App) -> None:
+async def test_metrics_are_a_404_without_metrics(app: App) -> None:
     async with client(ServedApp(app.settings, app)) as http:
         answer = await http.get("/metrics")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_caller_that_leaves_is_counted_as_gone(served: App) -> None:
+async def test_a_disconnected_client_is_counted_as_499(served: App) -> None:
     async def never(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
@@ -200,17 +200,17 @@ async def test_a_caller_that_leaves_is_counted_as_gone(served: App) -> None:
         return {"type": "http.request"}
 
     async def send(_: Message) -> None:
-        """Nobody listens."""
+        """Does nothing."""
 
     scope: Scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(RequestTracking(never, ServedApp(served.settings, served))(scope, receive, send), 0.01)
-    assert served.metrics is not None
-    assert counts(served.metrics.exposition()[0].decode()) == {("GET", "none", "499"): 1}
+    assert served.observability.metrics is not None
+    assert counts(served.observability.metrics.exposition()[0].decode()) == {("GET", "none", "499"): 1}
     assert request_id.get() is None
 
 
-async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
+async def test_tracking_a_request_is_fast(served: App) -> None:
     start: Message = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]}
 
     async def bare(scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,7 +221,7 @@ async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
         return {"type": "http.request"}
 
     async def send(_: Message) -> None:
-        """Nobody listens."""
+        """Does nothing."""
 
     async def took(asgi: Any) -> float:
         started = time.perf_counter()
@@ -231,7 +231,7 @@ async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
         return (time.perf_counter() - started) / 300
 
     followed = RequestTracking(bare, ServedApp(served.settings, served))
-    # The least of many: others use this machine, too.
+    # The minimum of many runs, because the machine may be busy.
     assert min([await took(followed) for _ in range(20)]) - min([await took(bare) for _ in range(20)]) < (
         MAX_SECONDS_PER_REQUEST
     )
@@ -239,7 +239,7 @@ async def test_following_a_request_costs_next_to_nothing(served: App) -> None:
 
 @contextmanager
 def gateway(folder: Path, **environment: str) -> Iterator[tuple[str, Path]]:
-    """A gateway in a process of its own: its URL, and the file of its log lines."""
+    """A gateway process: its URL, and the file with its log lines."""
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0"]
     variables = {"TOOLSCRIPT_DATA_DIR": str(folder / "data"), "TOOLSCRIPT_SEARCH_MODEL": "hashed-64", **environment}
     log = folder / "gateway.log"
@@ -270,7 +270,7 @@ def gateway(folder: Path, **environment: str) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.req("D-12")
-def test_one_search_leaves_its_id_in_the_answer_the_log_the_query_log_and_the_spans(tmp_path: Path) -> None:
+def test_a_search_has_the_same_id_in_response_log_events_and_spans(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     with (
         OtlpCollector() as collector,

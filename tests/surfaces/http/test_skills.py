@@ -36,7 +36,7 @@ async def add_suggestion(app: App, name: str, tool: str | None = None) -> int:
     return number
 
 
-async def test_a_skill_lives_from_its_creation_to_its_removal(http: httpx.AsyncClient) -> None:
+async def test_a_skill_is_created_replaced_and_removed(http: httpx.AsyncClient) -> None:
     made = await http.post(SKILLS, json=BEES)
     assert made.status_code == 201
     response = made.json()
@@ -87,7 +87,7 @@ async def test_an_id_that_is_taken_is_a_conflict(http: httpx.AsyncClient) -> Non
         ("DELETE", "/api/v1/tools/no__such/skills"),
     ],
 )
-async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, method: str, path: str) -> None:
+async def test_unknown_skills_and_suggestions_are_a_404(http: httpx.AsyncClient, method: str, path: str) -> None:
     answer = await http.request(method, path)
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "NOT_FOUND"
@@ -113,7 +113,7 @@ async def test_what_is_not_there_is_not_found(http: httpx.AsyncClient, method: s
         ({"colour": "yellow"}, "colour"),
     ],
 )
-async def test_a_skill_that_cannot_be_is_refused_naming_the_field(
+async def test_an_invalid_skill_is_refused_with_the_name_of_the_field(
     http: httpx.AsyncClient, change: dict[str, Any], field: str
 ) -> None:
     answer = await http.post(SKILLS, json={**BEES, **change})
@@ -143,7 +143,7 @@ async def test_the_id_of_a_skill_cannot_change(http: httpx.AsyncClient) -> None:
         ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": ["A"]}),
     ],
 )
-async def test_what_is_out_of_range_is_refused(
+async def test_numbers_out_of_range_are_refused(
     http: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
     answer = await http.request(method, path, json=body)
@@ -152,7 +152,7 @@ async def test_what_is_out_of_range_is_refused(
 
 
 @pytest.mark.req("H-10")
-async def test_a_person_puts_a_tool_into_a_skill_and_gives_it_back(http: httpx.AsyncClient) -> None:
+async def test_a_tool_is_assigned_to_a_skill_and_released(http: httpx.AsyncClient) -> None:
     await http.post(SKILLS, json=BEES)
     response = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["bee_keeping"]})
     assert response.status_code == 200
@@ -178,7 +178,7 @@ async def test_an_id_with_slashes_and_spaces_is_one_id(http: httpx.AsyncClient) 
 
 
 @pytest.mark.req("H-10")
-async def test_a_tool_cannot_be_put_into_a_skill_that_is_not_there(http: httpx.AsyncClient) -> None:
+async def test_a_tool_cannot_be_assigned_to_an_unknown_skill(http: httpx.AsyncClient) -> None:
     answer = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["nothing"]})
     assert answer.status_code == 404
 
@@ -233,7 +233,7 @@ async def test_skills_are_proposed_and_queued_on_request(http: httpx.AsyncClient
     assert {p["name"] for p in queued} <= {s["name"] for s in pending}
 
 
-async def test_the_routes_are_described(http: httpx.AsyncClient) -> None:
+async def test_openapi_describes_the_routes(http: httpx.AsyncClient) -> None:
     described = (await http.get("/openapi.json")).json()
     ours = {path: set(verbs) for path, verbs in described["paths"].items() if path.startswith(SKILLS)}
     assert ours == {

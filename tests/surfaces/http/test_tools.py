@@ -23,7 +23,7 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.req("S-04")
-async def test_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncClient) -> None:
+async def test_the_response_of_a_tool_search_has_the_specified_format(http: httpx.AsyncClient) -> None:
     response = (await http.get("/search", params={"q": "read_file", "limit": 5, "threshold": 0.2})).json()
     assert (response["query"], response["threshold"]) == ("read_file", 0.2)
     assert response["totalResults"] == len(response["results"]) <= 5
@@ -46,7 +46,7 @@ async def test_search_answers_in_the_shape_that_was_promised(http: httpx.AsyncCl
         ("/search?q=x&threshold=1.01", 422, "threshold"),
     ],
 )
-async def test_a_wrong_request_gets_the_envelope_naming_the_field(
+async def test_an_invalid_request_gets_the_envelope_with_the_field(
     http: httpx.AsyncClient, path: str, status: int, field: str
 ) -> None:
     answer = await http.get(path)
@@ -56,7 +56,7 @@ async def test_a_wrong_request_gets_the_envelope_naming_the_field(
     assert error["message"]
 
 
-async def test_health_and_readiness_answer(http: httpx.AsyncClient) -> None:
+async def test_health_and_readiness_respond(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).json() == {"status": "ok"}
     assert (await http.get("/ready")).json() == {
         "status": "ready",
@@ -67,21 +67,21 @@ async def test_health_and_readiness_answer(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("D-11")
-async def test_a_store_that_is_gone_is_a_clear_503(http: httpx.AsyncClient, app: App) -> None:
+async def test_an_unavailable_store_is_a_503(http: httpx.AsyncClient, app: App) -> None:
     await app.item_store.close()
     answer = await http.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "UNAVAILABLE"
 
 
-async def test_the_api_describes_itself(http: httpx.AsyncClient) -> None:
+async def test_openapi_is_served(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert {"/search", "/health", "/ready"} <= paths.keys()
     assert all(response["summary"] for methods in paths.values() for response in methods.values())
 
 
 @pytest.mark.req("D-11")
-async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) -> None:
+async def test_an_unknown_route_gets_the_envelope(http: httpx.AsyncClient) -> None:
     missing, wrong = await http.get("/nothing"), await http.patch("/search")
     assert (missing.status_code, wrong.status_code) == (404, 405)
     assert wrong.headers["allow"]
@@ -90,7 +90,7 @@ async def test_what_is_not_there_gets_the_envelope_too(http: httpx.AsyncClient) 
 
 
 @pytest.mark.req("S-04", "S-08")
-async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx.AsyncClient) -> None:
+async def test_statistics_have_the_number_of_tools_and_the_model(http: httpx.AsyncClient) -> None:
     assert (await http.get("/search/stats")).json() == {
         "indexedTools": 56,
         "embeddedSinceStart": 56,
@@ -105,7 +105,7 @@ async def test_statistics_tell_what_is_searched_and_with_which_model(http: httpx
 
 
 @pytest.mark.req("D-10")
-async def test_a_caller_who_leaves_while_sending_is_no_fault_of_ours(
+async def test_a_client_that_disconnects_while_sending_is_not_an_error(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     response: list[dict[str, Any]] = []

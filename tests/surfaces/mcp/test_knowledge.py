@@ -1,4 +1,4 @@
-"""The search in knowledge as agents see it: the same answer as over HTTP, as text and as an object."""
+"""The `search_knowledge` tool: the same response as over HTTP, as text and as an object."""
 
 from __future__ import annotations
 

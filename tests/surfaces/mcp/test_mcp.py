@@ -146,11 +146,11 @@ async def over_http(folder: Path) -> AsyncIterator[Agent]:
 async def over_stdio(folder: Path) -> AsyncIterator[Agent]:
     async with Client(stdio(write_configuration(folder), folder / "data")) as client:
         agent = Agent(client)
-        await until(lambda: everything_is_there(agent))
+        await until(lambda: has_everything(agent))
         yield agent
 
 
-async def everything_is_there(agent: Agent) -> bool:
+async def has_everything(agent: Agent) -> bool:
     return all([await agent.find(name) for name in ("good__echo", "all__git_commit", "blocks__draw")])
 
 
@@ -215,7 +215,7 @@ async def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
         ("drraw", "blocks__draw", {}),
     ],
 )
-async def test_any_tool_is_found_described_and_try_call(
+async def test_any_tool_is_found_described_and_called(
     agent: Agent, wish: str, tool_id: str, arguments: dict[str, Any]
 ) -> None:
     assert tool_id in (await agent.find(wish))[:3]
@@ -470,9 +470,7 @@ async def test_errors_of_a_tool_are_returned_unchanged(agent: Agent) -> None:
 
 @pytest.mark.req("G-08", "G-01")
 @pytest.mark.parametrize("name", ["die", "env"])
-async def test_a_tool_that_the_configuration_excludes_can_be_neither_found_nor_try_call(
-    agent: Agent, name: str
-) -> None:
+async def test_an_excluded_tool_can_be_neither_found_nor_called(agent: Agent, name: str) -> None:
     hidden = f"good__{name}"
     for query in (hidden, name, "Ends the process", "environment variable"):
         for strategy in ("standard", "hierarchical", "direct", "hybrid"):

@@ -1,4 +1,4 @@
-"""The composition root: which adapters the settings pick, and what it does when one cannot be had."""
+"""The composition root: which adapters the settings select, and what happens if one cannot be opened."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def first_hit(app: App, query: str) -> str:
 
 
 @pytest.mark.req("S-08")
-async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_logged_once(
+async def test_without_network_the_packaged_model_is_used_and_the_fallback_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = load_settings(data_dir=tmp_path)
@@ -42,7 +42,7 @@ async def test_with_no_network_the_packaged_model_serves_and_the_fallback_is_log
 
 
 @pytest.mark.req("S-08")
-async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_a_rebuild(tmp_path: Path) -> None:
+async def test_with_an_index_of_the_packaged_model_the_hub_is_not_tried_until_a_rebuild(tmp_path: Path) -> None:
     with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
         settings = load_settings(data_dir=tmp_path / "data", hub_url=hub.root)
         hub.fail_with = 503
@@ -61,7 +61,7 @@ async def test_once_indexed_with_the_packaged_model_the_hub_is_left_alone_until_
 
 
 @pytest.mark.req("S-08")
-async def test_with_no_model_at_all_words_find_and_a_warning_says_so(
+async def test_without_a_model_search_is_by_words_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = tmp_path / "broken" / PACKAGED
@@ -82,14 +82,14 @@ async def test_with_no_model_at_all_words_find_and_a_warning_says_so(
 
 
 @pytest.mark.req("S-07", "X-03")
-async def test_an_unknown_model_is_refused_naming_the_known_ones(tmp_path: Path) -> None:
+async def test_an_unknown_model_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"no-such-model.*bge-small"):
         async with open_app(load_settings(data_dir=tmp_path, search_model="no-such-model")):
             pass
 
 
 @pytest.mark.req("S-07", "S-10")
-async def test_another_model_makes_the_index_of_tools_anew_and_goes_on(small: Settings) -> None:
+async def test_another_model_rebuilds_the_index_of_tools(small: Settings) -> None:
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
     async with open_app(replace(small, search_model="hashed-32")) as app:
@@ -100,7 +100,7 @@ async def test_another_model_makes_the_index_of_tools_anew_and_goes_on(small: Se
 
 
 @pytest.mark.req("X-03")
-async def test_another_model_is_refused_where_documents_would_be_lost(small: Settings) -> None:
+async def test_another_model_is_refused_if_documents_would_be_lost(small: Settings) -> None:
     async with open_app(small) as app:
         await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
     other = replace(small, search_model="hashed-32")
@@ -112,7 +112,7 @@ async def test_another_model_is_refused_where_documents_would_be_lost(small: Set
 
 
 @pytest.mark.req("H-07")
-async def test_a_model_that_nobody_registered_is_calibrated_on_the_demo_pairs(tmp_path: Path) -> None:
+async def test_an_unregistered_model_is_calibrated_on_the_demo_pairs(tmp_path: Path) -> None:
     own = tmp_path / "my-own-model"
     shutil.copytree(SHIPPED, own)
     async with open_app(load_settings(data_dir=tmp_path / "data", search_model=str(own))) as app:
@@ -128,7 +128,7 @@ async def test_a_model_that_nobody_registered_is_calibrated_on_the_demo_pairs(tm
 
 
 @pytest.mark.req("H-16")
-async def test_a_url_decides_which_index_is_used(tmp_path: Path, small: Settings) -> None:
+async def test_the_url_selects_the_index(tmp_path: Path, small: Settings) -> None:
     async with open_app(small) as app:
         assert isinstance(app.index, QdrantEdgeIndex)
     async with open_app(replace(small, index="memory:")) as app:
@@ -142,7 +142,7 @@ async def test_a_url_decides_which_index_is_used(tmp_path: Path, small: Settings
 
 
 @pytest.mark.req("H-15")
-async def test_postgres_carries_the_same_application(small: Settings, postgres: str) -> None:
+async def test_the_application_works_on_postgres(small: Settings, postgres: str) -> None:
     settings = replace(small, store=postgres)
     async with open_app(settings) as app:
         assert await first_hit(app, "read_file") == "filesystem__read_file"
@@ -181,7 +181,7 @@ async def test_a_failed_start_releases_what_it_had_opened(small: Settings) -> No
 
 
 @pytest.mark.req("S-07")
-async def test_an_embeddings_api_takes_the_place_of_a_local_model(tmp_path: Path) -> None:
+async def test_an_embeddings_api_replaces_the_local_model(tmp_path: Path) -> None:
     with EmbeddingsApi() as api:
         settings = load_settings(
             data_dir=tmp_path, embeddings_url=api.url, embeddings_key="secret", search_model="their-model"
@@ -191,7 +191,7 @@ async def test_an_embeddings_api_takes_the_place_of_a_local_model(tmp_path: Path
             assert (app.model.embedder.model, app.model.embedder.dimensions) == ("their-model", 16)
             assert await first_hit(app, "read_file") == "filesystem__read_file"
             api.forget_last = True
-            found = await app.tool_search.search("a query that was not asked before, read a file")
+            found = await app.tool_search.search("a new query, read a file")
             assert found.report.degraded == ["embedder"]
         assert "secret" not in repr(settings)
 
@@ -218,14 +218,14 @@ async def test_a_second_application_on_the_same_folder_gets_an_error(small: Sett
                 pass
 
 
-async def test_names_that_a_sync_brings_are_found_at_once(app: App) -> None:
+async def test_names_of_a_sync_are_found_at_once(app: App) -> None:
     await first_hit(app, "read_file")
     await app.sync.run([*load_demo_items(), Item("new", "frobnicate")])
     assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
 
 
 @pytest.mark.req("S-07")
-async def test_a_model_named_by_the_user_is_never_quietly_replaced_by_that_of_the_index(tmp_path: Path) -> None:
+async def test_the_configured_model_is_never_silently_replaced_by_that_of_the_index(tmp_path: Path) -> None:
     async with open_app(load_settings(data_dir=tmp_path)) as app:
         await app.sync.run(load_demo_items())
     with pytest.raises(Invalid, match="nosuchmodel"):
@@ -234,7 +234,7 @@ async def test_a_model_named_by_the_user_is_never_quietly_replaced_by_that_of_th
 
 
 @pytest.mark.req("S-07")
-async def test_two_folders_of_one_name_are_two_models(tmp_path: Path) -> None:
+async def test_two_folders_with_the_same_name_are_two_models(tmp_path: Path) -> None:
     for place in ("a", "b"):
         shutil.copytree(SHIPPED, tmp_path / place / "mine")
     (tmp_path / "b" / "mine" / "1_Pooling").mkdir()
@@ -263,7 +263,7 @@ async def test_two_folders_of_one_name_are_two_models(tmp_path: Path) -> None:
         '{"data":[{"embedding":[1.0]}, {"embedding":[1.0, 2.0]}]}',
     ],
 )
-async def test_an_embeddings_api_that_talks_nonsense_is_named(tmp_path: Path, sent: str) -> None:
+async def test_an_embeddings_api_that_returns_garbage_is_named(tmp_path: Path, sent: str) -> None:
     with EmbeddingsApi() as api:
         api.say_instead = sent
         with pytest.raises(Unavailable, match="embeddings API"):
@@ -295,7 +295,7 @@ async def test_an_index_without_its_points_is_named_with_its_remedy(small: Setti
 
 
 @pytest.mark.req("X-04")
-async def test_a_new_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_a_new_data_folder(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with open_app(load_settings(data_dir=folder, search_model="hashed-64")):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

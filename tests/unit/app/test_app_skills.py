@@ -1,4 +1,4 @@
-"""Skills from one start of the application to the next: seeded once, changed by people, indexed anew."""
+"""Skills across restarts of the application: seeded once, changed by people, indexed again."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ async def ids(app: App) -> set[str]:
 
 
 async def read_indexed_skills(app: App) -> set[str]:
-    """The skills that searches look at."""
+    """The skills in the index."""
     return {c.payload["skill_id"] for c in await app.index.scroll(SKILLS)}
 
 
 async def read_points(app: App) -> dict[str, tuple[str, int, int]]:
-    """Of every point of a skill what it was made from, and how long its vector is."""
+    """The fingerprint, the number of tools and the vector length of every point."""
     points = await app.index.scroll(SKILLS)
     vectors = await app.index.vectors(SKILLS, [p.id for p in points])
     return {p.id: (p.payload["fingerprint"], p.payload["tool_count"], len(vectors[p.id])) for p in points}
@@ -38,18 +38,18 @@ async def read_points(app: App) -> dict[str, tuple[str, int, int]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def anywhere(request: pytest.FixtureRequest, small: Settings) -> Settings:
-    """Either store, once each."""
+    """SQLite, then PostgreSQL."""
     return replace(small, store=request.getfixturevalue("postgres")) if request.param == "postgres" else small
 
 
-async def test_the_packaged_skills_are_there_and_searchable_from_the_first_start(small: Settings) -> None:
+async def test_the_packaged_skills_can_be_searched_from_the_first_start(small: Settings) -> None:
     async with open_app(small) as app:
         assert await ids(app) == {s.id for s in load_skills()}
         await app.sync.configure([])
         assert await read_indexed_skills(app) == await ids(app)
 
 
-async def test_what_people_do_to_seeded_skills_outlives_a_restart(anywhere: Settings) -> None:
+async def test_changes_of_seeded_skills_survive_a_restart(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
         await app.sync.run(load_demo_items())
         await app.skills.remove("email")
@@ -85,9 +85,7 @@ async def test_a_file_is_applied_at_the_next_start_and_when_it_changes(anywhere:
         assert (await app.skills.get("databases")).skill.name == "As I like them"
 
 
-async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_next_sync(
-    small: Settings, tmp_path: Path
-) -> None:
+async def test_items_of_removed_skills_are_classified_again_at_the_next_sync(small: Settings, tmp_path: Path) -> None:
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
         assert (await app.skills.get("source_control")).tool_count > 0
@@ -103,7 +101,7 @@ async def test_items_of_skills_that_a_file_leaves_out_are_sorted_anew_at_the_nex
 
 
 @pytest.mark.req("X-03")
-async def test_a_file_that_is_wrong_stops_the_start_and_names_itself(small: Settings, tmp_path: Path) -> None:
+async def test_an_invalid_file_stops_the_start_with_its_name(small: Settings, tmp_path: Path) -> None:
     file = tmp_path / "skills.toml"
     file.write_text('[[skill]]\nid = "Bad Id"\nname = "Bad"\n')
     with pytest.raises(Invalid, match=r"skills\.toml: skill Bad Id"):
@@ -114,7 +112,7 @@ async def test_a_file_that_is_wrong_stops_the_start_and_names_itself(small: Sett
 
 
 @pytest.mark.req("H-13", "S-07")
-async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings) -> None:
+async def test_another_model_rebuilds_the_index_of_skills(small: Settings) -> None:
     servers = {item.server for item in load_demo_items()}
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
@@ -129,7 +127,7 @@ async def test_another_model_makes_the_skills_of_the_index_anew(small: Settings)
 
 
 @pytest.mark.req("H-13", "H-15")
-async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) -> None:
+async def test_a_rebuilt_index_has_its_skills_again(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
         await app.sync.run(load_demo_items())
         await app.skills.assign("git__git_commit", ["memory_and_notes"])
@@ -144,7 +142,7 @@ async def test_an_index_that_is_rebuilt_has_its_skills_back(anywhere: Settings) 
 
 
 @pytest.mark.req("H-14")
-async def test_a_restart_writes_nothing_that_is_there_already(small: Settings) -> None:
+async def test_a_restart_does_not_write_existing_skills_again(small: Settings) -> None:
     async with open_app(small) as app:
         await app.sync.run(load_demo_items())
         before = await read_points(app)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestTracking:
-    """ASGI middleware around everything else. It logs nothing that a request contains but its method."""
+    """ASGI middleware around everything else. Of a request, it logs only the method and the route."""
 
     def __init__(self, app: ASGIApp, served: ServedApp) -> None:
         self.app = app
@@ -36,25 +36,31 @@ class RequestTracking:
             await self.app(scope, receive, send)
             return
         request = _read_or_create_id(scope)
-        sender = _Sender(send, request)
+        status = NO_STATUS
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != HEADER]
+                message = {**message, "headers": [*headers, (HEADER, request.encode())]}
+            await send(message)
+
+        telemetry = self._served.current and self._served.current.observability.telemetry
         token = request_id.set(request)
         started = time.perf_counter()
         try:
-            await self._process(scope, receive, sender)
+            if not telemetry:
+                await self.app(scope, receive, send_with_id)
+                return
+            with telemetry.request(scope["method"], scope["headers"]) as finish:
+                try:
+                    await self.app(scope, receive, send_with_id)
+                finally:
+                    finish(_route_template(scope), status)
         finally:
-            self._record(scope, sender.status, time.perf_counter() - started)
+            self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)
-
-    async def _process(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
-        app = self._served.current
-        if app is None or app.observability.telemetry is None:
-            await self.app(scope, receive, sender)
-            return
-        with app.observability.telemetry.request(scope["method"], scope["headers"]) as finish:
-            try:
-                await self.app(scope, receive, sender)
-            finally:
-                finish(_route_template(scope), sender.status)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)
@@ -66,31 +72,13 @@ class RequestTracking:
             log.info("request", extra=fields)
 
 
-class _Sender:
-    """Sends a response with the request's id, and keeps its status."""
-
-    __slots__ = ("_id", "_send", "status")
-
-    def __init__(self, send: Send, request: str) -> None:
-        self._send = send
-        self._id = request.encode()
-        self.status = NO_STATUS
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != HEADER]
-            message = {**message, "headers": [*headers, (HEADER, self._id)]}
-        await self._send(message)
-
-
 def _read_or_create_id(scope: Scope) -> str:
     sent: bytes = next((value.strip() for name, value in scope["headers"] if name == HEADER), b"")
     return sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else secrets.token_hex(16)
 
 
 def _route_template(scope: Scope) -> str:
-    """Returns the template of the route, never the path: a label per path would grow without end."""
+    """Returns the template of the route, never the path: each path would be a new label of the metrics."""
     route = scope.get("route")
     template = getattr(route, "path_format", None) or getattr(route, "path", None)
     return str(template) if template else NO_ROUTE

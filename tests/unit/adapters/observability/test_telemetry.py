@@ -108,7 +108,7 @@ async def test_without_a_provider_a_span_costs_next_to_nothing() -> None:
 
 def _api(telemetry: Telemetry) -> GatewayApi:
     """An application with a search, a route that fails in a way nobody expected, and one that streams."""
-    opened = SimpleNamespace(telemetry=telemetry, metrics=None)
+    opened = SimpleNamespace(observability=SimpleNamespace(telemetry=telemetry, metrics=None))
     http = GatewayApi(cast("Any", SimpleNamespace(current=opened)))
 
     @http.get("/search/{name}")

@@ -1,4 +1,4 @@
-"""Sources are cited as people do: the known parts, in the usual order, and nothing else."""
+"""Citations have the known parts of a source in the usual order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_all_known_parts_are_cited() -> None:
         ({"chapter": "Tides", "section": "Neaps"}, "Tides, section “Neaps”"),
     ],
 )
-def test_what_is_not_known_is_left_out(position: dict[str, Any], cited: str) -> None:
+def test_unknown_parts_are_left_out(position: dict[str, Any], cited: str) -> None:
     assert format_citation(hit(**position)) == cited
 
 
@@ -59,7 +59,7 @@ def test_more_than_three_authors_are_shortened(authors: list[str], response: str
     assert format_citation(hit(authors=authors)) == f"{response}Tides"
 
 
-def test_a_source_that_was_removed_is_cited_plainly() -> None:
+def test_a_removed_source_is_cited_as_unknown() -> None:
     assert format_citation(hit("Unknown Source")) == "Unknown Source"
 
 
@@ -85,7 +85,7 @@ def test_a_source_that_was_removed_is_cited_plainly() -> None:
         ("Part of it", "chapter “Part of it”"),
     ],
 )
-def test_a_number_stands_before_the_heading_and_nothing_else_is_taken_for_one(chapter: str, response: str) -> None:
+def test_only_numbers_of_headings_are_moved_to_the_front(chapter: str, response: str) -> None:
     assert format_citation(hit(chapter=chapter)) == f"Tides, {response}"
 
 
