@@ -30,7 +30,7 @@ from toolscript.domain.search import Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import KnowledgeStore
 from toolscript.services.knowledge.ingest import IngestKnowledge
-from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, chunks_collection, extractions_collection
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, knowledge_collection
 
 SOURCES = 50
 CHUNKS_EACH, EXTRACTIONS_EACH = 1_000, 200
@@ -124,8 +124,8 @@ async def _fill_embedded(data: Path, shelf: list[_Book]) -> None:
     await embedder.close()
     database, index = Database(f"sqlite:///{data / 'toolscript.db'}"), QdrantEdgeIndex(data / "index")
     await _store(SqlKnowledge(database), shelf)
-    await index.open(chunks_collection(model, dimensions))
-    await index.open(extractions_collection(model, dimensions))
+    await index.open(knowledge_collection(CHUNKS, model, dimensions))
+    await index.open(knowledge_collection(EXTRACTIONS, model, dimensions))
     for each in shelf:
         await _index(index, each, dimensions)
     await index.wait_until_idle()

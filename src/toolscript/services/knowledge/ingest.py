@@ -89,12 +89,7 @@ class _SourceUpdate:
     embedded: int = 0
 
     def find_unread(self) -> None:
-        """Finds the chunks that a language model has not read yet."""
         self.unasked = [chunk for chunk in self.chunks if chunk.id not in self.read_chunks and is_worth_asking(chunk)]
-
-    def count_worth_reading(self) -> int:
-        """How many chunks a language model should read."""
-        return sum(map(is_worth_asking, self.chunks))
 
     def take(self, made: ExtractionResult, of: Sequence[Chunk]) -> None:
         """Adds what a language model extracted from some chunks."""
@@ -115,11 +110,6 @@ class _SourceUpdate:
         """Whether searches and citations give the same as before."""
         fields = [(each.title, each.authors, each.type, each.status) for each in (self.source, before)]
         return fields[0] == fields[1] and (self.chunks, self.extractions) == (chunks, extractions)
-
-    def build_result(self, outcome: str) -> IngestResult:
-        """The result to return."""
-        counts = len(self.chunks), self.embedded, len(self.extractions)
-        return IngestResult(self.source, outcome, *counts, tuple(self.warnings))
 
 
 class IngestKnowledge:
@@ -216,7 +206,9 @@ class IngestKnowledge:
                 update.embedded = await self._writer.save(update.source, update.chunks, update.extractions, progress)
                 is_kept = before is not None and not update.embedded and update.is_same_as(before, chunks, extractions)
             read = await self._extract(update, extractor, progress) if extractor else 0
-            return update.build_result(ADDED if before is None else UNCHANGED if is_kept and not read else CHANGED)
+            outcome = ADDED if before is None else UNCHANGED if is_kept and not read else CHANGED
+            counts = len(update.chunks), update.embedded, len(update.extractions)
+            return IngestResult(update.source, outcome, *counts, tuple(update.warnings))
 
     async def _cut_book(self, update: _SourceUpdate, book: Book, extractor: Extractor | None) -> None:
         """Cuts a book into chunks, and assigns its extractions to them. Raises Invalid for a book without text."""
@@ -257,7 +249,8 @@ class IngestKnowledge:
                 left.unasked = {c.id: reason for c in update.unasked if c.id not in left.unclear}
                 break
         if update.unasked:
-            update.warnings += left.warnings(of=await asyncio.to_thread(update.count_worth_reading))
+            worth_it = await asyncio.to_thread(lambda: sum(map(is_worth_asking, update.chunks)))
+            update.warnings += left.warnings(of=worth_it)
         return len(waiting) - len(update.unasked)
 
 

@@ -15,6 +15,8 @@ from toolscript.domain.knowledge import SCHEMA_VERSION, Chunk, Extraction, Posit
 
 KINDS = ("source", "chunk", "extraction")
 Record = Mapping[str, Any]
+# The numbers of chunks and extractions; None where the record has none.
+Counts = tuple[int | None, int | None]
 
 # More than our own records need, and together far below MongoDB's limit of 16 MB per document.
 MAX_LINE_BYTES = 2_000
@@ -73,14 +75,14 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return record
 
 
-def parse_source(record: Record) -> Source:
-    """The source in a record. Raises Invalid."""
+def parse_source(record: Record) -> tuple[Source, Counts]:
+    """The source in a record, and the numbers of its chunks and extractions. Raises Invalid."""
     _check(record)
     title = _text(record, "title", MAX_LINE_BYTES)
     path = _text(record, "path", MAX_PATH_CHARACTERS, default="")
     if record.get("status") == SourceStatus.INDEXING:
         raise Invalid("the source was not complete when it was exported: ingest it again, then export it")
-    return Source(
+    source = Source(
         _own_id(record) or derive_id("source", path or title),
         _text(record, "type", MAX_TYPE_CHARACTERS, default="book"),
         title,
@@ -90,11 +92,7 @@ def parse_source(record: Record) -> Source:
         SourceStatus.READY,
         _object(record, "metadata", MAX_METADATA_BYTES, default={}),
     )
-
-
-def parse_counts(record: Record) -> tuple[int | None, int | None]:
-    """The numbers of chunks and extractions in a source's record. Raises Invalid."""
-    return _number(record, "chunks"), _number(record, "extractions")
+    return source, (_number(record, "chunks"), _number(record, "extractions"))
 
 
 def parse_chunk(record: Record, source_id: str, measure: Callable[[str], int]) -> Chunk:

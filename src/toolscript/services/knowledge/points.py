@@ -32,18 +32,12 @@ MAX_EXTRACTION_CHARACTERS = 4_000
 Measure = Callable[[str], int]
 
 
-def chunks_collection(model: str, dimensions: int) -> Collection:
-    """The collection of all chunks."""
-    return Collection(CHUNKS, model, dimensions, FIELDS)
-
-
-def extractions_collection(model: str, dimensions: int) -> Collection:
-    """The collection of all extractions."""
-    return Collection(EXTRACTIONS, model, dimensions, FIELDS)
+def knowledge_collection(name: str, model: str, dimensions: int) -> Collection:
+    """The collection of all CHUNKS or of all EXTRACTIONS."""
+    return Collection(name, model, dimensions, FIELDS)
 
 
 def of_source(source_id: str) -> Filter:
-    """Every point of a source."""
     return Filter(must=(Condition("source_id", Op.EQ, source_id),))
 
 
@@ -55,32 +49,24 @@ def max_chunk_tokens(embedder: Embedder) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeDraft:
-    """The point of a chunk or an extraction, except for its vector, as `retrieval/reconcile.py` wants it. `digest` is
-    of the text that the vector is made of."""
+    """The point of a chunk or an extraction, for `retrieval/reconcile.py`. `digest` is of the text that the vector is
+    made of."""
 
-    id: str
+    key: str
     text: str
     digest: str
     payload: Mapping[str, Any]
 
     @property
-    def key(self) -> str:
-        """The point's id: there is one point."""
-        return self.id
-
-    @property
     def texts(self) -> dict[str, str]:
-        """The one text by its digest."""
         return {self.digest: self.text}
 
     def is_current(self, existing: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether the existing point has this payload."""
-        payload = existing.get(self.id, {})
+        payload = existing.get(self.key, {})
         return all(payload.get(name) == value for name, value in self.payload.items())
 
     def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
-        """The point."""
-        return [Point(self.id, vectors[self.digest], Terms(), self.payload)]
+        return [Point(self.key, vectors[self.digest], Terms(), self.payload)]
 
 
 def _lower(topics: Iterable[str]) -> set[str]:

@@ -304,21 +304,17 @@ def _text(value: object) -> str | None:
 
 def _hit(place: _RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
     """The hit at a place; None when the store does not have it."""
-    if place.type == CHUNK:
-        chunk = records.chunks.get(place.id)
-        return _attribute(place, chunk.content, chunk.source_id, chunk.id, records) if chunk else None
-    extraction = records.extractions.get(place.id)
-    if extraction is None:
+    chunk, extraction = records.chunks.get(place.id), records.extractions.get(place.id)
+    if place.type == CHUNK and chunk:
+        content, source_id, chunk_id = chunk.content, chunk.source_id, chunk.id
+    elif place.type == EXTRACTION and extraction:
+        topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
+        content = f"{extraction.type}{topics}\n{format_content(extraction.content)}"
+        source_id, chunk_id = extraction.source_id, extraction.chunk_id
+        chunk = records.chunks.get(chunk_id)
+    else:
         return None
-    topics = f" ({', '.join(extraction.topics)})" if extraction.topics else ""
-    content = f"{extraction.type}{topics}\n{format_content(extraction.content)}"
-    return _attribute(place, content, extraction.source_id, extraction.chunk_id, records)
-
-
-def _attribute(
-    place: _RankedPoint, content: str, source_id: str, chunk_id: str, records: KnowledgeRecords
-) -> KnowledgeHit:
-    source, chunk = records.sources.get(source_id), records.chunks.get(chunk_id)
+    source = records.sources.get(source_id)
     return KnowledgeHit(
         id=place.id,
         score=place.score,

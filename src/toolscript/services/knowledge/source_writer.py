@@ -1,8 +1,8 @@
 """Writes sources: into the store (the truth), then into the index.
 
-No transaction spans the two. Embedding, which takes the time, is done before anything is written, and a source gets the
-status `ready` only once the index holds it: repeating what a crash interrupted completes it, and a search meanwhile
-finds the old source or the new one.
+No transaction spans the two. Texts are embedded, which takes most of the time, before anything is written, and a source
+gets the status `ready` after the index has it. Repeating an interrupted write completes it; searches in between find
+the old source or the new one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.filters import Filter
 from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
 from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
@@ -23,8 +24,7 @@ from toolscript.services.knowledge.points import (
     EXTRACTIONS,
     KnowledgeDraft,
     SourceDrafter,
-    chunks_collection,
-    extractions_collection,
+    knowledge_collection,
     of_source,
 )
 
@@ -54,9 +54,8 @@ class SourceWriter:
 
     async def open(self) -> None:
         """Opens the collections, or creates them. Raises Invalid when another model made them."""
-        model, dimensions = self.embedder.model, self.embedder.dimensions
-        await self._index.open(chunks_collection(model, dimensions))
-        await self._index.open(extractions_collection(model, dimensions))
+        for name in self._reconcilers:
+            await self._index.open(knowledge_collection(name, self.embedder.model, self.embedder.dimensions))
 
     async def save(
         self,
@@ -66,8 +65,8 @@ class SourceWriter:
         progress: Progress | None = None,
     ) -> int:
         """Saves the source with exactly these chunks and extractions; returns how many had to be embedded. `progress`
-        receives how many have their vectors, of how many. Until all is done the source has the status `indexing`."""
-        plans = await self._plan(source, chunks, extractions)
+        gets the number of texts with a vector and the total. Until the end the source has the status `indexing`."""
+        plans = await self._plan(source, chunks, extractions, of_source(source.id))
         embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
         await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
         await self._apply(plans)
@@ -86,15 +85,9 @@ class SourceWriter:
         """Adds extractions to a saved source that has these chunks, and will have these extractions; returns how many
         had to be embedded. Costs what is added, however large the source is. `notes` become its metadata."""
         touched = {each.chunk_id for each in fresh}
-        drafts = await self._draft(
+        plans = await self._plan(
             source, [c for c in chunks if c.id in touched], [e for e in extractions if e.chunk_id in touched]
         )
-        plans = {
-            name: await self._reconcilers[name].plan(
-                some, await self._reconcilers[name].find_by_id([draft.id for draft in some])
-            )
-            for name, some in drafts.items()
-        }
         embedded = await self._embed(plans)
         await self._store.set_status(source.id, SourceStatus.INDEXING)
         await self._store.add_extractions(source.id, fresh)
@@ -119,9 +112,8 @@ class SourceWriter:
         return await self._store.remove(source_id)
 
     async def index_all(self, progress: Progress | None = None) -> int:
-        """Makes the index hold exactly what is stored; returns how many points it lacked, held differently or held too
-        many. The status of sources stays: an interrupted one still has to be ingested again. Raises Unavailable when
-        there are sources and no model."""
+        """Makes the index hold exactly what is stored; returns how many points had to change. The status of sources
+        stays: an interrupted one has to be ingested again. Raises Unavailable when there are sources and no model."""
         sources = await self._store.list_sources()
         if not sources and self._embedder is None:
             return 0
@@ -130,7 +122,7 @@ class SourceWriter:
         for number, source in enumerate(sources):
             if progress:
                 progress(number, len(sources))
-            plans = await self._plan(source, *await self._store.get_contents(source.id))
+            plans = await self._plan(source, *await self._store.get_contents(source.id), of_source(source.id))
             await self._embed(plans)
             await self._apply(plans)
             written += sum(plan.changes for plan in plans.values())
@@ -148,23 +140,26 @@ class SourceWriter:
             removed += len(orphans)
         return removed
 
-    async def _plan(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> Plans:
-        drafts = await self._draft(source, chunks, extractions)
-        where = of_source(source.id)
-        return {
-            name: await self._reconcilers[name].plan(some, await self._reconcilers[name].find(where))
-            for name, some in drafts.items()
-        }
-
-    async def _draft(
-        self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]
-    ) -> dict[str, list[KnowledgeDraft]]:
+    async def _plan(
+        self,
+        source: Source,
+        chunks: Sequence[Chunk],
+        extractions: Sequence[Extraction],
+        replaced: Filter | None = None,
+    ) -> Plans:
+        """What writes these chunks and extractions in place of the `replaced` points (None: of the same ids)."""
         await self.open()
         drafter = SourceDrafter(source, self.embedder)
-        return {
+        drafts = {
             CHUNKS: await asyncio.to_thread(drafter.draft_chunks, chunks, extractions),
             EXTRACTIONS: await asyncio.to_thread(drafter.draft_extractions, extractions, chunks),
         }
+        plans = {}
+        for name, reconciler in self._reconcilers.items():
+            ids = [draft.key for draft in drafts[name]]
+            existing = await (reconciler.find_by_id(ids) if replaced is None else reconciler.find(replaced))
+            plans[name] = await reconciler.plan(drafts[name], existing)
+        return plans
 
     async def _embed(self, plans: Plans, total: int = 0, progress: Progress | None = None) -> int:
         """Embeds what has no vector yet; returns how many. `progress` counts what had a vector before as done."""

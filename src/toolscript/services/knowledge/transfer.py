@@ -26,12 +26,12 @@ from toolscript.services.knowledge.book_records import OF_NO_CHUNK
 from toolscript.services.knowledge.ingest import DIGEST
 from toolscript.services.knowledge.json_lines import (
     KINDS,
+    Counts,
     Record,
     format_chunk,
     format_extraction,
     format_source,
     parse_chunk,
-    parse_counts,
     parse_extraction,
     parse_source,
 )
@@ -71,18 +71,11 @@ class _SourceLines:
 
     source: Source | None = None
     number: int = 0
-    declared_counts: tuple[int | None, int | None] = (None, None)
+    declared_counts: Counts = (None, None)
     """The numbers of chunks and extractions in the source's own line."""
     chunks: list[tuple[int, Chunk]] = field(default_factory=list)
     extractions: list[tuple[int, Extraction]] = field(default_factory=list)
     refused: int = 0
-
-    def add_source(self, number: int, source: Source, declared_counts: tuple[int | None, int | None]) -> None:
-        """Adds the source's own line. Raises Invalid when another line differs."""
-        if self.source and (self.source, self.declared_counts) != (source, declared_counts):
-            self.refused += 1
-            raise Invalid(f"the source {source.id} is on another line already, with different content")
-        self.source, self.number, self.declared_counts = source, number, declared_counts
 
     def add(self, number: int, kind: str, record: Record, source_id: str, measure: Measure) -> None:
         """Adds the line of a chunk or an extraction. Raises Invalid."""
@@ -172,11 +165,13 @@ class ImportKnowledge:
                     others.append((number, kind, record))
         for source_id in broken & by_source.keys():
             by_source[source_id].refused += 1
-        given = [source_lines.source for source_lines in by_source.values() if source_lines.source]
-        find = _Finder([*known, *given], broken - by_source.keys())
+        names: dict[str, set[str]] = {}  # a source whose title changes has both
+        for source in (*known, *(each.source for each in by_source.values() if each.source)):
+            for name in (source.id, source.title):
+                names.setdefault(name, set()).add(source.id)
         for number, kind, record in others:
             with report.refusing(number):
-                source_id = find(record)
+                source_id = _find_source(record, names, broken - by_source.keys())
                 source_lines = by_source.setdefault(source_id, _SourceLines())
                 source_lines.add(number, kind, record, source_id, self._writer.embedder.count_tokens)
         return by_source
@@ -225,12 +220,13 @@ class ImportKnowledge:
     async def _save(self, now: _SourceState, existing: _SourceState | None, progress: Progress | None) -> int:
         """Saves a source at the least cost; returns how many texts had to be embedded."""
         fresh = now.find_additions(existing) if existing else None
-        if existing is None or fresh is None or not await self._is_indexed(existing):
-            return await self._writer.save(now.source, now.chunks, now.extractions, progress)
-        return await self._writer.add_extractions(now.source, fresh, now.chunks, now.extractions) if fresh else 0
-
-    async def _is_indexed(self, existing: _SourceState) -> bool:
-        return await self._writer.is_indexed(existing.source.id, len(existing.chunks), len(existing.extractions))
+        if existing is not None and fresh is not None:
+            counts = len(existing.chunks), len(existing.extractions)
+            if await self._writer.is_indexed(existing.source.id, *counts):
+                if not fresh:
+                    return 0
+                return await self._writer.add_extractions(now.source, fresh, now.chunks, now.extractions)
+        return await self._writer.save(now.source, now.chunks, now.extractions, progress)
 
     async def _find_foreign_ids(self, source_id: str, source_lines: _SourceLines) -> dict[str, str]:
         """The ids that belong to another source, each with an error message."""
@@ -253,38 +249,31 @@ def _record(line: Record) -> tuple[str, Record]:
 
 
 def _add_source(by_source: dict[str, _SourceLines], number: int, record: Record, broken: set[str]) -> None:
-    """Adds a source's own line. The names of an invalid one are noted in `broken`, so that its other lines are not
-    added to the existing source."""
+    """Adds a source's own line. The names of an invalid one are added to `broken`, so that its other lines are not
+    added to the existing source. Raises Invalid."""
     try:
-        source, counts = parse_source(record), parse_counts(record)
+        source, counts = parse_source(record)
     except Invalid:
-        broken.update(
-            name for name in (record.get("id"), record.get("_id"), record.get("title")) if isinstance(name, str)
-        )
+        broken.update(name for name in map(record.get, ("id", "_id", "title")) if isinstance(name, str))
         raise
-    by_source.setdefault(source.id, _SourceLines()).add_source(number, source, counts)
+    lines = by_source.setdefault(source.id, _SourceLines())
+    if lines.source and (lines.source, lines.declared_counts) != (source, counts):
+        lines.refused += 1
+        raise Invalid(f"the source {source.id} is on another line already, with different content")
+    lines.source, lines.number, lines.declared_counts = source, number, counts
 
 
-class _Finder:
-    """Finds the source that a line refers to, by exact id or exact title. A source whose title changes has both."""
-
-    def __init__(self, sources: Iterable[Source], broken: Collection[str]) -> None:
-        self._spoilt = broken
-        self._found: dict[str, set[str]] = {}
-        for source in sources:
-            for name in (source.id, source.title):
-                self._found.setdefault(name, set()).add(source.id)
-
-    def __call__(self, record: Record) -> str:
-        reference = record.get("source_id") or record.get("source")
-        if not isinstance(reference, str) or not reference.strip():
-            raise Invalid("has no source: give source_id, the id or the title of a source")
-        if reference in self._spoilt:
-            raise Invalid("the line of its source is invalid")
-        found = self._found.get(reference, set())
-        if len(found) != 1:
-            raise Invalid(f"no such source, or several of that title: {reference[:MAX_REFERENCE_CHARACTERS]!r}")
-        return next(iter(found))
+def _find_source(record: Record, names: Mapping[str, Collection[str]], broken: Collection[str]) -> str:
+    """The id of the source that a line refers to, by exact id or exact title. Raises Invalid."""
+    reference = record.get("source_id") or record.get("source")
+    if not isinstance(reference, str) or not reference.strip():
+        raise Invalid("has no source: give source_id, the id or the title of a source")
+    if reference in broken:
+        raise Invalid("the line of its source is invalid")
+    found = names.get(reference, ())
+    if len(found) != 1:
+        raise Invalid(f"no such source, or several of that title: {reference[:MAX_REFERENCE_CHARACTERS]!r}")
+    return next(iter(found))
 
 
 def _select_valid(

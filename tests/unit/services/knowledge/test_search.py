@@ -39,7 +39,7 @@ from toolscript.domain.requests import request_id
 from toolscript.domain.search import Collection
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import search as module
-from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, chunks_collection
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, knowledge_collection
 from toolscript.services.knowledge.search import (
     MAX_WORDS,
     SPARE,
@@ -342,7 +342,7 @@ async def test_collections_are_found_as_soon_as_they_appear() -> None:
 async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
     library = Library()
     await library.store.replace(TIDES, [MOON], [])
-    await library.index.open(chunks_collection(library.embedder.model, library.embedder.dimensions))
+    await library.index.open(knowledge_collection(CHUNKS, library.embedder.model, library.embedder.dimensions))
     await library.index.upsert(CHUNKS, [await library.chunk_point(MOON)])
     answer = await search_knowledge(library, "moon")
     assert (ids(answer), answer.report.degraded) == ([MOON.id], [])
