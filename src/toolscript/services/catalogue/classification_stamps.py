@@ -1,8 +1,8 @@
-"""Who classified an item last, with which content and skills, and whether that is still valid.
+"""Stamps of items: which classifier classified an item last, with which content and skills.
 
-A stamp is stored with each item: `embedding_auto:DIGEST`, or `llm_auto:DIGEST:SKILLS` where no skill fitted, which is
-valid only as long as the skills are the same. `embedding_auto+asked:…` means that the language model was asked too, and
-gave no usable answer.
+A stamp is `ORIGIN:DIGEST` for an item with a skill, such as `llm_auto:DIGEST`. If no skill fitted it is
+`ORIGIN:DIGEST:SKILLS`, and it is valid as long as the skills are the same. `embedding_auto+asked:…` means that the
+language model gave no usable answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class SkillSet:
 
 
 def is_by_person(item: ItemFingerprint | StoredItem) -> bool:
-    """Whether a person assigned the item."""
     return any(a.origin is Origin.HUMAN for a in item.assignments)
 
 
@@ -49,7 +48,7 @@ def is_classified(item: ItemFingerprint, skills: SkillSet) -> bool:
 
 
 def is_refined(item: ItemFingerprint, skills: SkillSet) -> bool:
-    """Whether the language model was asked about the item with its present content."""
+    """Whether the language model has answered about the item with its present content, usably or not."""
     by = _split(item)[0]
     return is_classified(item, skills) and (by == Origin.LLM or by.endswith(REFUSED))
 

@@ -11,7 +11,6 @@ from toolscript.domain.catalog import Item
 
 
 def load_demo_items() -> list[Item]:
-    """The tools of the demo catalogue."""
     return [parse_item(row) for row in _read_lines("tools.jsonl")]
 
 

@@ -114,15 +114,12 @@ class CatalogueIndex:
         return await self._reconciler.find(where, SYNC_FIELDS)
 
     async def find_points_by_id(self, item_ids: Collection[str]) -> dict[str, Payload]:
-        """The points of these items by id."""
         return await self._reconciler.find_by_id(sorted(item_ids), SYNC_FIELDS)
 
     async def remove(self, item_ids: Sequence[str]) -> None:
-        """Removes the points of these items."""
         await self._index.delete(TOOLS, item_ids)
 
     async def count(self) -> int:
-        """The number of points."""
         return await self._index.count(TOOLS)
 
     async def update(
@@ -178,7 +175,6 @@ class CatalogueIndex:
         return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
 
     async def write_points(self, items: Sequence[StoredItem], vectors: Mapping[str, Vector]) -> None:
-        """Writes the points of these items."""
         drafts = [ToolDraft(stored, self._model) for stored in items]
         by_source = {draft.source: vectors[draft.key] for draft in drafts if draft.key in vectors}
         await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}, vectors=by_source))

@@ -9,14 +9,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from toolscript.domain.catalog import (
-    Classification,
-    ClassificationRecord,
-    Item,
-    ItemFingerprint,
-    Origin,
-    StoredItem,
-)
+from toolscript.domain.catalog import Classification, ClassificationRecord, Item, ItemFingerprint, Origin, StoredItem
 from toolscript.domain.search import Vector
 from toolscript.ports.models import Classifier
 from toolscript.ports.stores import ItemStore, SkillStore
@@ -122,7 +115,10 @@ class Refinement:
             return None if by_id else 0
         records = stamps.build_records(items, by_id, Origin.LLM, skills)
         async with self._lock:
-            await self._mark_refused([i for i in batch if (a := by_id.get(i.id)) and not a.is_clear], skills)
+            unclear = [item for item in batch if (answer := by_id.get(item.id)) and not answer.is_clear]
+            marked = {item.id: stamps.mark_refused(item) for item in unclear if stamps.is_classified(item, skills)}
+            if marked:
+                await self._skill_store.replace_stamps(marked)
             before = await self._find_unchanged(records, items)
             if before:
                 were_current = self._index.begin_skills(skills)
@@ -132,11 +128,6 @@ class Refinement:
                 touched = {a.skill_id for s in [*before.values(), *after] for a in s.assignments}
                 await self._index.update_skills(touched if were_current else None, skills)
         return len(before)
-
-    async def _mark_refused(self, items: Sequence[ItemFingerprint], skills: SkillSet) -> None:
-        marked = {item.id: stamps.mark_refused(item) for item in items if stamps.is_classified(item, skills)}
-        if marked:
-            await self._skill_store.replace_stamps(marked)
 
     async def _find_unchanged(
         self, records: Sequence[ClassificationRecord], items: Mapping[str, Item]

@@ -23,14 +23,14 @@ class ResyncReport:
     waiting: int
 
 
+@dataclass(frozen=True, slots=True)
 class Resync:
     """Lists every connected server again and brings catalogue and index up to date."""
 
-    def __init__(self, gateway: Gateway, sync: Sync, item_store: ItemStore, skill_store: SkillStore) -> None:
-        self._gateway = gateway
-        self._sync = sync
-        self._item_store = item_store
-        self._skill_store = skill_store
+    gateway: Gateway
+    sync: Sync
+    item_store: ItemStore
+    skill_store: SkillStore
 
     async def run(
         self,
@@ -42,15 +42,15 @@ class Resync:
     ) -> ResyncReport:
         """With `reclassify` every item is classified again, with `force` also those that a person assigned. Servers
         that are `just_connected` were listed already: the report has those results."""
-        refined_before = 0 if just_connected else self._sync.refinement.refined
-        servers = self._gateway.last_refreshes if just_connected else await self._gateway.refresh()
+        refined_before = 0 if just_connected else self.sync.refinement.refined
+        servers = self.gateway.last_refreshes if just_connected else await self.gateway.refresh()
         everything = reclassify or force
-        done = await self._sync.reclassify(
+        done = await self.sync.reclassify(
             None if everything else (), force=force, replace_model=everything, progress=progress
         )
-        items = [item.id for item in await self._item_store.get_fingerprints() if item.is_active]
-        await self._sync.refinement.run(items if everything else None, progress=progress)
-        waiting = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)
+        items = [item.id for item in await self.item_store.get_fingerprints() if item.is_active]
+        await self.sync.refinement.run(items if everything else None, progress=progress)
+        waiting = await self.skill_store.list_suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
-        refined = self._sync.refinement.refined - refined_before  # includes items refined while servers were listed
+        refined = self.sync.refinement.refined - refined_before  # includes items refined while servers were listed
         return ResyncReport(servers, len(items), classified, refined, len(waiting))

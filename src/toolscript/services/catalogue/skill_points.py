@@ -1,8 +1,8 @@
-"""The points of skills in the index: a vector for each skill, and vectors for the groups that its tools form.
+"""The points of skills in the index: a vector for each skill, and vectors for groups of its tools.
 
-A skill's vector is the mean of its tools' vectors, weighted by confidence (without tools, that of its description). One
-vector cannot represent tools as different as those of a broad skill, so it comes with facets: the centres of groups of
-its tools, each with how tightly its group lies around it. Why: docs/decisions/0011.
+A skill's vector is the mean of its tools' vectors, weighted by confidence; without tools, the vector of its
+description. One vector cannot represent the different tools of a broad skill, so a skill also has facets: the centres
+of groups of its tools, each with the tightness of its group. See docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
 # Increased when points are built differently, so that the next sync builds them again.
 RECIPE = 2
-# Up to this number, every tool is a facet of its own; beyond it, facets grow with the square root of the tools.
+# Up to this number every tool is a facet; above it, the number of facets grows with the square root of the tools.
 ALL_FACETS = 16
 MAX_FACETS = 120
 MAX_ROUNDS = 3
@@ -42,7 +42,6 @@ SkillsAndMembers = tuple[list[Skill], dict[str, list[SkillMember]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
-    """The collection of all skills."""
     return search.Collection(SKILLS, model, dimensions, SKILL_FIELDS)
 
 
@@ -157,8 +156,8 @@ class SkillPoints:
 
 
 def _compute_parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
-    """The skill's own vector first, then its facets, each with the length of the mean that it is the direction of: 1
-    where all its tools are the same, less the further they lie apart."""
+    """The skill's own vector, then its facets. Each has its tightness, the length of the mean of its tools' vectors: 1
+    if the tools are the same, less the more they differ."""
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
     own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]

@@ -1,4 +1,4 @@
-"""Proposes skills for existing tools. Groups tools by meaning, and names each group by its frequent words, or by a
+"""Proposes skills for existing tools: groups tools by meaning, and names each group by its frequent words, or with a
 language model that reads its most central tools."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolscript.domain.catalog import Item, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
@@ -31,7 +31,6 @@ MAX_PROPOSALS = 200
 # Starts of the grouping, of which the best counts. With 8, groups changed with the last digits of the vectors, which
 # differ between processors; with 64, clear groups are always found. It takes 2.6 s of one core for 6 000 tools.
 STARTS = 64
-# A skill is for several tools.
 MIN_GROUP = 2
 # The score of an existing skill's description with the centre of a group above which both are nearly the same. Set on
 # the tools of eighty servers and the default skills: below it, more pairs are wrong than right.
@@ -83,16 +82,14 @@ class Proposal:
     """The score of that skill: 1 when it means the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     items: Sequence[Item]
     cluster: Cluster
     theme: Theme
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupNaming:
-    """The usable part of a language model's answer about a group."""
+class _GroupNaming(NamedTuple):
+    """What a language model calls a group."""
 
     name: str
     description: str
@@ -175,24 +172,23 @@ class ProposeSkills:
         model = self._language_model
         if model is None:
             return [None] * len(groups)
-        answers: dict[int, _GroupNaming | str] = {}
-        gone = ""
+        names: dict[int, _GroupNaming] = {}
+        reasons: list[str] = []
 
         async def ask(number: int, group: _Group) -> None:
-            answers[number] = await _ask(model, group)
+            try:
+                names[number] = _parse_naming(await model.answer(_build_prompt(group)))
+            except UpstreamFailed as error:
+                reasons.append(error.message)
 
         try:
             await run_all(ask(number, group) for number, group in enumerate(groups))
         except (Unavailable, Invalid) as error:  # it will not respond for the other groups either
-            gone = str(error)
-        results = [answers.get(number, gone) for number in range(len(groups))]
-        failures = [answer for answer in results if isinstance(answer, str)]
-        if failures:
-            log.warning(
-                "proposals_named_by_words",
-                extra={"model": model.model, "groups": len(failures), "reason": gone or failures[0]},
-            )
-        return [None if isinstance(answer, str) else answer for answer in results]
+            reasons.insert(0, str(error))
+        if reasons:
+            failed = {"model": model.model, "groups": len(groups) - len(names), "reason": reasons[0]}
+            log.warning("proposals_named_by_words", extra=failed)
+        return [names.get(number) for number in range(len(groups))]
 
     async def _nearest(self, centres: Sequence[Vector], skills: Sequence[Skill]) -> list[tuple[str | None, float]]:
         nothing: list[tuple[str | None, float]] = [(None, 0.0)] * len(centres)
@@ -229,9 +225,7 @@ def _group_items(items: Sequence[Item], vectors: Mapping[str, Vector], count: in
     return [g for g in groups if len(g.items) >= MIN_GROUP] or groups
 
 
-async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
-    """The model's answer about the group, or why it cannot be used. Raises Unavailable or Invalid when the model cannot
-    be asked."""
+def _build_prompt(group: _Group) -> Prompt:
     tools = [
         {
             "server": one_line(item.server, MAX_NAME_LENGTH),
@@ -241,21 +235,19 @@ async def _ask(model: LanguageModel, group: _Group) -> _GroupNaming | str:
         for item in group.items[:SHOWN]
     ]
     text = json.dumps({"tools": tools, "words": group.theme.topics}, ensure_ascii=False)
-    try:
-        return _parse_naming(await model.answer(Prompt(INSTRUCTIONS, text, ANSWER, max_tokens=400)))
-    except UpstreamFailed as error:
-        return error.message
+    return Prompt(INSTRUCTIONS, text, ANSWER, max_tokens=400)
 
 
-def _parse_naming(answer: Mapping[str, Any]) -> _GroupNaming | str:
-    name, description, keywords = (answer.get(key) for key in ("name", "description", "keywords"))
-    named = one_line(name, 2 * MAX_NAME_LENGTH)
-    if len(named) > MAX_NAME_LENGTH or not any(c.isalpha() for c in named):
-        return f"the answer has no name of 1 to {MAX_NAME_LENGTH} characters"
+def _parse_naming(answer: Mapping[str, Any]) -> _GroupNaming:
+    """The usable part of an answer. Raises UpstreamFailed for one without a name."""
+    name = one_line(answer.get("name"), 2 * MAX_NAME_LENGTH)
+    if len(name) > MAX_NAME_LENGTH or not any(c.isalpha() for c in name):
+        raise UpstreamFailed(f"the answer has no name of 1 to {MAX_NAME_LENGTH} characters")
+    keywords = answer.get("keywords")
     listed = keywords if isinstance(keywords, Sequence) and not isinstance(keywords, str) else ()
-    kept = (one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed)
-    described = one_line(description, MAX_DESCRIPTION_LENGTH)
-    return _GroupNaming(named, described, tuple(dict.fromkeys(word for word in kept if word))[:MAX_KEYWORDS])
+    kept = dict.fromkeys(one_line(word, MAX_KEYWORD_LENGTH).lower() for word in listed)
+    description = one_line(answer.get("description"), MAX_DESCRIPTION_LENGTH)
+    return _GroupNaming(name, description, tuple(word for word in kept if word)[:MAX_KEYWORDS])
 
 
 def _build_skill(group: _Group, naming: _GroupNaming | None, ids: set[str], names: set[str]) -> Skill:

@@ -11,19 +11,10 @@ import difflib
 import logging
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from toolscript.domain.catalog import (
-    Assignment,
-    ItemFingerprint,
-    Origin,
-    Skill,
-    StoredItem,
-    Suggestion,
-    SuggestionStatus,
-)
+from toolscript.domain.catalog import Assignment, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
@@ -69,16 +60,18 @@ class Skills:
     async def get(self, skill_id: str) -> CountedSkill:
         """One skill. Raises NotFound, naming the nearest ids."""
         known = {counted.skill.id: counted for counted in await self.all()}
-        if skill_id not in known:
-            raise _no_skill(skill_id, known)
-        return known[skill_id]
+        if skill_id in known:
+            return known[skill_id]
+        near = difflib.get_close_matches(skill_id[:MAX_ID_LENGTH], known, n=NEAREST)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
+        raise NotFound(f"no such skill: {skill_id!r}: {hint}", details={"skill_id": skill_id, "nearest": near})
 
     async def create(self, skill: Skill) -> CountedSkill:
         """Adds a skill and classifies the items without a skill again. Raises Invalid, naming the field, or Conflict
         when the id is taken."""
         skill = check_skill(skill)
         await self._skill_store.add_skill(skill)
-        await self._follow(await self._waiting())
+        await self._reclassify(await self._waiting())
         return await self.get(skill.id)
 
     async def replace(self, skill_id: str, skill: Skill) -> CountedSkill:
@@ -95,7 +88,7 @@ class Skills:
             await self._skill_store.save_skills([skill])
         retired = before.is_active and not skill.is_active
         left = [s.item.id for s in await self._item_store.get_items_of_skill(skill_id)] if retired else []
-        await self._follow([*await self._waiting(), *left])
+        await self._reclassify([*await self._waiting(), *left])
         return await self.get(skill_id)
 
     async def remove(self, skill_id: str) -> None:
@@ -103,7 +96,7 @@ class Skills:
         async with self._lock:
             left = [s.item.id for s in await self.tools(skill_id)]
             await self._skill_store.delete_skill(skill_id)
-        await self._follow(left)
+        await self._reclassify(left)
 
     async def tools(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, ordered by falling confidence. Raises NotFound."""
@@ -124,14 +117,14 @@ class Skills:
         await self._skill_store.assign(
             item_id, [Assignment(s, 1.0, n == 0, Origin.HUMAN) for n, s in enumerate(skill_ids)]
         )
-        await self._follow_items([item_id])
+        await self._follow(self._sync.follow([item_id]))
         return await self._item(item_id)
 
     async def release(self, item_id: str) -> StoredItem:
         """Removes a person's assignment and classifies the item again. Raises NotFound."""
         await self._item(item_id)
         await self._skill_store.assign(item_id, [])
-        await self._follow_items([item_id])
+        await self._follow(self._sync.follow([item_id]))
         self._sync.refinement.start_soon()
         return await self._item(item_id)
 
@@ -172,7 +165,7 @@ class Skills:
                 )
             )
             await self._skill_store.review_suggestion(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
-        await self._follow(await self._waiting() if suggested.source_item_id else None)
+        await self._reclassify(await self._waiting() if suggested.source_item_id else None)
         return await self.get(skill.id)
 
     async def reject(self, number: int, *, reviewed_by: str | None = None) -> Suggestion:
@@ -188,7 +181,8 @@ class Skills:
         await self._pending(number)
         await self.get(into)
         decided = await self._skill_store.review_suggestion(number, SuggestionStatus.MERGED, reviewed_by, into=into)
-        await self._follow_items([decided.source_item_id] if decided.source_item_id else [])
+        if decided.source_item_id:
+            await self._follow(self._sync.follow([decided.source_item_id]))
         return decided
 
     async def _item(self, item_id: str) -> StoredItem:
@@ -215,26 +209,20 @@ class Skills:
     async def _waiting(self) -> list[str]:
         """The active items without a skill, including those whose suggestion was rejected: a person who rejects one may
         define a better skill next."""
-        return [mark.id for mark in await self._item_store.get_fingerprints() if _waits(mark)]
+        items = await self._item_store.get_fingerprints()
+        return [item.id for item in items if item.is_active and not item.assignments]
 
-    async def _follow(self, item_ids: Collection[str] | None) -> None:
+    async def _reclassify(self, item_ids: Collection[str] | None) -> None:
         """Classifies these items (None: all) again, updates the index, and refines in the background."""
-        with _index_may_be_away():
-            await self._sync.reclassify(item_ids)
+        await self._follow(self._sync.reclassify(item_ids))
         self._sync.refinement.start_soon()
 
-    async def _follow_items(self, item_ids: Collection[str]) -> None:
-        """Brings the index to what the store says of these items."""
-        with _index_may_be_away():
-            await self._sync.follow(item_ids)
-
-
-@contextmanager
-def _index_may_be_away() -> Iterator[None]:
-    try:
-        yield
-    except Unavailable as error:
-        log.warning("the index has old skills until the next sync: %s", error.message)
+    async def _follow(self, work: Awaitable[object]) -> None:
+        """Waits for the index to be updated; if it is not available, the next sync updates it."""
+        try:
+            await work
+        except Unavailable as error:
+            log.warning("the index has old skills until the next sync: %s", error.message)
 
 
 def check_skill(skill: Skill) -> Skill:
@@ -273,16 +261,6 @@ def find_free_id(name: str, taken: Collection[str]) -> str:
     return tried
 
 
-def _waits(mark: ItemFingerprint) -> bool:
-    return mark.is_active and not mark.assignments
-
-
-def _no_skill(skill_id: str, known: Collection[str]) -> NotFound:
-    near = difflib.get_close_matches(skill_id[:MAX_ID_LENGTH], known, n=NEAREST)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
-    return NotFound(f"no such skill: {skill_id!r}: {hint}", details={"skill_id": skill_id, "nearest": near})
-
-
 def _check_reviewer(reviewed_by: str | None) -> str | None:
     return _check_text("reviewed_by", reviewed_by or "", MAX_NAME_LENGTH) or None
 
@@ -299,16 +277,15 @@ def _check_words(field: str, words: Sequence[str]) -> tuple[str, ...]:
 def _check_text(field: str, text: str, max_length: int, *, required: bool = False, lines: bool = False) -> str:
     text = text.strip()
     allowed = f"{1 if required else 0} to {max_length} characters, no control characters"
+    problem = None
     if len(text) > max_length:
-        raise Invalid(
-            f"{field} has {len(text)} characters: expected {allowed}", details={"field": field, "allowed": allowed}
-        )
-    if required and not text:
-        raise Invalid(f"{field} is blank: expected {allowed}", details={"field": field, "allowed": allowed})
-    if not _is_plain(text, lines=lines):
-        raise Invalid(
-            f"{field} contains a control character: expected {allowed}", details={"field": field, "allowed": allowed}
-        )
+        problem = f"has {len(text)} characters"
+    elif required and not text:
+        problem = "is blank"
+    elif not _is_plain(text, lines=lines):
+        problem = "contains a control character"
+    if problem:
+        raise Invalid(f"{field} {problem}: expected {allowed}", details={"field": field, "allowed": allowed})
     return text
 
 

@@ -165,7 +165,6 @@ class Sync:
             return await self._index.update(items, work)
 
     async def close(self) -> None:
-        """Ends the refinement in the background."""
         await self.refinement.close()
 
 

@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toolscript.domain import search
 from toolscript.domain.catalog import Assignment, StoredItem
-from toolscript.domain.search import FieldType, Point, Vector
+from toolscript.domain.search import Collection, FieldType, Point, Vector
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.reconcile import Payload
 from toolscript.retrieval.text.item_text import ITEM_AVERAGE_LENGTH, build_item_text, item_frequencies
@@ -30,9 +29,8 @@ RECIPE = 3
 TEXT_RECIPE = 2
 
 
-def tools_collection(model: str, dimensions: int) -> search.Collection:
-    """The collection of all items."""
-    return search.Collection(TOOLS, model, dimensions, TOOL_FIELDS)
+def tools_collection(model: str, dimensions: int) -> Collection:
+    return Collection(TOOLS, model, dimensions, TOOL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ class ToolDraft:
 
     @property
     def key(self) -> str:
-        """The item's id."""
         return self.stored.item.id
 
     @property
@@ -54,7 +51,6 @@ class ToolDraft:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The one text."""
         return {self.source: build_item_text(self.stored.item)}
 
     def is_current(self, existing: Mapping[str, Payload]) -> bool:  # noqa: ARG002
