@@ -1,4 +1,6 @@
-"""Verifies tokens with the keys that the settings name. Imports the JWT package with the first token."""
+"""Who may call: verifies tokens with the keys that the settings name, and says where authentication may be bypassed.
+
+The JWT package is imported with the first token. The bypass never works in production."""
 
 from __future__ import annotations
 
@@ -7,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from toolscript.app.extras import require_extra
 from toolscript.domain.access import Principal
+from toolscript.domain.errors import Invalid
+from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
     from toolscript.adapters.tokens.jwt import JwtVerifier
+
+PRODUCTION = "production"
 
 
 class Verifier:
@@ -58,3 +64,23 @@ def is_local_token(key: str, token: str) -> bool:
     from toolscript.adapters.tokens.jwt import is_local_token as is_signed
 
     return is_signed(key, token)
+
+
+def check_environment(settings: Settings) -> None:
+    """Raises Invalid for settings that contradict each other; call it before anything is opened."""
+    if settings.debug_bypass_auth and settings.environment == PRODUCTION:
+        raise Invalid(
+            "TOOLSCRIPT_DEBUG_BYPASS_AUTH is on and TOOLSCRIPT_ENVIRONMENT is production, where every request needs a "
+            "token: switch the bypass off, or set TOOLSCRIPT_ENVIRONMENT to development",
+            details={"field": "TOOLSCRIPT_DEBUG_BYPASS_AUTH", "allowed": "false in production"},
+        )
+    if not is_tenant_name(settings.tenant):
+        raise Invalid(
+            f"TOOLSCRIPT_TENANT is not a valid tenant name: give {TENANT_RULE}",
+            details={"field": "TOOLSCRIPT_TENANT", "allowed": TENANT_RULE},
+        )
+
+
+def may_bypass(settings: Settings) -> bool:
+    """Whether requests may bypass authentication."""
+    return settings.debug_bypass_auth and settings.environment != PRODUCTION

@@ -15,7 +15,7 @@ from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
-from toolscript.app.access import Verifier, local_token
+from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.engines import Servers, open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
@@ -28,7 +28,6 @@ from toolscript.ports.models import Embedder, LanguageModel, Reranker
 from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.access.environment import check_environment
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier

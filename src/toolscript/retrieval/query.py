@@ -43,3 +43,12 @@ class QueryRules(NamedTuple):
 
 
 DEFAULT_RULES = QueryRules()
+
+
+def check_range(field: str, value: float, least: float, most: float) -> None:
+    """Raises InvalidArguments, naming the field, for a value out of range."""
+    if not least <= value <= most:
+        raise InvalidArguments(
+            f"{field} {value} is out of range: give {least} to {most}",
+            details={"field": field, "least": least, "most": most},
+        )

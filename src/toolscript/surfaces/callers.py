@@ -9,11 +9,10 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 
-from toolscript.app.access import is_local_token
+from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Unauthorized
-from toolscript.services.access.environment import may_bypass
 
 BYPASS_HEADER = "x-debug-bypass-auth"
 IPV6_NETWORK_BITS = 64

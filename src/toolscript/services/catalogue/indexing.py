@@ -23,12 +23,11 @@ from toolscript.services.catalogue.tool_points import (
     describe_text,
     describe_vector,
 )
+from toolscript.services.support.concurrency import Progress
 
 BATCH = 64
 # The fields of points that a sync compares.
 SYNC_FIELDS = ("fingerprint", "vector_of", "skill_ids")
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ def _parse_assignment(value: Any) -> tuple[str, float]:
 
 def _parse_suggestion(value: Any, item: Item) -> Suggestion | None:
     """The skill that the model says is missing, if it names one."""
-    name, description = (value.get("name"), value.get("description")) if isinstance(value, Mapping) else (None, None)
-    named, described = one_line(name, MAX_NAME_LENGTH), one_line(description, MAX_DESCRIPTION_LENGTH)
-    return Suggestion(named, described, source_item_id=item.id, examples=(item.name,)) if named else None
+    given = value if isinstance(value, Mapping) else {}
+    name = one_line(given.get("name"), MAX_NAME_LENGTH)
+    description = one_line(given.get("description"), MAX_DESCRIPTION_LENGTH)
+    return Suggestion(name, description, source_item_id=item.id, examples=(item.name,)) if name else None

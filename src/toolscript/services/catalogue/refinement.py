@@ -15,7 +15,8 @@ from toolscript.ports.models import Classifier
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
-from toolscript.services.catalogue.indexing import CatalogueIndex, Progress
+from toolscript.services.catalogue.indexing import CatalogueIndex
+from toolscript.services.support.concurrency import Progress
 
 # Large enough for several prompts at a time, small enough to lose little when interrupted.
 BATCH = 256

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.indexing import Progress
 from toolscript.services.catalogue.server_connection import RefreshResult
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.support.concurrency import Progress
 
 
 @dataclass(frozen=True, slots=True)

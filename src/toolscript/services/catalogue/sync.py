@@ -16,9 +16,10 @@ from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
-from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, IndexReport, Progress
+from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, IndexReport
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.support.concurrency import Progress
 
 log = logging.getLogger(__name__)
 

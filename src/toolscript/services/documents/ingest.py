@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from toolscript.retrieval.reconcile import Reconciler, split_batches
 from toolscript.retrieval.text.chunking import PASSAGE_SIZE
 from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.documents.points import DOCUMENTS, DocumentDraft, first_parts, of_documents, of_tenant
-from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
+from toolscript.services.support.concurrency import KeyedLocks, Progress, iterate_async, run_concurrently
 
 # Small enough for visible progress, and for small requests not to wait long behind large ones.
 PASSAGES_IN_A_BATCH = 32
@@ -32,8 +32,6 @@ BATCHES_AT_ONCE = 3
 # After this many failures one after the other, the documents are not the problem.
 FAILURES_IN_A_ROW = 200
 NO_MODEL = "none"
-
-Progress = Callable[[int, int], None]
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from toolscript.domain.requests import current_request_id
 from toolscript.domain.search import SearchReport
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
-from toolscript.retrieval.query import DEFAULT_RULES
+from toolscript.retrieval.query import DEFAULT_RULES, check_range
 from toolscript.services.documents.points import metadata_field
 
 MAX_HITS = 200
@@ -108,16 +108,9 @@ class DocumentRun:
 def check(ask: DocumentQuery) -> None:
     """Raises InvalidArguments for values out of range or in conflict."""
     DEFAULT_RULES.check_length(ask.query or "")
-    for name, value, minimum, maximum in (
-        ("top_k", ask.top_k, 1, MAX_HITS),
-        ("offset", ask.offset, 0, MAX_OFFSET),
-        ("snippet_max_chars", ask.snippet_max_chars, MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS),
-    ):
-        if not minimum <= value <= maximum:
-            raise InvalidArguments(
-                f"{name} {value} is out of range: give {minimum} to {maximum}",
-                details={"field": name, "least": minimum, "most": maximum},
-            )
+    check_range("top_k", ask.top_k, 1, MAX_HITS)
+    check_range("offset", ask.offset, 0, MAX_OFFSET)
+    check_range("snippet_max_chars", ask.snippet_max_chars, MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS)
     if ask.fusion is not None and ask.fusion not in FUSIONS:
         raise InvalidArguments(
             f"unknown fusion {ask.fusion!r}: use {' or '.join(FUSIONS)}",
@@ -130,8 +123,7 @@ def check(ask: DocumentQuery) -> None:
         )
     if ask.page_token is not None and ask.offset:
         raise InvalidArguments(
-            "page_token and offset cannot be combined: give one of them",
-            details={"field": "offset"},
+            "page_token and offset cannot be combined: give one of them", details={"field": "offset"}
         )
 
 

@@ -7,7 +7,7 @@ only, and only short texts of known types are accepted from the answer: a book c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from toolscript.domain.knowledge import EXTRACTION_TYPES, Chunk, Extraction, der
 from toolscript.domain.prompts import Prompt
 from toolscript.ports.models import LanguageModel
 from toolscript.retrieval.reconcile import split_batches
+from toolscript.services.support.concurrency import Progress
 from toolscript.services.support.model_batches import ModelBatches, object_schema, one_line
 
 BATCH = 4
@@ -75,8 +76,6 @@ EXAMPLE = (
         "2": [],
     },
 )
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from toolscript.services.knowledge.book_records import (
 )
 from toolscript.services.knowledge.extraction import ExtractionResult, Extractor, is_read, is_worth_asking
 from toolscript.services.knowledge.source_writer import SourceWriter
-from toolscript.services.support.concurrency import KeyedLocks, iterate_async, run_concurrently
+from toolscript.services.support.concurrency import KeyedLocks, Progress, iterate_async, run_concurrently
 
 # Number of chunks that a language model reads before its extractions are saved.
 SAVE_BATCH = 64
@@ -46,8 +46,6 @@ DEFAULT_TYPE = "book"
 # it, and the chunks that this model has not read yet.
 DIGEST, DETAILS, EXTRACTED_WITH, UNASKED = "digest", "said", "extracted_with", "unasked"
 ADDED, CHANGED, UNCHANGED = "added", "changed", "unchanged"
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

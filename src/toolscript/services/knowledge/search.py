@@ -25,6 +25,7 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.query import check_range
 from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.support.search_events import Event, record_event, record_search
@@ -248,11 +249,7 @@ def _better(first: _Attempt, second: _Attempt) -> _Attempt:
 
 def check(query: KnowledgeQuery) -> None:
     """Raises InvalidArguments for values out of range."""
-    if not 1 <= query.limit <= MAX_HITS:
-        raise InvalidArguments(
-            f"limit {query.limit} is out of range: give 1 to {MAX_HITS}",
-            details={"field": "limit", "least": 1, "most": MAX_HITS},
-        )
+    check_range("limit", query.limit, 1, MAX_HITS)
     for name, words in (("type", query.types), ("topics", query.topics)):
         if len(words) > MAX_WORDS or not all(word.strip() and len(word) <= MAX_WORD_CHARACTERS for word in words):
             raise InvalidArguments(

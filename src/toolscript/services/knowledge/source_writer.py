@@ -8,7 +8,7 @@ the old source or the new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolscript.domain.errors import Unavailable
@@ -27,8 +27,8 @@ from toolscript.services.knowledge.points import (
     knowledge_collection,
     of_source,
 )
+from toolscript.services.support.concurrency import Progress
 
-Progress = Callable[[int, int], None]
 Plans = Mapping[str, ReconcilePlan[KnowledgeDraft]]
 
 

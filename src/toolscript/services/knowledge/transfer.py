@@ -35,7 +35,8 @@ from toolscript.services.knowledge.json_lines import (
     parse_extraction,
     parse_source,
 )
-from toolscript.services.knowledge.source_writer import Progress, SourceWriter
+from toolscript.services.knowledge.source_writer import SourceWriter
+from toolscript.services.support.concurrency import Progress
 
 MAX_REFERENCE_CHARACTERS = 200
 

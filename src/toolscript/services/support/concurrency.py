@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# Gets the done and total counts of a long piece of work.
+Progress = Callable[[int, int], None]
+
 
 class KeyedLocks:
     """Locks several keys at once: a caller waits until all of its keys are free."""

@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
-from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Candidate, SearchPart, SearchReport, sort_candidates
 from toolscript.retrieval.calibration import calibrate, find_cosine
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.query import QueryRules
+from toolscript.retrieval.query import QueryRules, check_range
 from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
@@ -346,14 +346,7 @@ def _build_filter(item_type: ItemType | None, skill_ids: tuple[str, ...] | None)
 
 def _check(request: HierarchicalQuery, *, max_skills: int = 10) -> None:
     RULES.check(request.query)
-    for name, value, low, high in (
-        ("limit", request.limit, 1, 50),
-        ("skill_limit", request.skill_limit, 1, max_skills),
-        ("skill_threshold", request.skill_threshold, 0, 1),
-        ("tool_threshold", request.tool_threshold, 0, 1),
-    ):
-        if not low <= value <= high:
-            raise InvalidArguments(
-                f"{name} {value} is out of range: give {low} to {high}",
-                details={"field": name, "least": low, "most": high},
-            )
+    check_range("limit", request.limit, 1, 50)
+    check_range("skill_limit", request.skill_limit, 1, max_skills)
+    check_range("skill_threshold", request.skill_threshold, 0, 1)
+    check_range("tool_threshold", request.tool_threshold, 0, 1)

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,12 +13,9 @@ from hypothesis import strategies as st
 
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
-from toolscript.domain.tenants import is_tenant_name
 from toolscript.services.access import rates
-from toolscript.services.access.environment import check_environment, may_bypass
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import MINUTE
-from toolscript.settings import Settings
 
 pytestmark = pytest.mark.req("D-12")
 
@@ -265,49 +261,3 @@ def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
         clock.now += 1
     assert all(before - after <= 2 for before, after in pairwise(sizes))
     assert sizes[-1] == 1
-
-
-# --- where what may be switched on ---
-
-
-@pytest.mark.req("D-05")
-def test_production_with_the_bypass_on_is_refused() -> None:
-    with pytest.raises(Invalid, match="TOOLSCRIPT_DEBUG_BYPASS_AUTH is on") as error:
-        check_environment(Settings(environment="production", debug_bypass_auth=True))
-    assert error.value.details["field"] == "TOOLSCRIPT_DEBUG_BYPASS_AUTH"
-
-
-@pytest.mark.req("D-05")
-@pytest.mark.parametrize(
-    ("environment", "switched_on", "may"),
-    [("development", True, True), ("development", False, False), ("production", False, False)],
-)
-def test_the_bypass_takes_both_a_switch_and_a_place_for_trials(environment: str, switched_on: bool, may: bool) -> None:
-    settings = Settings(environment=environment, debug_bypass_auth=switched_on)
-    check_environment(settings)
-    assert may_bypass(settings) is may
-
-
-@pytest.mark.req("D-05")
-def test_not_even_settings_that_nobody_checked_allow_the_bypass_in_production() -> None:
-    assert not may_bypass(Settings(environment="production", debug_bypass_auth=True))
-
-
-@pytest.mark.req("D-04")
-@pytest.mark.parametrize("tenant", ["", "  ", "a\nb", "a\x00", "\x85", "\u2028", "\ud800", "x" * 257])
-def test_a_tenant_that_no_token_could_name_is_no_setting_either(tenant: str) -> None:
-    assert not is_tenant_name(tenant)
-    with pytest.raises(Invalid, match="TOOLSCRIPT_TENANT"):
-        check_environment(Settings(tenant=tenant))
-
-
-@pytest.mark.req("D-04")
-@pytest.mark.parametrize("tenant", ["a", "acme corp", "x" * 256, "Zürich/7", "日本", "👩‍💻"])
-def test_a_tenant_may_have_any_name_that_can_be_written_on_one_line(tenant: str) -> None:
-    assert is_tenant_name(tenant)
-
-
-@pytest.mark.req("D-04")
-@pytest.mark.parametrize("tenant", [None, 7, True, ["a"], {"a": 1}, b"a"])
-def test_only_a_text_is_a_tenant(tenant: Any) -> None:
-    assert not is_tenant_name(tenant)
