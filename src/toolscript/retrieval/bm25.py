@@ -1,8 +1,8 @@
-"""BM25 as a sparse dot product, so that every engine that holds sparse vectors can rank by it.
+"""BM25 as a sparse dot product, so that every engine with sparse vectors can rank by it.
 
-The document's side carries saturation and length, against an average length that is fixed per kind of text;
-the query's side carries idf, from counts that belong to one scope (a catalogue, one tenant). No statistic of
-one tenant reaches another's scores, and no document has to be rewritten when others come and go.
+The document's side has saturation and length, relative to an average length that is fixed per kind of text; the query's
+side has idf, from the counts of one scope (a catalogue, a tenant). So no tenant's statistics affect another's scores,
+and no document has to be rewritten when others change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ B = 0.75
 
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """A query's weighted terms, and the score that a text holding each of them once at average length gets."""
+    """A query's weighted terms, and the score of a text of average length that has each of them once."""
 
     terms: Terms
     full_score: float
@@ -35,8 +35,8 @@ def document_terms(frequencies: Mapping[int, float], average_length: float) -> T
 
 
 def query_terms(frequencies: Counter[int], counts: TermCounts) -> QueryTerms:
-    """The idf of a query's terms (Lucene's form, never negative). Terms that no document holds are dropped
-    from the vector, but count towards the full score: a query that is mostly unknown words is not covered."""
+    """The idf of a query's terms (Lucene's form, never negative). Terms that no document has are left out of the
+    vector, but count towards the full score: documents do not cover a query of mostly unknown words."""
     total = counts.documents
     weights: dict[int, float] = {}
     full = 0.0

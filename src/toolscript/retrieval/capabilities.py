@@ -1,5 +1,5 @@
-"""What a request and a tool are about (domains), and which kinds of tool can do a domain's work although nothing in
-their text says so (capabilities): a shell runs git. The tables are data, and a user's file may add to them."""
+"""The domains of queries and tools, and the kinds of tools (capabilities) that can do a domain's work although their
+text does not mention it: a shell runs git. The tables are data, and a user's file can extend them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid
 from toolscript.retrieval.text.words import stem, words
 
-# Of a domain's marks one is enough, of its hints it takes two.
+# One mark is enough for a domain; hints count half.
 MARK, HINT = 2, 1
 KEYS: Mapping[str, Mapping[str, type]] = {
     "domain": {"name": str, "marks": list, "hints": list},
@@ -29,7 +29,7 @@ Tables = Mapping[str, Table]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The domains that a tool belongs to, those of them that it or its server is named for, and its capabilities."""
+    """The domains of a tool, those of them that its name or its server's name states, and its capabilities."""
 
     domains: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
@@ -38,8 +38,8 @@ class Subjects:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """A tool can do what is asked although it is of another domain: the domains asked for that its kind serves, how a
-    reason puts it ("shell → git"), and whether it does such work as wholly as a tool that is made for it."""
+    """A tool of another domain that can do what the query needs: which of the query's domains it serves, the text for
+    the reason ("shell → git"), and whether it does such work as well as a tool made for it."""
 
     domains: frozenset[str]
     text: str
@@ -47,10 +47,10 @@ class Inference:
 
 
 class Capabilities:
-    """The tables, ready to be asked."""
+    """Finds domains and capabilities by the words in the tables."""
 
     def __init__(self, tables: Tables) -> None:
-        """Takes tables as the packaged file has them, complete and checked."""
+        """Takes complete and valid tables, in the form of the packaged file."""
         domains, kinds = tables["domain"], tables["capability"]
         self._names = {key: str(content["name"]) for key, content in domains.items()}
         self._kind_names = {key: str(content["name"]) for key, content in kinds.items()}
@@ -72,14 +72,14 @@ class Capabilities:
         )
 
     def of_query(self, text: str) -> frozenset[str]:
-        """The domains of a request."""
+        """The domains of a query."""
         return _enough(self._of_domains.find(words(text)))
 
     def of_tool(self, name: Sequence[str], server: Sequence[str], description: Sequence[str]) -> Subjects:
-        """The domains and capabilities of a tool, from the words that it is named and described by.
+        """The domains and capabilities of a tool, from the words of its name, its server's name and its description.
 
-        A description may mention what the tool is not about: there a mark counts as a hint, a single word tells no
-        capability, and what the tool serves (a shell: "run git, npm …") is not what it is.
+        A description may mention other subjects. In it a mark counts as a hint, a single word gives no capability, and
+        the domains that the tool serves (a shell: "run git, npm …") are not the tool's domains.
         """
         content = self._of_kinds.find(description)
         kinds = _enough(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
@@ -92,26 +92,23 @@ class Capabilities:
         subjects = Subjects(_enough(domains), named, kinds)
         return self._known.setdefault(subjects, subjects)
 
-    def find_shared(self, query_domains: frozenset[str], tool: Subjects) -> str:
-        """The names of the domains that the request and the tool have in common; empty for none."""
-        return self._find_named(query_domains & tool.domains)
-
     def infer(self, query_domains: frozenset[str], tool: Subjects) -> Inference | None:
-        """How a tool of another domain can do what is asked; None where it cannot, or is of the domain itself."""
+        """How a tool of another domain can do what the query needs; None if it cannot, or is of one of its domains."""
         if not query_domains.isdisjoint(tool.domains):
             return None
         kinds = [kind for kind in sorted(tool.kinds) if not query_domains.isdisjoint(self._serves[kind])]
         domains = query_domains & frozenset().union(*(self._serves[kind] for kind in kinds))
-        text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self._find_named(domains)}"
+        text = f"{', '.join(self._kind_names[kind] for kind in kinds)} → {self.name_domains(domains)}"
         wholly = any(not query_domains.isdisjoint(self._wholly[kind]) for kind in kinds)
         return Inference(domains, text, wholly) if domains else None
 
-    def _find_named(self, domains: frozenset[str]) -> str:
+    def name_domains(self, domains: frozenset[str]) -> str:
+        """The names of domains, as one text."""
         return ", ".join(self._names[key] for key in sorted(domains))
 
 
 class _Phrases:
-    """Finds the phrases of a table in a text, by their first word: most words of a text begin none."""
+    """Finds the phrases of a table in a text, by their first word: most words of a text start no phrase."""
 
     def __init__(self, content: Iterable[tuple[str, str, int]]) -> None:
         self._starting: dict[str, list[tuple[list[str], str, str, int]]] = {}
@@ -120,7 +117,7 @@ class _Phrases:
             self._starting.setdefault(stemmed[0], []).append((stemmed, " ".join(stemmed), key, weight))
 
     def find(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
-        """The phrases in a text's words, each with the key it stands for, and their weight."""
+        """The phrases in a list of words, with the key that each stands for and its weight."""
         stemmed = [_form(w) for w in text]
         return {
             (phrase, key): weight
@@ -132,7 +129,7 @@ class _Phrases:
 
 @lru_cache(maxsize=65_536)
 def _form(word: str) -> str:
-    """A word without its endings, except those that make it a thing of its own: what contains is no container."""
+    """The stem of a word. Words in -er and -or keep that ending: "contains" must not match "container"."""
     one = word.removesuffix("s")
     return one if one.endswith(("er", "or")) else stem(word)
 
@@ -151,10 +148,10 @@ def load_packaged_capabilities() -> Capabilities:
 
 
 def load_capabilities(extra: Path | None = None) -> Capabilities:
-    """The packaged tables, and those of a TOML or JSON file of the same form.
+    """The packaged tables, extended by a TOML or JSON file of the same form.
 
-    What the file says of a key that the package has too is added to it; with `replace = true` it takes its place, at
-    the top of the file that of all tables. Raises Invalid, naming the file and the key.
+    Entries of the file are added to those of the package. An entry with `replace = true` replaces the package's entry;
+    at the top of the file it replaces all tables. Raises Invalid, naming the file and the key.
     """
     if extra is None:
         return load_packaged_capabilities()
@@ -169,7 +166,7 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
         for field in ("serves", "wholly"):
             for domain in content.get(field, ()):
                 if domain not in tables["domain"]:
-                    raise _wrong(extra, f"capability.{key}.{field}", f"names a domain that is not there: {domain}")
+                    raise _wrong(extra, f"capability.{key}.{field}", f"names a domain that does not exist: {domain}")
     return Capabilities(tables)
 
 
@@ -185,7 +182,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Invalid(f"{file} cannot be read: {error}", details={"file": str(file)}) from error
     if not isinstance(content, dict):
-        raise Invalid(f"{file} holds no tables", details={"file": str(file)})
+        raise Invalid(f"{file} has no tables", details={"file": str(file)})
     return content
 
 
@@ -216,7 +213,7 @@ def _check(content: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
         if not isinstance(value, forms[field]):
             raise _wrong(file, where, f"is not {FORMS[forms[field]]}")
         if isinstance(value, list) and not all(isinstance(each, str) and words(each) for each in value):
-            raise _wrong(file, where, "holds something other than words")
+            raise _wrong(file, where, "contains something other than words")
 
 
 def _wrong(file: Path, key: str, content: str) -> Invalid:

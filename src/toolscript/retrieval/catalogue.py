@@ -1,5 +1,5 @@
-"""The facts about a whole catalogue that hybrid search needs in memory: the spelling and frequency of words, the names
-of tools, their subjects."""
+"""The facts about a catalogue that hybrid search keeps in memory: spelling and frequency of words, names of tools,
+subjects of tools."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
 
 
 class CatalogueFacts:
-    """The facts about all active items, and what follows from them together."""
+    """The facts about all active items."""
 
     def __init__(self, facts: Mapping[str, ItemFacts], capabilities: Capabilities) -> None:
         """Takes the facts about each item by its id."""
-        holding: Counter[int] = Counter()
+        documents_with_term: Counter[int] = Counter()
         spelt: Counter[str] = Counter(dict.fromkeys(capabilities.vocabulary, 0))
         for each in facts.values():
-            holding.update(each.terms)
+            documents_with_term.update(each.terms)
             spelt.update(each.spelt)
         self.items = facts
         self.names = Names((item_id, each.name) for item_id, each in facts.items())
         self.spelling = Spelling(spelt)
         self.subjects: Mapping[str, Subjects] = {item_id: each.subjects for item_id, each in facts.items()}
-        self._counts = TermCounts(len(facts), holding)
+        self._counts = TermCounts(len(facts), documents_with_term)
 
     async def term_counts(self, _: object) -> TermCounts:
         """How many items contain each term."""
         return self._counts
 
     def is_mistyped(self, text: str) -> bool:
-        """Whether a text has a word that no tool has, as a name with a typo does."""
+        """Whether a text has a word that no tool has; a name with a typo does."""
         return not all(map(self.spelling.is_own, words(text)))

@@ -1,8 +1,8 @@
-"""Which vectors belong together: the groups that categories are proposed from.
+"""Groups vectors into clusters, from which categories are proposed.
 
-Spherical k-means (Dhillon and Modha, 2001) with a k-means++ start: the groups it finds are those of the cosine, which
-is what searches compare. Vectors are sorted and equal ones merged first, so that neither the order of the input nor
-the chance of the start shows in the outcome, and equal vectors are never parted.
+Spherical k-means (Dhillon and Modha, 2001) with a k-means++ start: it groups by cosine, as searches do. Vectors are
+sorted and equal ones merged first, so that the result does not depend on the order of the input, and equal vectors are
+always in the same cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEED = 20_010_601
 RESTARTS = 8
 ROUNDS = 25
 SAMPLE, ROWS_PER_CLUSTER = 2_000, 20
-# More categories than this nobody looks through.
+# People do not read more categories than this.
 MAX_CLUSTERS = 40
 
 Matrix = NDArray[np.float32]
@@ -30,7 +30,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """Vectors that belong together: their positions in the input, nearest to the centre first."""
+    """A group of vectors: their positions in the input, nearest to the centre first."""
 
     members: tuple[int, ...]
     centroid: Vector
@@ -50,8 +50,8 @@ def find_clusters(
 ) -> list[Cluster]:
     """Every vector in exactly one cluster, none of them empty, the largest cluster first.
 
-    There are as many clusters as asked for (as `usual_count` says), or as there are different vectors, if those are
-    fewer. The best of so many starts counts. Raises Invalid for a count below 1.
+    There are `count` clusters (by default `default_cluster_count`), or as many as different vectors if those are fewer.
+    The best of `starts` runs is returned. Raises Invalid for a count below 1.
     """
     if count is not None and count < 1:
         raise Invalid(f"count {count} is not usable: at least 1 cluster", details={"field": "count", "least": 1})
@@ -67,11 +67,10 @@ def find_clusters(
 
 
 def default_cluster_count(size: int) -> int:
-    """How many clusters so many vectors are grouped into when nobody says: twice the square root, so that a hundred
-    tools become twenty groups of five, but two vectors to a cluster and no more clusters than a person reads.
+    """The default number of clusters: twice the square root, so that a hundred tools become twenty groups of five.
 
-    A rule, because no measure of fit decides: on the tools of real servers the silhouette goes up and down without a
-    peak, and rises with the number of clusters in the long run.
+    A rule, because no measure of fit decides: on the tools of real servers the silhouette has no peak and rises with
+    the number of clusters.
     """
     return max(1, min(MAX_CLUSTERS, round(2 * math.sqrt(size)), size // 2))
 
@@ -84,7 +83,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def _distinct(rows: Matrix) -> tuple[Matrix, Numbers, NDArray[np.float32]]:
-    """The different rows in an order of their own, the place of every row among them, and how many share it."""
+    """The distinct rows, sorted; the place of every row among them; and how many rows share each place."""
     row_bytes = [row.tobytes() for row in rows]
     places = {key: n for n, key in enumerate(sorted(set(row_bytes)))}
     place = np.array([places[key] for key in row_bytes], dtype=np.int64)
@@ -94,7 +93,7 @@ def _distinct(rows: Matrix) -> tuple[Matrix, Numbers, NDArray[np.float32]]:
 
 
 def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -> Numbers:
-    """The labels that the best of several starts leads to. Which is best shows on a part of the rows already."""
+    """The labels of the best of several starts. A sample of the rows decides which start is best."""
     random = np.random.default_rng(SEED)
     size = max(SAMPLE, ROWS_PER_CLUSTER * count)
     part = slice(None) if len(rows) <= size else np.sort(random.choice(len(rows), size, replace=False))
@@ -105,7 +104,7 @@ def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -
 
 
 def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.random.Generator) -> Matrix:
-    """Centres far from each other: each is drawn with a chance that grows with its distance to those before."""
+    """Centres far from each other: the probability of each grows with its distance to the earlier ones."""
     chosen: list[int] = []
     distance = np.ones(len(rows))
     for _ in range(count):
@@ -121,7 +120,7 @@ def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.ra
 
 
 def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> _Settled:
-    """Labels that no longer change (or nearly so), and how close the rows are to their centres, all together."""
+    """Moves the centres until the labels no longer change, or for the maximum number of rounds."""
     labels = np.full(len(rows), -1, np.int64)
     for _ in range(ROUNDS):
         cosines = rows @ centres.T
@@ -137,7 +136,7 @@ def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> _Set
 
 
 def _fill_empty(labels: Numbers, closeness: NDArray[np.float32], count: int) -> None:
-    """Gives every empty cluster the row that lies farthest from its own centre, of those that leave others behind."""
+    """Gives every empty cluster the row that is farthest from its centre, from a cluster with more than one row."""
     sizes = np.bincount(labels, minlength=count)
     for empty in np.flatnonzero(sizes == 0):
         moved = int(np.where(sizes[labels] > 1, closeness, np.inf).argmin())

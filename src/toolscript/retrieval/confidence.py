@@ -1,5 +1,5 @@
-"""From rankings to confidences: what meaning, words and names say of each candidate, weighed into one number between
-0 and 1, and kept apart so that a reason can tell. Why it is done this way: docs/decisions/0007."""
+"""Computes one confidence from 0 to 1 for each candidate, from similarity, words and names, and keeps the parts for the
+reason. docs/decisions/0007 explains the design."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from toolscript.retrieval.reasons import Evidence
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
 
-# What lies this little beneath the similarity of unrelated texts still ranks.
+# Candidates up to this much less similar than unrelated texts still rank.
 BENEATH = 0.1
-# A tool of the domain that is asked for gains this share of what it has.
+# A tool of the query's domain gains this share of its confidence.
 DOMAIN_BOOST = 0.05
-# A tool that can do that domain's work is raised by so much; where nothing else is found, or it does such work wholly
-# and no tool that is named for it was found, to so much; but never past what is made for that work.
+# A tool that can do that domain's work gains INFERRED_MORE. It gets at least INFERRED_ALONE if nothing else was found,
+# or if it does such work wholly and no tool named for the domain was found. It stays behind tools of the domain.
 INFERRED_MORE = 0.05
 INFERRED_ALONE = 0.4
 BEHIND = 0.95
-# What is not called by its name is never as sure as what is.
+# The maximum confidence without a match of the name.
 UNNAMED = 0.985
 
 NO_SUBJECTS = Subjects()
@@ -31,40 +31,39 @@ NO_SUBJECTS = Subjects()
 
 @dataclass(frozen=True, slots=True)
 class QueryTopics:
-    """What a request is about, and what the catalogue's tools are."""
+    """The domains of a query, and the subjects of the catalogue's tools."""
 
     query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
     capabilities: Capabilities
 
     def of(self, item_id: str) -> Subjects:
-        """What a tool is about."""
+        """The subjects of a tool."""
         return self.subjects.get(item_id, NO_SUBJECTS)
 
     def shares(self, item_id: str) -> bool:
-        """Whether the tool is of a domain that is asked for."""
+        """Whether the tool is of one of the query's domains."""
         return not self.query_domains.isdisjoint(self.of(item_id).domains)
 
     def infer(self, item_id: str) -> Inference | None:
-        """How a tool of another domain can do what is asked, if it can."""
+        """How a tool of another domain can do what the query needs, if it can."""
         tool = self.of(item_id)
         return self.capabilities.infer(self.query_domains, tool) if tool.kinds else None
 
     def find_shared(self, item_id: str) -> str:
-        """The domain that request and tool share, in words."""
-        return self.capabilities.find_shared(self.query_domains, self.of(item_id))
+        """The names of the domains that query and tool share."""
+        return self.capabilities.name_domains(self.query_domains & self.of(item_id).domains)
 
     def fits(self, item_id: str) -> bool:
-        """Whether the tool is made for what is asked or can do it all the same."""
+        """Whether the tool is of one of the query's domains or can do its work."""
         return self.shares(item_id) or self.infer(item_id) is not None
 
 
 class Confidences:
-    """The confidence of every candidate, and what it is made of.
+    """The confidence of every candidate, and its parts.
 
-    Made by meaning and words: `alpha * semantic + (1 - alpha) * keyword`. Each side is scaled by its own best hit,
-    since the spread between hits is what ranks, and both by how sure the answer as a whole is. Then names and
-    capabilities may raise it.
+    It is `alpha * semantic + (1 - alpha) * keyword`. Each side is scaled by its own best hit, because the differences
+    between hits are what ranks, and both by the certainty of the whole answer. Names and capabilities can raise it.
     """
 
     def __init__(
@@ -84,14 +83,14 @@ class Confidences:
         self._values = {i: self._boost(i, plain) for i, plain in self._plain.items()}
 
     def raise_named(self, names: NameMatches) -> None:
-        """What is called as the request says, or nearly so, is no less sure than the names are alike."""
+        """Raises tools whose names the query contains, to at least the similarity of the names."""
         self._exact = names.exact
         self._alike = {i: alike for i, alike in names.close.items() if alike > self._plain.get(i, 0.0)}
         self._values |= {i: self._boost(i, alike) for i, alike in self._alike.items()}
         self._values |= {i: names.close[i] for i in names.exact}
 
     def raise_capable(self) -> None:
-        """Raises tools that can do the asked-for work although they are made for something else."""
+        """Raises tools of other domains that can do the work of the query's domains."""
         about, values = self._about, self._values
         if not about.query_domains:
             return
@@ -115,14 +114,14 @@ class Confidences:
                     values[i] = wanted
 
     def sort(self) -> list[tuple[str, float]]:
-        """Most confident first; equal ones by what they score without their names, then by id. Rounded before they are
-        compared: what is shown is what was held against the threshold."""
+        """Most confident first; equal ones by their score without names, then by id. Confidences are rounded first, so
+        that the threshold applies to the value shown."""
         plain = self._plain
         rounded = [(_round(value), i) for i, value in self._values.items()]
         return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -plain.get(r[1], 0.0), r[1]))]
 
     def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
-        """What speaks for a candidate, of that only what moved its confidence."""
+        """The parts of a candidate's score that changed its confidence."""
         if item_id in self._exact:
             return Evidence(exact=True)
         alike = self._alike.get(item_id)
@@ -144,8 +143,8 @@ class Confidences:
 
 
 def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about: QueryTopics) -> float:
-    """The most that speaks for any one candidate: nearness, the share of the request that it covers, and that it is of
-    the domain asked for or can do its work."""
+    """The strongest evidence for any candidate: its similarity, the share of the query that it covers, and whether it
+    fits the query's domains."""
     covered = COVERED if legs.dense else COVERED_ALONE
     full = max(full_score, 1e-9)
     found = {c.id: position(c.score, similarity) for c in legs.dense}

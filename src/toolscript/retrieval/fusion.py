@@ -1,6 +1,5 @@
-"""How several rankings of the same things become one. Ours, in one place, because engines' own fusions differ
-in their constants; checked against the library ranx. Sums do not depend on the order of their parts (`fsum`), so
-equal scores are equal, and `ordered` breaks those ties by id."""
+"""Fuses several rankings into one. Engines' own fusions differ in their constants; the tests compare this one with the
+library ranx. Sums do not depend on the order of their parts (`fsum`), so that equal scores are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ Scores = dict[str, float]
 
 
 class Scored(Protocol):
-    """What a ranking says of one thing: a candidate, or less than that."""
+    """A candidate, or anything else with an id and a score."""
 
     @property
     def id(self) -> str: ...
@@ -24,7 +23,7 @@ class Scored(Protocol):
 
 
 def rrf(rankings: Sequence[Sequence[Scored]], k: int = RRF_K) -> Scores:
-    """Reciprocal rank fusion as in the paper: the sum of 1 / (k + rank), rank from 1; absent counts 0."""
+    """Reciprocal rank fusion: the sum of 1 / (k + rank), with ranks from 1; absent candidates count 0."""
     parts: dict[str, list[float]] = {}
     for ranking in rankings:
         for rank, candidate in enumerate(ranking, start=1):
@@ -33,20 +32,18 @@ def rrf(rankings: Sequence[Sequence[Scored]], k: int = RRF_K) -> Scores:
 
 
 def zscore(rankings: Sequence[Sequence[Scored]]) -> Scores:
-    """The sum of standard scores (population deviation) per ranking; absent counts the ranking's minimum.
-
-    A ranking whose scores are all equal says nothing and gives 0 to everyone in it.
-    """
+    """The sum of standard scores (population deviation) per ranking; absent candidates count the ranking's minimum. A
+    ranking of equal scores gives 0 to each."""
     legs = [_standardise({c.id: c.score for c in ranking}) for ranking in rankings if ranking]
     lowest = [min(leg.values()) for leg in legs]
-    everyone = {i for leg in legs for i in leg}
-    return {i: math.fsum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in everyone}
+    ids = {i for leg in legs for i in leg}
+    return {i: math.fsum(leg.get(i, low) for leg, low in zip(legs, lowest, strict=True)) for i in ids}
 
 
 def sum_weighted(legs: Sequence[tuple[float, Mapping[str, float]]]) -> Scores:
-    """The weighted sum of scores that share a scale; absent counts 0."""
-    everyone = {i for _, leg in legs for i in leg}
-    return {i: math.fsum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in everyone}
+    """The weighted sum of scores on the same scale; absent candidates count 0."""
+    ids = {i for _, leg in legs for i in leg}
+    return {i: math.fsum(weight * leg.get(i, 0.0) for weight, leg in legs) for i in ids}
 
 
 FUSIONS: Mapping[str, Callable[[Sequence[Sequence[Scored]]], Scores]] = {"rrf": rrf, "zscore": zscore}

@@ -1,4 +1,4 @@
-"""Why a result is where it is, in words. A reason names only what really moved the score."""
+"""Explains the confidence of a result in words. A reason names only what changed the score."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the parts of a score contributed, after their weights; the domain that request and tool share and that
-    raised the score, and the capability that did ("shell → git")."""
+    """The contributions of the parts of a score, after their weights; the shared domain and the capability
+    ("shell → git") that raised it."""
 
     semantic: float = 0.0
     keyword: float = 0.0
@@ -20,12 +20,12 @@ class Evidence:
     shared_words: tuple[str, ...] = ()
 
 
-# A part that brings less than this share of the score is not worth naming, unless nobody would think of it.
+# Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
 MIN_SHARE = 0.25
 
 
 def explain(evidence: Evidence) -> str:
-    """A readable sentence part, the strongest cause first."""
+    """The reason, with the strongest cause first: "Semantic similarity (git) + Keyword match (commit)"."""
     if evidence.exact:
         return "Exact name"
     parts = [

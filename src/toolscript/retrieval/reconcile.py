@@ -1,8 +1,8 @@
-"""Makes a collection hold exactly the points that it should, at the least cost.
+"""Brings a collection up to date with as little embedding as possible.
 
-Compare what the collection holds with what it should hold, reuse vectors of texts that did not change, embed the rest,
-upsert, delete what is stale. The steps are separate, because callers write to a store between them: a crash at any
-step leaves points that the next comparison finds to be stale, and repairs.
+It compares the existing points with the wanted ones, reuses vectors of unchanged texts, embeds the rest, upserts, and
+deletes stale points. The steps are separate because callers write to a store between them: after a crash at any step,
+the next comparison finds and repairs the stale points.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ T = TypeVar("T")
 
 
 class Draft(Protocol):
-    """One thing (a tool, a skill, a document, a chunk) whose points a collection should hold."""
+    """An object (a tool, a skill, a document, a chunk) whose points a collection should have."""
 
     @property
     def key(self) -> str:
-        """What the thing's points have in common: their `key_field`, or the id where a thing has one point."""
+        """The value of `key_field` in the object's points, or the point's id where an object has one point."""
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The texts that the points' vectors are made of, by digest."""
+        """The texts to embed, by digest."""
 
     def is_current(self, existing: Mapping[str, Payload]) -> bool:
-        """Whether these points (id to payload) are exactly the thing's points."""
+        """Whether these points (id to payload) are exactly the object's points."""
 
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
-        """The points, given vectors by the digests of their texts. Without a model, vectors may be missing."""
+        """The points, with vectors by the digests of their texts. Without a model, vectors may be missing."""
 
 
 D = TypeVar("D", bound=Draft)
@@ -47,14 +47,14 @@ D = TypeVar("D", bound=Draft)
 
 @dataclass(slots=True)
 class ReconcilePlan(Generic[D]):
-    """What has to be done to a collection. Callers may add vectors that they know from elsewhere before `embed`."""
+    """The changes to a collection. Callers may add vectors from elsewhere before `embed`."""
 
     stale: list[D]
-    """The drafts whose points have to be written."""
+    """The drafts whose points must be written."""
     gone: dict[str, list[str]]
-    """The ids of points that belong to none of the drafts, by key."""
+    """The ids of points that belong to no draft, by key."""
     existing: dict[str, list[str]]
-    """The ids of the stale drafts' points that the collection holds, by key."""
+    """The ids of existing points of the stale drafts, by key."""
     vectors: dict[str, Vector] = field(default_factory=dict)
     """Vectors by the digests of their texts."""
 
@@ -65,7 +65,7 @@ class ReconcilePlan(Generic[D]):
 
     @property
     def changes(self) -> int:
-        """How many things the collection lacked, held differently or held too many."""
+        """The number of objects that are new, changed or gone."""
         return len(self.stale) + len(self.gone)
 
 
@@ -77,8 +77,8 @@ class Reconciler:
         await reconciler.embed(plan)
         await reconciler.apply(plan)
 
-    `key_field` is the payload field that holds a draft's key, `digest_field` the one that holds the digest of the text
-    that a point's vector was made of. Without an embedder points are written without vectors.
+    `key_field` is the payload field with a draft's key, `digest_field` the one with the digest of the embedded text.
+    Without an embedder, points are written without vectors.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Reconciler:
         self._collection = collection
         self._key_field = key_field
         self._digest_field = digest_field
-        # One call at a time, in the order of asking: a long piece of work lets short ones in between.
+        # One call at a time, first come first served: short jobs run between the batches of a long one.
         self._embedding = asyncio.Lock()
 
     async def find(self, where: Filter = EVERYTHING, fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        """The payloads (or those fields of them) of the points that the collection holds, by id."""
+        """The payloads (or those fields of them) of the existing points, by id."""
         found = await self._index.scroll(self._collection, where=where, fields=fields)
         return {point.id: point.payload for point in found}
 
@@ -111,7 +111,7 @@ class Reconciler:
         return found
 
     async def plan(self, drafts: Iterable[D], existing: Mapping[str, Payload]) -> ReconcilePlan[D]:
-        """What makes a collection that holds these points hold exactly the drafts, with the vectors that existing
+        """The changes that turn the existing points into exactly those of the drafts, with the vectors that existing
         points have of the same texts."""
         groups: dict[str, dict[str, Payload]] = {}
         for point_id, payload in existing.items():
@@ -147,8 +147,7 @@ class Reconciler:
         return done
 
     async def apply(self, plan: ReconcilePlan[Any]) -> None:
-        """Writes the stale points, then deletes those that nothing wants: a search meanwhile may find both, but never
-        finds nothing of a thing that is there."""
+        """Writes the stale points, then deletes obsolete ones: a search meanwhile may find both, but never neither."""
         obsolete = {point_id for ids in (*plan.gone.values(), *plan.existing.values()) for point_id in ids}
         for points in _gather_points(plan):
             await self._index.upsert(self._collection, points)

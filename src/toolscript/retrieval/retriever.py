@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class PreparedQuery(NamedTuple):
-    """A query ready to be ranked; without a vector when no model could embed it, or none was wanted."""
+    """A query ready to be ranked; without a vector if no model could embed it, or none was wanted."""
 
     text: str
     vector: Vector | None = None
@@ -67,7 +67,7 @@ class Retriever:
 
     @property
     def similarity(self) -> SimilarityRange:
-        """What the model's cosines mean; without a model, cosines as they are."""
+        """The range of the model's cosines; without a model, 0 to 1."""
         return (self._embedder and self._embedder.similarity) or SimilarityRange(0.0, 1.0)
 
     async def prepare(
@@ -106,8 +106,8 @@ class Retriever:
         depth: int,
         fields: Sequence[str] | None = None,
     ) -> Legs:
-        """The best `depth` by meaning and the best `depth` by word, whichever of them were prepared, with their
-        payload or the named fields of it."""
+        """The best `depth` by meaning and the best `depth` by words, as far as they were prepared, with their payloads
+        or these fields of them."""
         by_meaning = (
             self._index.dense(collection, prepared.vector, where=where, limit=depth, fields=fields)
             if prepared.vector is not None
@@ -134,7 +134,7 @@ class Retriever:
         count_to: int,
         fields: Sequence[str] | None = None,
     ) -> tuple[list[Candidate], int]:
-        """The best by meaning alone, and how many there are above the floor, counted so far."""
+        """The best by meaning alone, and the number of candidates above the floor, counted up to `count_to`."""
         if prepared.vector is None:
             return [], 0
         return await self._index.nearest(
@@ -189,7 +189,7 @@ async def _nothing() -> None:
 
 
 def _require_finite(vector: Vector) -> None:
-    # One dot product is several times faster than looking at each number.
+    # One dot product is several times faster than checking each number.
     if vector.ndim != 1 or not math.isfinite(vector.dot(vector)):
         raise UpstreamFailed("the model's vector is not a list of finite numbers")
 

@@ -1,4 +1,4 @@
-"""The tables that ship must say what people expect, and a user's own file must be able to change them."""
+"""The packaged tables give the expected domains, and a user's file can change them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def subjects(name: str, description: str = "", server: str = "s", tables: Capabi
         ("runTheUnit_tests with pytest", "software"),
     ],
 )
-def test_a_request_is_of_the_domain_that_its_words_tell(query: str, domain: str) -> None:
+def test_the_words_of_a_query_give_its_domain(query: str, domain: str) -> None:
     assert domain in TABLES.of_query(query)
 
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("query", ["branch", "quantum banana telescope", "the one containing it", "", "読む"])
-def test_one_hint_or_a_word_that_only_looks_alike_tells_no_domain(query: str) -> None:
+def test_one_hint_or_a_similar_word_gives_no_domain(query: str) -> None:
     assert TABLES.of_query(query) == frozenset()
 
 
@@ -56,17 +56,17 @@ def test_one_hint_or_a_word_that_only_looks_alike_tells_no_domain(query: str) ->
         ("brave_web_search", "", "search"),
     ],
 )
-def test_a_tools_kind_is_reported_by_its_name_or_description(name: str, description: str, kind: str) -> None:
+def test_a_tools_name_or_description_gives_its_capability(name: str, description: str, kind: str) -> None:
     assert kind in subjects(name, description).kinds
 
 
 @pytest.mark.req("S-03")
-def test_a_word_in_passing_makes_no_shell() -> None:
+def test_a_single_word_in_a_description_gives_no_capability() -> None:
     assert subjects("get_price", "Prices at Shell stations and at the terminal.").kinds == frozenset()
 
 
 @pytest.mark.req("S-03")
-def test_a_shell_can_do_the_work_of_git_and_a_git_tool_need_not_be_inferred() -> None:
+def test_a_shell_can_do_the_work_of_git_and_a_git_tool_is_not_inferred() -> None:
     requests = TABLES.of_query("commit my changes to git")
     found = TABLES.infer(requests, subjects("run_command", "Run a command."))
     assert found is not None
@@ -77,12 +77,13 @@ def test_a_shell_can_do_the_work_of_git_and_a_git_tool_need_not_be_inferred() ->
 
 
 @pytest.mark.req("S-03")
-def test_every_domain_that_counts_is_named_so_that_without_those_named_nothing_is_left() -> None:
+def test_every_shared_domain_is_named() -> None:
     requests = TABLES.of_query("commit the file to git")
     found = TABLES.infer(requests, subjects("bash"))
     assert found is not None
     assert found.text == "shell → file operations, git"
-    assert TABLES.find_shared(requests, subjects("git_add", "Add files.", server="files")) == "file operations, git"
+    both = subjects("git_add", "Add files.", server="files")
+    assert TABLES.name_domains(requests & both.domains) == "file operations, git"
 
 
 OWN = {
@@ -93,7 +94,7 @@ OWN = {
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("form", ["json", "toml"])
-def test_a_file_of_ones_own_adds_domains_words_and_capabilities(tmp_path: Path, form: str) -> None:
+def test_a_users_file_adds_domains_words_and_capabilities(tmp_path: Path, form: str) -> None:
     file = tmp_path / f"own.{form}"
     toml = "\n".join(
         f"[{kind}.{key}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in response.items())
@@ -111,7 +112,7 @@ def test_a_file_of_ones_own_adds_domains_words_and_capabilities(tmp_path: Path, 
 
 
 @pytest.mark.req("S-03")
-def test_a_file_of_ones_own_can_replace_one_table_or_all(tmp_path: Path) -> None:
+def test_a_users_file_can_replace_one_table_or_all(tmp_path: Path) -> None:
     file = tmp_path / "own.json"
     file.write_text(json.dumps({"domain": {"git": {"replace": True, "marks": ["jujutsu"]}}}), encoding="utf-8")
     one = load_capabilities(file)
@@ -127,13 +128,13 @@ def test_a_file_of_ones_own_can_replace_one_table_or_all(tmp_path: Path) -> None
     ("text", "response"),
     [
         ("{", "cannot be read"),
-        ("[]", "holds no tables"),
+        ("[]", "has no tables"),
         ('{"domains": {}}', "domains is not known"),
         ('{"domain": []}', "domain is not a table"),
         ('{"domain": {"git": 5}}', "domain.git is not a table"),
         ('{"domain": {"git": {"words": []}}}', "domain.git.words is not known: give name, marks, hints"),
         ('{"domain": {"git": {"marks": "git"}}}', "domain.git.marks is not a list"),
-        ('{"domain": {"git": {"marks": ["?"]}}}', "domain.git.marks holds something other than words"),
+        ('{"domain": {"git": {"marks": ["?"]}}}', "domain.git.marks contains something other than words"),
         ('{"domain": {"git": {"name": 5}}}', "domain.git.name is not text"),
         ('{"capability": {"oven": {"tools": ["bake"], "serves": ["bread"]}}}', "capability.oven.serves names a domain"),
         ('{"replace": true, "capability": {"oven": {"serves": ["git"]}}}', "capability.oven.serves names a domain"),
@@ -155,7 +156,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S-03")
-def test_what_a_shell_says_it_can_run_is_not_what_it_is() -> None:
+def test_the_domains_that_a_shell_serves_are_not_its_own() -> None:
     shell = subjects("run_command", "Run a shell command, for example git commit, docker ps or npm install.")
     assert shell.domains == frozenset()
     assert TABLES.infer(TABLES.of_query("commit my changes to git"), shell) is not None

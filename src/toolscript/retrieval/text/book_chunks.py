@@ -1,8 +1,8 @@
-"""Cuts a book into pieces that fit a model's window, where a reader would: between sections, else paragraphs, else
-sentences. Code and tables stay whole where they fit, and are cut between lines where they do not.
+"""Cuts a book into pieces that fit a model's window: between sections, else paragraphs, else sentences. Code and tables
+stay whole where they fit, and are cut between lines where they do not.
 
-A piece is of one section, however short that is: whoever cites it must not send a reader to another. Within a section
-the pieces are of about equal size, and prose begins with the last words of the piece before.
+A piece belongs to one section, so that it can be cited. The pieces of a section have about equal size, and a piece of
+prose begins with the last sentences of the piece before.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from itertools import accumulate, groupby
 from toolscript.domain.knowledge import Block, BlockKind, Position
 from toolscript.retrieval.text.chunking import PARAGRAPH, SENTENCE, WORD, Measure, stretches
 
-# Raised when books are cut differently, so that the next ingest cuts them anew.
+# Increase it when books are cut differently, so that the next ingest cuts them again.
 RECIPE = 2
-# A model may see one token in a line of a thousand letters; a reader sees a thousand letters.
+# Limits the characters of a piece: a model may see a line of a thousand letters as one token.
 CHARACTERS_PER_TOKEN = 12
-# Parts of a piece: the longest sentence that is kept whole, and the longest table header that is repeated.
+# A sentence of up to a third of a piece is kept whole, and a table header of up to a quarter is repeated.
 SENTENCE_SHARE, HEADER_SHARE = 3, 4
-# How far from even a piece may be in order to end well.
-MIN_PIECE_CHARACTERS, MAX_PIECE_CHARACTERS = 0.7, 1.2
+# Bounds of a piece's size, relative to equal sizes, within which it ends at the best place.
+MIN_SHARE, MAX_SHARE = 0.7, 1.2
 
 _RULE = frozenset("|-:+= \t\r\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a book, and where it stands."""
+    """A part of a book, and its position."""
 
     text: str
     position: Position
@@ -37,8 +37,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is never cut: a sentence, a line or row, a block of code. `joint` comes before it, unless it is the first of
-    a piece; then `header` does, which a row needs to be understood."""
+    """A part that is never cut: a sentence, a line or row, a block of code. `joint` precedes it inside a piece, and
+    `header`, which a table row needs, at the beginning of one."""
 
     text: str
     weight: int
@@ -56,8 +56,7 @@ class _Unit:
 
 def cut(blocks: Sequence[Block], *, size: int, overlap: int, measure: Measure) -> list[Piece]:
     """The pieces of a book, in order: together all of it, each at most `size` by the measure, each beginning with at
-    most `overlap` of the one before, which is less than half of `size`. The time it takes grows with the book's length
-    and no faster."""
+    most `overlap` (less than half of `size`) of the one before. Takes linear time."""
 
     def limit_size(text: str) -> int:
         return max(measure(text), -(-len(text) // CHARACTERS_PER_TOKEN))
@@ -112,14 +111,14 @@ def _units_of_lines(block: Block, size: int, measure: Measure) -> Iterator[_Unit
 
 
 def _words_of(line: _Unit, size: int, measure: Measure) -> Iterator[_Unit]:
-    """A line that alone is too long, some words at a time."""
+    """Splits a line that is too long between words."""
     for found in stretches(line.text, max(size // SENTENCE_SHARE, 1), measure):
         ending = line.ending if found.end == len(line.text) else min(found.ending, WORD)
         yield replace(line, text=line.text[found.start : found.end], weight=found.weight, ending=ending)
 
 
 def _lines(text: str) -> list[str]:
-    """Lines, each with its end and the empty ones behind it."""
+    """The lines, each with its line break and the empty lines after it."""
     lines: list[list[str]] = []
     for line in text.splitlines(keepends=True):
         if lines and not line.strip():
@@ -130,13 +129,13 @@ def _lines(text: str) -> list[str]:
 
 
 def _header(rows: Sequence[str]) -> str:
-    """The first row of a table, with the rule below it if there is one."""
+    """The first row of a table, with the rule below it, if any."""
     ruled = len(rows) > 1 and not _RULE.issuperset(rows[0]) and _RULE.issuperset(rows[1])
     return "".join(rows[: 2 if ruled else 1])
 
 
 def _pieces(units: Sequence[_Unit], size: int, overlap: int, measure: Measure) -> Iterator[Piece]:
-    """The pieces of a group of units. What they measure together may be more than the sum: then one ends earlier."""
+    """Groups units into pieces. Units together may measure more than their sum: then a piece ends earlier."""
     sums = list(accumulate((unit.joint_weight + unit.weight for unit in units), initial=0))
     first = fresh = 0
     while fresh < len(units):
@@ -154,8 +153,8 @@ def _weight(units: Sequence[_Unit], sums: Sequence[int], first: int, end: int) -
 
 
 def _end(units: Sequence[_Unit], sums: Sequence[int], first: int, fresh: int, size: int, overlap: int) -> int:
-    """One past the last unit of the piece that begins there: where it ends best, of those places that make the pieces
-    about equal; else as many as fit."""
+    """The end of the piece that begins at `first`: the best place that makes the pieces about equal; else as many units
+    as fit."""
     rest = _weight(units, sums, first, len(units))
     if rest <= size:
         return len(units)
@@ -168,13 +167,13 @@ def _end(units: Sequence[_Unit], sums: Sequence[int], first: int, fresh: int, si
             break
         end = place
         rank = (units[place - 1].ending, -abs(weight - even))
-        if MIN_PIECE_CHARACTERS * even <= weight <= MAX_PIECE_CHARACTERS * even and (best is None or rank >= best_rank):
+        if MIN_SHARE * even <= weight <= MAX_SHARE * even and (best is None or rank >= best_rank):
             best, best_rank = place, rank
     return best or end
 
 
 def _start(units: Sequence[_Unit], sums: Sequence[int], first: int, end: int, size: int, overlap: int) -> int:
-    """Where the piece after the one up to `end` begins: some sentences before it, if all of it is prose."""
+    """The start of the piece after `end`: some sentences earlier in prose."""
     if end == len(units) or not units[end].is_prose:
         return end
     start = end

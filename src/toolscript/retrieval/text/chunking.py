@@ -1,7 +1,7 @@
-"""Cuts a text into passages that fit a model's window, where a reader would: between paragraphs, else sentences, else
-words. Each passage begins with the last little piece of the one before, so that nothing is torn from its context.
+"""Cuts a text into passages that fit a model's window: between paragraphs, else sentences, else words. Each passage
+begins with the end of the one before, as context.
 
-Every step looks at each character a bounded number of times: a text without any spaces takes no longer than another.
+Every step reads each character a bounded number of times: a text without spaces takes no longer than another.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from toolscript.domain.documents import Passage
 
-# About what 256 tokens of English say, less a title.
+# About 256 tokens of English, minus a title.
 PASSAGE_SIZE = 1_000
 OVERLAP = 150
 
 Measure = Callable[[str], int]
 
-# How good a place to cut is.
+# The quality of a place to cut, worst first.
 INSIDE_A_WORD, WORD, SENTENCE, PARAGRAPH = range(4)
 
 _CLOSERS = "\"'”’»)]}*_"
@@ -35,7 +35,7 @@ _MAX_CLUSTER = 32
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some of a text that is never cut, how much it measures, and how good its end is to cut at."""
+    """A part of a text that is never cut, its weight by the measure, and the quality of its end as a place to cut."""
 
     start: int
     end: int
@@ -45,8 +45,8 @@ class Stretch:
 
 def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, measure: Measure = len) -> list[Passage]:
     """The passages of a text, in order: together all of it, each at most `size` by the measure, each repeating at most
-    `overlap` of the one before. A text that fits is one passage. The measure of a text must be no more than the sum of
-    its parts'; `overlap` is at most half of `size`."""
+    `overlap` (at most half of `size`) of the one before. A text that fits is one passage. The measure of a text must
+    not exceed the sum of its parts'."""
     if measure(text) <= size:
         return [Passage(0, 0, len(text))]
     pieces = list(stretches(text, overlap, measure))
@@ -61,7 +61,7 @@ def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, mea
 
 
 def _end_of_passage(pieces: Sequence[Stretch], first: int, size: int) -> int:
-    """One past the last piece of a passage: as many as fit, fewer where that ends at a better place to cut."""
+    """The end of a passage: as many pieces as fit, or fewer where that ends at a better place to cut."""
     weight, end, best = 0, first, first + 1
     while end < len(pieces) and (end == first or weight + pieces[end].weight <= size):
         weight += pieces[end].weight
@@ -73,7 +73,7 @@ def _end_of_passage(pieces: Sequence[Stretch], first: int, size: int) -> int:
 
 
 def stretches(text: str, maximum: int, measure: Measure) -> Iterator[Stretch]:
-    """The sentences of a text; of those that measure more than `most`, some words at a time."""
+    """The sentences of a text; sentences that weigh more than `maximum` are split between words."""
     start = 0
     for end, ending in _sentence_ends(text):
         weight = measure(text[start:end])
@@ -102,7 +102,7 @@ def _some_words(text: str, start: int, end: int, ending: int, maximum: int, meas
 
 
 def _some_characters(text: str, start: int, end: int, ending: int, maximum: int, measure: Measure) -> Iterator[Stretch]:
-    """A word too long to be kept whole. What one character measures may be more than `most`; then that is that."""
+    """Splits a word that is too long between characters. One character may weigh more than `maximum`."""
     while start < end:
         length = min(maximum, end - start)
         cut = _whole_characters(text, start, start + length) if start + length < end else end
@@ -113,7 +113,7 @@ def _some_characters(text: str, start: int, end: int, ending: int, maximum: int,
 
 
 def _sentence_ends(text: str) -> Iterator[tuple[int, int]]:
-    """Where sentences and paragraphs end, and which of the two; the last is the end of the text."""
+    """The ends of sentences and paragraphs, and which of the two; the last is the end of the text."""
     for found in _BREAK.finditer(text):
         ending = _kind_of_break(text, found)
         if ending > WORD and found.end() < len(text) and may_cut(text, found.end()):
@@ -129,11 +129,11 @@ def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _kind_of_break(text: str, found: re.Match[str]) -> int:
-    text_part = found[0]
-    lines = max(text_part.count("\n"), text_part.count("\r"))
-    if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(text_part):
+    broken = found[0]
+    lines = max(broken.count("\n"), broken.count("\r"))
+    if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(broken):
         return PARAGRAPH
-    if text_part[0] in _LINE_ENDS or not text_part[0].isspace():
+    if broken[0] in _LINE_ENDS or not broken[0].isspace():
         return SENTENCE
     before = found.start() - 1
     while before > 0 and found.start() - before <= _MAX_CLOSERS and text[before] in _CLOSERS:
@@ -142,7 +142,7 @@ def _kind_of_break(text: str, found: re.Match[str]) -> int:
 
 
 def _whole_characters(text: str, start: int, cut: int) -> int:
-    """The last place up to `cut` that tears no letter from its marks; `cut` itself where there is none near it."""
+    """The last place up to `cut` where a text may be cut; `cut` itself if there is none near it."""
     place = cut
     while place > start + 1 and cut - place < _MAX_CLUSTER and not may_cut(text, place):
         place -= 1

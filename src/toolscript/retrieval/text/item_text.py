@@ -1,4 +1,5 @@
-"""What is embedded and what is matched by word, for each kind of thing. Chosen by measurement: docs/benchmarks.md."""
+"""Builds the texts to embed and the terms to match, for items, skills and documents. Chosen by measurement:
+docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ NAME_WEIGHT = 2
 
 
 def build_item_text(item: Item) -> str:
-    """Server and name as words, the description, the parameters' names. A server already named in the tool's
-    name is not repeated."""
+    """Server and name as words, the description, and the names of the parameters. A server that the tool's name
+    contains is not repeated."""
     name = split_identifier(item.name)
     server = split_identifier(item.server)
     lead = name if set(words(server)) <= set(words(name)) else f"{server} {name}"
@@ -26,7 +27,7 @@ def build_item_text(item: Item) -> str:
 
 
 def item_frequencies(item: Item) -> Counter[int]:
-    """Terms of the same fields; those of the name count twice."""
+    """The terms of the same fields; those of the name count twice."""
     found = term_frequencies(item.name)
     for number in found:
         found[number] *= NAME_WEIGHT
@@ -38,7 +39,7 @@ def item_frequencies(item: Item) -> Counter[int]:
 
 
 def build_skill_text(skill: Skill) -> str:
-    """Name, description, and what its tools are called."""
+    """Name, description, and the names of example tools."""
     text = f"{skill.name}: {skill.description}"
     if skill.examples:
         text += " For example: " + ", ".join(split_identifier(e) for e in skill.examples)
@@ -46,22 +47,22 @@ def build_skill_text(skill: Skill) -> str:
 
 
 def build_document_text(document: Document) -> str:
-    """Title, then text; a text that opens with its title does not say it twice."""
+    """Title and text."""
     return prepend_title(document.title, document.text)
 
 
 def build_passage_text(document: Document, passage: Passage) -> str:
-    """Title, then passage: what a passage says is often only clear from what the document is about."""
+    """Title and passage: a passage is often only clear with its document's title."""
     return prepend_title(document.title, document.text[passage.start : passage.end].strip())
 
 
 def prepend_title(title: str, text: str) -> str:
-    """A text under its title, which is not said twice."""
+    """The title and the text; a title that the text begins with is not repeated."""
     if not title or text[: 2 * len(title)].casefold().startswith(title.casefold()):
         return text
     return f"{title}. {text}"
 
 
 def document_frequencies(document: Document) -> Counter[int]:
-    """Terms of title and text."""
+    """The terms of title and text."""
     return term_frequencies(build_document_text(document))

@@ -1,5 +1,5 @@
-"""Mistyped words of a request, put right before anything looks at them: neither a model nor an index of words knows
-what a `chnage` is. Only a word that neither the catalogue nor the general vocabulary knows is touched."""
+"""Corrects mistyped words of queries: neither a model nor an index of words knows what a `chnage` is. Only words that
+neither the catalogue nor the general vocabulary has are changed."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ from toolscript.retrieval.text.words import STOP_WORDS, stem, stem_all
 # The vocabulary of the packaged model is a list of the commonest words of English, most frequent first.
 VOCABULARY = "data/models/all-MiniLM-L6-v2/tokenizer.json"
 NEVER = 1_000
-# How long a word must be for a slip to be told from another word, by what was slipped: where the right word is in the
-# catalogue, and where it is in the general vocabulary only. Chosen by what requests without typos were changed to.
+# The minimum length of a word to be corrected, by the kind of typo: if the catalogue has the right word, and if only
+# the general vocabulary has it. Chosen so that queries without typos stay unchanged.
 SWAPPED = (3, 5)
 ONE_MORE_OR_LESS = (5, 6)
 REPLACED = (6, NEVER)
-# The shortest part that tells what a longer word is made of: `forcast` is not made of `for` and `cast`.
+# The minimum length of the parts of a compound word: `forcast` is not made of `for` and `cast`.
 MIN_PART = 4
-# In a text of more words than this most are known, or it is in another language.
+# A text of more words than this, most of them unknown, is in another language.
 FEW = 4
 
-# What words are made longer with: a word made so is spelt right, though no list has it.
+# A known word with one of these prefixes or suffixes is spelt correctly, although no list has it.
 _PREFIXES = ("re", "un", "pre", "de", "in", "non", "dis", "over", "under", "mis", "sub", "multi", "auto", "micro")
 _ENDINGS = """
 able age al ally ance ed er ery est ful ible ic ical ier iest ing ious ise ish ity ize less like ly ment ness or ous
 ward y
 """
 _SUFFIXES = frozenset(_ENDINGS.split())
-# A word that stands by itself: no part of an address, a path, a file name, an identifier.
+# A word that is not part of an address, a path, a file name or an identifier.
 _TOKEN = re.compile(r"(?<![\w@#./\\:-])[^\W\d_]+(?![\w@/\\]|[.:-]\w)")
 
 
 class Spelling:
-    """Knows how the words of one catalogue are spelt."""
+    """The spelling of the words of one catalogue."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
-        """Takes the catalogue's words and how many tools hold each."""
+        """Takes the catalogue's words, and the number of tools that have each."""
         self._counts = counts
         self._stems = stem_all(counts)
         self._starting = _by_first_letter(w for w in counts if w.isalpha())
 
     def is_own(self, word: str) -> bool:
-        """Whether the catalogue has a folded word, in this form or another."""
+        """Whether the catalogue has a folded word, in this or another form."""
         return word in self._counts or stem(word) in self._stems
 
     def knows(self, word: str) -> bool:
-        """Whether a folded word is spelt as catalogue or general vocabulary spell it."""
+        """Whether the catalogue or the general vocabulary has a folded word."""
         general = _general()
         spelt = not word.isalpha() or word in STOP_WORDS or self.is_own(word)
         return spelt or word in general.ranks or stem(word) in general.stems
 
     def correct(self, text: str) -> str:
         """The text with each mistyped word replaced by the nearest known one. Names (capitals inside a sentence),
-        identifiers and texts in another language are left as they are."""
+        identifiers and texts in another language stay unchanged."""
         tokens = [t for t in _TOKEN.findall(text) if t.isascii()]
         unknown = [t for t in tokens if not self.knows(t.casefold())]
         if not unknown or not _general().ranks or (len(tokens) > FEW and 2 * len(unknown) > len(tokens)):
@@ -80,14 +80,14 @@ class Spelling:
         return False
 
     def _is_part(self, part: str) -> bool:
-        """Long enough to mean something and known, if only with an `e` that it lost."""
+        """Whether a part is long enough and known, perhaps with a dropped `e`."""
         return len(part) >= MIN_PART and (self._is_listed(part) or self._is_listed(part + "e"))
 
     def _is_listed(self, word: str) -> bool:
         return word in self._counts or word in _general().ranks
 
     def _nearest(self, word: str) -> str | None:
-        """The word that was meant. What is made of known words is right, unless the catalogue knows better."""
+        """The nearest known word. A word made of known words is only corrected to a word of the catalogue."""
         general: Mapping[str, int] = {} if self._is_made_of_known(word) else _general().ranks
 
         def may_be_meant(other: str, minimum: tuple[int, int]) -> bool:
@@ -102,7 +102,7 @@ class Spelling:
         return min(found, key=self._preference) if found else None
 
     def _preference(self, word: str) -> tuple[int, int, str]:
-        """The catalogue's own words, the most frequent first; then the commonest of the others."""
+        """The sort key: words of the catalogue, the most frequent first; then the most common other words."""
         return -self._counts.get(word, 0), _general().ranks.get(word, len(_general().ranks)), word
 
 

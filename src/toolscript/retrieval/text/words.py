@@ -1,8 +1,7 @@
-"""From text to terms: identifiers are split, words folded and stemmed, and each becomes a number.
+"""Turns text into terms: splits identifiers, folds and stems words, and gives each a number.
 
-A term is a 30-bit-range number rather than a string because every engine's sparse vectors are numbered; the
-range is the widest that all of them take. Two words may share a number: with a vocabulary of 100 000 words
-about five pairs do, too few to move a ranking.
+A term is a number of 30 bits because the sparse vectors of all engines take that range. Two words may share a number:
+with a vocabulary of 100 000 words about five pairs do, too few to change a ranking.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CAMEL = re.compile(
 _ASCII_CAMEL = re.compile(r"[a-z0-9](?=[A-Z])|[A-Z](?=[A-Z][a-z])")  # the same, several times faster
 _WORD = re.compile(r"[^\W_]+")
 
-# Words too common in requests and descriptions to say anything.
+# Words that are too common in queries and descriptions to be informative.
 _STOP = """
 a about all also am an and any are as at be been being but by can could did do does doing for from had has have
 how i if in into is it its just me more my no not of on or our should so some such than that the their them then
@@ -40,12 +39,12 @@ _stemmer = Stemmer.Stemmer("english")
 
 
 def split_identifier(text: str) -> str:
-    """`readFile`, `read_file` and `read-file` as `read File`, `read file`: words apart, case kept."""
+    """Separates the words of an identifier and keeps their case: `readFile` becomes `read File`."""
     return " ".join(_WORD.findall(_split_words(text)))
 
 
 def words(text: str) -> list[str]:
-    """The folded words of a text, in order, stop words included. Accents are dropped, scripts kept."""
+    """The folded words of a text, in order, with stop words and without accents."""
     split = _split_words(text)
     if not split.isascii():
         folded = unicodedata.normalize("NFKD", split)
@@ -54,12 +53,12 @@ def words(text: str) -> list[str]:
 
 
 def replace_unencodable(text: str) -> str:
-    """The text with whatever cannot be written as UTF-8 (half a surrogate pair, a stray byte) replaced."""
+    """Replaces what UTF-8 cannot encode (lone surrogates)."""
     return text.encode("utf-8", "replace").decode()
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text's words without stop words; a text of nothing but stop words keeps them."""
+    """The stems of a text's words without stop words; a text of only stop words keeps them."""
     found = words(text)
     informative = [w for w in found if w not in STOP_WORDS] or found
     return [stem(w) for w in informative]
@@ -83,10 +82,10 @@ def _split_words(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """A folded word without its endings."""
+    """The stem of a folded word."""
     return str(_stemmer.stemWord(word))
 
 
 def stem_all(many: Iterable[str]) -> frozenset[str]:
-    """The stems of many folded words: faster than one by one, and nothing is remembered."""
+    """The stems of many folded words; faster than one by one, and not cached."""
     return frozenset(_stemmer.stemWords(list(many)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.sorting import SkillMatcher
+from toolscript.retrieval.skill_matcher import SkillMatcher
 from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.retrieval.text.words import split_identifier
 from toolscript.services.support.model_batches import one_line

@@ -20,7 +20,7 @@ from toolscript.ports.models import Embedder, LanguageModel
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.retrieval.calibration import calibrate
 from toolscript.retrieval.clusters import Cluster, find_clusters
-from toolscript.retrieval.text.topics import Theme, find_themes
+from toolscript.retrieval.text.themes import Theme, find_themes
 from toolscript.retrieval.text.words import split_identifier, words
 from toolscript.services.catalogue.skills import find_free_id
 from toolscript.services.catalogue.tool_points import TOOLS

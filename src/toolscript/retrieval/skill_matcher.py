@@ -1,5 +1,5 @@
-"""How well items fit skills, by meaning and by words together: what the classifier that needs no language model goes
-by. Chosen by measurement: docs/decisions/0011."""
+"""Scores how well items fit skills, by similarity and by words, for the classifier without a language model. Chosen by
+measurement: docs/decisions/0011."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
-# How much the words count beside the meaning: a tool all of whose words are a skill's own lies as far above one that
-# shares none as a text that says the same does above half an unrelated one.
+# The weight of the words beside the similarity.
 WORDS = 1.7
 NAME_WEIGHT = 2
-# Where the word list of a skill ends and prose begins matters little; where descriptions go on for pages it does.
+# Some descriptions have pages; the rest of such a text is noise.
 MAX_DESCRIPTION_CHARACTERS = 400
 MAX_REPEATS = 3
 SATURATION = 1.2
-# A word that no skill has speaks against all of them as much as a middling one speaks for its skill.
+# The weight of a word that no skill has: that of a word of medium rarity.
 UNKNOWN_WORD = 2.0
-# From evidence to confidence: a tool that just fits has 0.5 (one in thirty real tools has less).
+# The curve from evidence to confidence: a tool that just fits has 0.5 (one in thirty real tools has less).
 STEEPNESS = 1.9
 
 Matrix = NDArray[np.float32]
 
 
 class SkillMatcher:
-    """Skills as a classifier sees them: each with a vector and weighted words."""
+    """The vectors and weighted words of skills."""
 
     def __init__(self, skills: Sequence[Skill], vectors: Sequence[Vector], similarity: SimilarityRange) -> None:
         self._vectors = np.stack(vectors) if vectors else np.zeros((0, 1), np.float32)
         self._similarity = similarity
         texts = [_words_of(skill) for skill in skills]
-        holding = Counter(word for counts in texts for word in counts)
-        rarity = {w: math.log(1 + (len(skills) - n + 0.5) / (n + 0.5)) for w, n in holding.items()}
+        frequencies = Counter(word for counts in texts for word in counts)
+        rarity = {w: math.log(1 + (len(skills) - n + 0.5) / (n + 0.5)) for w, n in frequencies.items()}
         self._rarity: Mapping[str, float] = rarity
         self._weights: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for number, counts in enumerate(texts):
@@ -47,15 +46,15 @@ class SkillMatcher:
                 self._weights[word].append((number, weight))
 
     def confidences(self, items: Sequence[Item], vectors: Sequence[Vector]) -> Matrix:
-        """How surely each item (a row) belongs to each skill (a column): 0 for not at all, never quite 1."""
-        # One by one: multiplied together, the last digits of each would depend on how many the others are.
+        """The confidence, from 0 to below 1, that each item (a row) belongs to each skill (a column)."""
+        # One by one: in one matrix product, the last digits would depend on the number of items.
         cosines = np.stack([self._vectors @ vector for vector in vectors])
         near = (cosines - self._similarity.floor) / (self._similarity.ceiling - self._similarity.floor)
         evidence = near + WORDS * np.stack([self._score_words(item) for item in items])
         return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)
 
     def _score_words(self, item: Item) -> NDArray[np.float32]:
-        """How much of what the item says each skill says too, rare words more than common ones."""
+        """The weighted share of the item's words that each skill has; rare words weigh more."""
         own = _count_words(f"{item.server} {item.description[:MAX_DESCRIPTION_CHARACTERS]}") + _count_words(
             item.name, NAME_WEIGHT
         )

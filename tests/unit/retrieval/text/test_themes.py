@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolscript.domain.catalog import Item
-from toolscript.retrieval.text.topics import Theme, find_themes
+from toolscript.retrieval.text.themes import Theme, find_themes
 
 pytestmark = pytest.mark.req("H-12")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
-from toolscript.retrieval import sorting
-from toolscript.retrieval.sorting import SkillMatcher
+from toolscript.retrieval import skill_matcher
+from toolscript.retrieval.skill_matcher import SkillMatcher
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 pytestmark = pytest.mark.req("H-10")
@@ -59,15 +59,15 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
 
     def rarity(word: str) -> float:
         holding = sum(word in counts for counts in message)
-        return math.log(1 + (len(skills) - holding + 0.5) / (holding + 0.5)) if holding else sorting.UNKNOWN_WORD
+        return math.log(1 + (len(skills) - holding + 0.5) / (holding + 0.5)) if holding else skill_matcher.UNKNOWN_WORD
 
     found = []
     for counts, place in zip(message, vectors, strict=True):
         near = (float(vector @ place) - SIMILARITY.floor) / (SIMILARITY.ceiling - SIMILARITY.floor)
         total = sum(min(n, 3) * rarity(w) for w, n in own.items())
         shared = sum(min(n, 3) * rarity(w) * counts[w] * 2.2 / (counts[w] + 1.2) for w, n in own.items() if w in counts)
-        evidence = near + sorting.WORDS * (shared / total if total else 0.0)
-        found.append(1 - math.exp(-sorting.STEEPNESS * max(evidence, 0.0)))
+        evidence = near + skill_matcher.WORDS * (shared / total if total else 0.0)
+        found.append(1 - math.exp(-skill_matcher.STEEPNESS * max(evidence, 0.0)))
     return found
 
 
