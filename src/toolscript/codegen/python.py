@@ -33,7 +33,7 @@ from toolscript.codegen.shapes import (
     members,
     unite,
 )
-from toolscript.codegen.texts import quote_python, split_comment_lines
+from toolscript.codegen.texts import quote_python, read_runtime, split_comment_lines
 from toolscript.domain.catalog import Item
 
 _HEADER = """\
@@ -51,53 +51,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import {typing}
 """
-
-_RUNTIME = '''\
-class ToolCallError(Exception):
-    """The gateway refused a call, or the tool failed; has the gateway's error code, message and details."""
-
-    def __init__(self, code: str, message: str, details: Any = None) -> None:
-        super().__init__(code, message, details)
-        self.code = code
-        self.message = message
-        self.details = details
-
-    def __str__(self) -> str:
-        return f"Tool call failed: {self.message}"
-
-
-def _call(path: str, params: Mapping[str, object]) -> Any:
-    url = os.environ.get("TOOLSCRIPT_GATEWAY_URL")
-    if not url:
-        raise RuntimeError("TOOLSCRIPT_GATEWAY_URL not set")
-    headers = {"Content-Type": "application/json"}
-    key = os.environ.get("TOOLSCRIPT_API_KEY")
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    body = json.dumps(params, allow_nan=False).encode()
-    request = urllib.request.Request(f"{url.rstrip('/')}/tools/{path}", body, headers)
-    try:
-        with urllib.request.urlopen(request) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _failure(error) from None
-
-
-def _failure(error: urllib.error.HTTPError) -> ToolCallError:
-    try:
-        body = json.loads(error.read())["error"]
-        return ToolCallError(str(body["code"]), str(body["message"]), body.get("details"))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return ToolCallError(f"http_{error.code}", str(error.reason or f"HTTP {error.code}"))
-
-
-_threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="toolscript")
-
-
-async def _call_async(path: str, params: Mapping[str, object]) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(_threads, _call, path, params)
-'''
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict")
 _BUILTINS = ("bool", "dict", "float", "int", "list", "str")
@@ -126,7 +79,7 @@ def generate_python(items: Sequence[Item]) -> str:
         *(_server_class(server, name, is_async=True) for server, name in asynchronous),
         _namespace("Tools", "Every server's tools.", sync),
         _namespace("AsyncTools", "Every server's tools, to be awaited.", asynchronous),
-        _RUNTIME,
+        read_runtime("client_runtime.py.txt"),
         "tools = Tools()\nasync_tools = AsyncTools()\n",
     ]
     text = "\n\n".join(body)

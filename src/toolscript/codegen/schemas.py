@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from urllib.parse import unquote
 
 from toolscript.codegen.shapes import (
@@ -44,6 +46,16 @@ _SAFE_INTEGER = 2**53
 _OBJECT_WORDS = ("properties", "additionalProperties", "patternProperties")
 _ARRAY_WORDS = ("items", "prefixItems")
 _PRIMITIVES: dict[str, Shape] = {kind.value: Primitive(kind) for kind in Kind}
+# The shape of a value by its Python type; the order matters, because bool is a subclass of int.
+_KINDS: tuple[tuple[type, Shape], ...] = (
+    (type(None), NULL),
+    (bool, Primitive(Kind.BOOLEAN)),
+    (int, Primitive(Kind.INTEGER)),
+    (float, Primitive(Kind.NUMBER)),
+    (str, Primitive(Kind.STRING)),
+    (list, ListOf(UNKNOWN)),
+    (Mapping, ANY_OBJECT),
+)
 
 Path = tuple[str, ...]
 
@@ -256,23 +268,7 @@ def _literal(value: object) -> Shape:
 
 
 def _kind_of(value: object) -> Shape:
-    match value:
-        case None:
-            return NULL
-        case bool():
-            return Primitive(Kind.BOOLEAN)
-        case int():
-            return Primitive(Kind.INTEGER)
-        case float():
-            return Primitive(Kind.NUMBER)
-        case str():
-            return Primitive(Kind.STRING)
-        case list():
-            return ListOf(UNKNOWN)
-        case Mapping():
-            return ANY_OBJECT
-        case _:
-            return UNKNOWN
+    return next((shape for kind, shape in _KINDS if isinstance(value, kind)), UNKNOWN)
 
 
 def _is_plain(value: object) -> bool:
@@ -310,17 +306,13 @@ def _break_cycles(definitions: Mapping[Path, Definition]) -> Mapping[Path, Defin
         path: {m.path for m in members(definition.shape) if isinstance(m, Reference) and m.path in definitions}
         for path, definition in definitions.items()
     }
-    users: dict[Path, list[Path]] = {path: [] for path in definitions}
-    for path, used in heads.items():
-        for head in used:
-            users[head].append(path)
-    settled = [path for path, used in heads.items() if not used]
-    for path in settled:  # the list grows during the loop
-        for user in users[path]:
-            heads[user].discard(path)
-            if not heads[user]:
-                settled.append(user)
-    sound = set(settled)
+    sorter = TopologicalSorter(heads)
+    with suppress(CycleError):  # the sorter then stops before the cycles
+        sorter.prepare()
+    sound: set[Path] = set()
+    while ready := sorter.get_ready():
+        sound.update(ready)
+        sorter.done(*ready)
     shapes = {path: definitions[path].shape if path in sound else UNKNOWN for path in definitions}
     return {path: Definition(_follow_references(shapes, path), definitions[path].description) for path in definitions}
 

@@ -1,11 +1,18 @@
-"""Escapes untrusted text for source files: nothing that a server sends may become code."""
+"""Escapes untrusted text for source files: nothing that a server sends may become code. Also reads the part of a client
+module that is the same for all tools."""
 
 from __future__ import annotations
 
 import json
 import re
+from importlib import resources
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+
+
+def read_runtime(file: str) -> str:
+    """Reads the packaged source text that calls the gateway, to be appended to a generated module."""
+    return resources.files("toolscript").joinpath("data", file).read_text(encoding="utf-8")
 
 
 def split_comment_lines(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.codegen.typescript import generate_typescript
+from toolscript.codegen.typescript import format_typescript_call, generate_typescript
 from toolscript.domain.catalog import Item, ItemType
 
 HEADER = """\
@@ -239,3 +239,32 @@ def test_only_results_with_a_schema_have_a_type() -> None:
         ({"type": "array", "items": {"type": "string"}}, "export type STResult = string[];"),
     ):
         assert written in generate_typescript([Item("s", "t", output_schema=schema)])
+
+
+@pytest.mark.req("S-06")
+@pytest.mark.parametrize(
+    ("properties", "required", "given"),
+    [
+        ({"path": {"type": "string"}, "head": {"type": "integer"}}, ["path"], '{ path: "…" }'),
+        ({"path": {"type": "string"}}, [], ""),
+        ({"mode": {"enum": ["fast", "slow"]}, "n": {"const": 3}}, ["mode", "n"], '{ mode: "fast", n: 3 }'),
+        ({"a-b": {"type": "array"}, "on": {"type": "boolean"}}, ["a-b", "on"], '{ "a-b": [], on: true }'),
+        (
+            {"o": {"type": "object"}, "x": {"type": "null"}, "f": {"type": "number"}},
+            ["o", "x", "f"],
+            "{ o: {}, x: null, f: 1 }",
+        ),
+        ({"either": {"type": ["integer", "string"]}, "any": {}}, ["either", "any"], "{ either: 1, any: {} }"),
+    ],
+)
+def test_an_example_call_has_the_required_arguments(
+    properties: dict[str, object], required: list[str], given: str
+) -> None:
+    schema = {"type": "object", "properties": properties, "required": required}
+    item = Item("my-server", "do_it", input_schema=schema)
+    assert format_typescript_call(item) == f"const result = await tools.myServer.do_it({given});"
+
+
+@pytest.mark.req("S-06")
+def test_an_example_call_quotes_a_name_that_is_not_an_identifier() -> None:
+    assert format_typescript_call(Item("s", "get-env")) == 'const result = await tools.s["get-env"]();'

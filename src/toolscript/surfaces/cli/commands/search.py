@@ -124,8 +124,7 @@ async def _search_tools(session: CommandSession, query: str) -> Answer:
 
 
 async def _generate_client(session: CommandSession, ids: list[str]) -> ClientCode:
-    from toolscript.codegen.examples import format_typescript_call
-    from toolscript.codegen.typescript import generate_typescript
+    from toolscript.codegen.typescript import format_typescript_call, generate_typescript
     from toolscript.domain.catalog import Item
     from toolscript.surfaces.json.tools import build_tool_response
 
