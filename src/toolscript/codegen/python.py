@@ -12,27 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from toolscript.codegen import shapes
 from toolscript.codegen.clients import Declaration, Declarations, ServerTools, Tool, group_by_server
 from toolscript.codegen.names import UniqueNames, assign_names, to_identifier, to_pascal_case, to_snake_case
 from toolscript.codegen.schemas import Path
-from toolscript.codegen.shapes import (
-    NEVER,
-    UNKNOWN,
-    Field,
-    Kind,
-    ListOf,
-    Literal,
-    Never,
-    Primitive,
-    Record,
-    Reference,
-    Shape,
-    TupleOf,
-    Union,
-    Unknown,
-    members,
-    unite,
-)
 from toolscript.codegen.texts import quote_python, read_runtime, split_comment_lines
 from toolscript.domain.catalog import Item
 
@@ -54,7 +37,7 @@ from typing import {typing}
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict")
 _BUILTINS = ("bool", "dict", "float", "int", "list", "str")
-_SCALARS = {Kind.STRING: "str", Kind.NUMBER: "float", Kind.INTEGER: "int", Kind.BOOLEAN: "bool", Kind.NULL: "None"}
+_SCALARS = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 _CONSTANTS = {"null": "None", "true": "True", "false": "False"}
 
 
@@ -137,7 +120,7 @@ class _TypedDictClass:
 
     name: str
     description: list[str]
-    keys: list[tuple[Field, str]] = field(default_factory=list)
+    keys: list[tuple[shapes.Field, str]] = field(default_factory=list)
 
 
 class _PythonTypes:
@@ -159,50 +142,50 @@ class _PythonTypes:
 
     def _declare(self, declared: Declaration) -> None:
         shape = declared.shape
-        if not isinstance(shape, Record) or not _has_keys(shape):
+        if not isinstance(shape, shapes.Record) or not _has_keys(shape):
             self._declared.append(self._alias(declared.name, shape))
             return
         description = split_comment_lines(declared.description)
-        if shape.extra not in (None, NEVER):
+        if shape.extra not in (None, shapes.NEVER):
             description.append("Other keys may be given as well.")
         made = _TypedDictClass(declared.name, description)
         self._declared.append(made)
         made.keys.extend((f, self._type(f.shape, declared.name + to_pascal_case(f.name))) for f in shape.fields)
 
-    def _alias(self, name: str, shape: Shape) -> str:
+    def _alias(self, name: str, shape: shapes.Shape) -> str:
         """The alias, quoted if it refers to another type, which may be defined further down."""
         text = self._type(shape, name)
         return f"{name}: TypeAlias = {quote_python(text) if _names_another(shape) else text}\n"
 
-    def _type(self, shape: Shape, name: str) -> str:
+    def _type(self, shape: shapes.Shape, name: str) -> str:
         """The text of the type. `name` is the preferred name for an object inside it."""
         match shape:
-            case Unknown():
+            case shapes.Unknown():
                 return "Any"
-            case Never():
+            case shapes.Never():
                 return "Never"
-            case Primitive(kind):
+            case shapes.Primitive(kind):
                 return _SCALARS[kind]
-            case Reference(path):
+            case shapes.Reference(path):
                 return self._titles[path]
-            case ListOf(element):
+            case shapes.ListOf(element):
                 return f"list[{self._type(element, f'{name}Item')}]"
-            case TupleOf(elements, _, rest):
-                return f"list[{self._type(unite([*elements, rest or NEVER]), f'{name}Item')}]"
-            case Record() if _has_keys(shape):
+            case shapes.TupleOf(elements, _, rest):
+                return f"list[{self._type(shapes.unite([*elements, rest or shapes.NEVER]), f'{name}Item')}]"
+            case shapes.Record() if _has_keys(shape):
                 unique = self._names.take(name)
                 self._declare(Declaration(unique, shape))
                 return unique
-            case Record(extra=extra):
-                return f"dict[str, {self._type(extra or UNKNOWN, f'{name}Value')}]"
-            case Literal() | Union():
+            case shapes.Record(extra=extra):
+                return f"dict[str, {self._type(extra or shapes.UNKNOWN, f'{name}Value')}]"
+            case shapes.Literal() | shapes.Union():
                 return self._union(shape, name)
 
-    def _union(self, shape: Literal | Union, name: str) -> str:
-        values = [_value(m) for m in members(shape) if isinstance(m, Literal) and _is_literal(m)]
+    def _union(self, shape: shapes.Literal | shapes.Union, name: str) -> str:
+        values = [_value(m) for m in shapes.members(shape) if isinstance(m, shapes.Literal) and _is_literal(m)]
         words = [f"Literal[{', '.join(values)}]"] if values else []
-        for member in members(shape):
-            if not isinstance(member, Literal):
+        for member in shapes.members(shape):
+            if not isinstance(member, shapes.Literal):
                 words.append(self._type(member, name))
             elif not _is_literal(member):
                 words.append(_SCALARS[member.kind])
@@ -238,34 +221,34 @@ def _functional(made: _TypedDictClass) -> str:
     return "\n".join([*lines, "    },", ")\n"])
 
 
-def _has_keys(record: Record) -> bool:
-    return bool(record.fields) or record.extra == NEVER
+def _has_keys(record: shapes.Record) -> bool:
+    return bool(record.fields) or record.extra == shapes.NEVER
 
 
-def _names_another(shape: Shape) -> bool:
+def _names_another(shape: shapes.Shape) -> bool:
     match shape:
-        case Reference():
+        case shapes.Reference():
             return True
-        case Record(extra=extra):
+        case shapes.Record(extra=extra):
             return _has_keys(shape) or (extra is not None and _names_another(extra))
-        case ListOf(element):
+        case shapes.ListOf(element):
             return _names_another(element)
-        case TupleOf(elements, _, rest):
-            return any(map(_names_another, (*elements, rest or NEVER)))
+        case shapes.TupleOf(elements, _, rest):
+            return any(map(_names_another, (*elements, rest or shapes.NEVER)))
         case _:
-            return isinstance(shape, Union) and any(map(_names_another, shape.members))
+            return isinstance(shape, shapes.Union) and any(map(_names_another, shape.members))
 
 
-def _describe_key(key: Field) -> list[str]:
+def _describe_key(key: shapes.Field) -> list[str]:
     lines = split_comment_lines(key.description)
     lines += [f"Format: {line}" for line in split_comment_lines(key.format or "")[:1]]
     return lines + [f"Default: {_CONSTANTS.get(line, line)}" for line in split_comment_lines(key.default or "")[:1]]
 
 
-def _is_literal(literal: Literal) -> bool:
+def _is_literal(literal: shapes.Literal) -> bool:
     """Whether Python has a literal type for it: not for floats."""
     return not isinstance(literal.value, float)
 
 
-def _value(literal: Literal) -> str:
+def _value(literal: shapes.Literal) -> str:
     return quote_python(literal.value) if isinstance(literal.value, str) else repr(literal.value)

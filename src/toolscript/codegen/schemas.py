@@ -15,26 +15,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from urllib.parse import unquote
 
-from toolscript.codegen.shapes import (
-    ANY_OBJECT,
-    NEVER,
-    NULL,
-    UNKNOWN,
-    Field,
-    Kind,
-    ListOf,
-    Literal,
-    Primitive,
-    Record,
-    Reference,
-    Shape,
-    TupleOf,
-    count_shapes,
-    intersect,
-    members,
-    open_records,
-    unite,
-)
+from toolscript.codegen import shapes
 
 MAX_DEPTH = 20
 MAX_SHAPES = 5_000
@@ -45,16 +26,16 @@ _SAFE_INTEGER = 2**53
 
 _OBJECT_WORDS = ("properties", "additionalProperties", "patternProperties")
 _ARRAY_WORDS = ("items", "prefixItems")
-_PRIMITIVES: dict[str, Shape] = {kind.value: Primitive(kind) for kind in Kind}
+_PRIMITIVES: dict[str, shapes.Shape] = {kind.value: shapes.Primitive(kind) for kind in shapes.Kind}
 # The shape of a value by its Python type; the order matters, because bool is a subclass of int.
-_KINDS: tuple[tuple[type, Shape], ...] = (
-    (type(None), NULL),
-    (bool, Primitive(Kind.BOOLEAN)),
-    (int, Primitive(Kind.INTEGER)),
-    (float, Primitive(Kind.NUMBER)),
-    (str, Primitive(Kind.STRING)),
-    (list, ListOf(UNKNOWN)),
-    (Mapping, ANY_OBJECT),
+_KINDS: tuple[tuple[type, shapes.Shape], ...] = (
+    (type(None), shapes.NULL),
+    (bool, shapes.Primitive(shapes.Kind.BOOLEAN)),
+    (int, shapes.Primitive(shapes.Kind.INTEGER)),
+    (float, shapes.Primitive(shapes.Kind.NUMBER)),
+    (str, shapes.Primitive(shapes.Kind.STRING)),
+    (list, shapes.ListOf(shapes.UNKNOWN)),
+    (Mapping, shapes.ANY_OBJECT),
 )
 
 Path = tuple[str, ...]
@@ -64,7 +45,7 @@ Path = tuple[str, ...]
 class Definition:
     """A part of a schema that a `$ref` points to, and that therefore needs a name."""
 
-    shape: Shape
+    shape: shapes.Shape
     description: str = ""
 
 
@@ -72,7 +53,7 @@ class Definition:
 class SchemaShape:
     """The shape of a schema, with the definitions that it refers to."""
 
-    root: Shape
+    root: shapes.Shape
     definitions: Mapping[Path, Definition]
 
 
@@ -89,8 +70,8 @@ def read_schema(schema: object) -> SchemaShape:
 def read_arguments(schema: object) -> SchemaShape:
     """Reads the schema of a call's arguments, which MCP requires to be an object whatever the schema says."""
     read = read_schema(schema)
-    objects = intersect(read.root, ANY_OBJECT)
-    return SchemaShape(ANY_OBJECT if objects in (UNKNOWN, NEVER) else objects, read.definitions)
+    objects = shapes.intersect(read.root, shapes.ANY_OBJECT)
+    return SchemaShape(shapes.ANY_OBJECT if objects in (shapes.UNKNOWN, shapes.NEVER) else objects, read.definitions)
 
 
 class _SchemaReader:
@@ -111,40 +92,40 @@ class _SchemaReader:
             definitions[path] = Definition(self._shape(target, 0), _text(target, "description"))
         return SchemaShape(root, _break_cycles(definitions))
 
-    def _shape(self, schema: object, depth: int, opened: frozenset[Path] | None = None) -> Shape:
+    def _shape(self, schema: object, depth: int, opened: frozenset[Path] | None = None) -> shapes.Shape:
         """Reads a schema. With `opened` None, references stay references; otherwise they are expanded in place, and
         `opened` has the paths of those being expanded, to stop at cycles."""
         self._left -= 1
         if schema is False:
-            return NEVER
+            return shapes.NEVER
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self._left < 0:
-            return UNKNOWN
+            return shapes.UNKNOWN
         own = self._own(schema, depth)
         composed = [part for part in _find_compositions(schema) if part]
-        if opened is None and (own not in (UNKNOWN, ANY_OBJECT) or len(composed) > 1):
+        if opened is None and (own not in (shapes.UNKNOWN, shapes.ANY_OBJECT) or len(composed) > 1):
             opened = frozenset()
         shape = own
         for part in composed:
-            both = _combine(shape, unite(self._alternative(a, depth, opened) for a in part))
+            both = _combine(shape, shapes.unite(self._alternative(a, depth, opened) for a in part))
             # A combined shape is written out once for every alternative.
-            self._left -= count_shapes(both) if opened is not None else 0
-            shape = both if self._left >= 0 else open_records(shape)
-        return unite([shape, NULL]) if schema.get("nullable") is True else shape
+            self._left -= shapes.count_shapes(both) if opened is not None else 0
+            shape = both if self._left >= 0 else shapes.open_records(shape)
+        return shapes.unite([shape, shapes.NULL]) if schema.get("nullable") is True else shape
 
-    def _alternative(self, schema: object, depth: int, opened: frozenset[Path] | None) -> Shape:
+    def _alternative(self, schema: object, depth: int, opened: frozenset[Path] | None) -> shapes.Shape:
         if not isinstance(schema, _Pointer):
             return self._shape(schema, depth + 1, opened)
         path = _path(schema)
         if path is None or self._target(path) is None:
-            return UNKNOWN
+            return shapes.UNKNOWN
         if opened is not None:
-            return UNKNOWN if path in opened else self._shape(self._target(path), depth + 1, opened | {path})
+            return shapes.UNKNOWN if path in opened else self._shape(self._target(path), depth + 1, opened | {path})
         if path and path not in self._seen:
             if len(self._seen) == MAX_DEFINITIONS:
-                return UNKNOWN
+                return shapes.UNKNOWN
             self._seen.add(path)
             self._waiting.append(path)
-        return Reference(path)
+        return shapes.Reference(path)
 
     def _target(self, path: Path) -> object:
         """The part of the schema at a path, or None."""
@@ -158,7 +139,7 @@ class _SchemaReader:
                 return None
         return found if isinstance(found, Mapping | bool) else None
 
-    def _own(self, schema: Mapping[str, object], depth: int) -> Shape:
+    def _own(self, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         """The shape from the schema's own keywords, without `$ref`, `allOf`, `anyOf` and `oneOf`."""
         typed = self._read_type(schema, depth)
         values = schema.get("enum")
@@ -166,32 +147,32 @@ class _SchemaReader:
             values = [schema["const"]]
         if not isinstance(values, list) or not values:
             return typed
-        literals = unite(map(_literal if len(values) <= MAX_VALUES else _kind_of, values))
-        both = intersect(literals, typed)
-        return literals if both == NEVER else both
+        literals = shapes.unite(map(_literal if len(values) <= MAX_VALUES else _kind_of, values))
+        both = shapes.intersect(literals, typed)
+        return literals if both == shapes.NEVER else both
 
-    def _read_type(self, schema: Mapping[str, object], depth: int) -> Shape:
+    def _read_type(self, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         stated = schema.get("type")
         names = stated if isinstance(stated, list) else [stated]
         if stated is None:
             is_object = any(word in schema for word in _OBJECT_WORDS)
             is_array = any(word in schema for word in _ARRAY_WORDS)
             names = ["object"] * is_object + ["array"] * is_array
-        return unite(self._read_named_type(name, schema, depth) for name in names) if names else UNKNOWN
+        return shapes.unite(self._read_named_type(name, schema, depth) for name in names) if names else shapes.UNKNOWN
 
-    def _read_named_type(self, name: object, schema: Mapping[str, object], depth: int) -> Shape:
+    def _read_named_type(self, name: object, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         if name == "object":
             return self._record(schema, depth)
         if name == "array":
             return self._array(schema, depth)
-        return _PRIMITIVES.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+        return _PRIMITIVES.get(name, shapes.UNKNOWN) if isinstance(name, str) else shapes.UNKNOWN
 
-    def _record(self, schema: Mapping[str, object], depth: int) -> Record:
+    def _record(self, schema: Mapping[str, object], depth: int) -> shapes.Record:
         stated, demanded = schema.get("properties"), schema.get("required")
         properties = stated if isinstance(stated, Mapping) else {}
         required = [n for n in demanded if isinstance(n, str)] if isinstance(demanded, list) else []
         fields = {
-            name: Field(
+            name: shapes.Field(
                 name=name,
                 shape=self._shape(part, depth + 1),
                 required=name in required,
@@ -203,27 +184,27 @@ class _SchemaReader:
             if _is_writable(name)
         }
         undeclared = [name for name in required if name not in fields and _is_writable(name)]
-        fields |= {name: Field(name, UNKNOWN, required=True) for name in undeclared}
-        return Record(tuple(fields.values()), self._extra(schema, depth))
+        fields |= {name: shapes.Field(name, shapes.UNKNOWN, required=True) for name in undeclared}
+        return shapes.Record(tuple(fields.values()), self._extra(schema, depth))
 
-    def _extra(self, schema: Mapping[str, object], depth: int) -> Shape | None:
+    def _extra(self, schema: Mapping[str, object], depth: int) -> shapes.Shape | None:
         patterns = schema.get("patternProperties")
         parts = list(patterns.values()) if isinstance(patterns, Mapping) else []
         if "additionalProperties" in schema:
             parts.append(schema["additionalProperties"])
-        return unite(self._shape(part, depth + 1) for part in parts) if parts else None
+        return shapes.unite(self._shape(part, depth + 1) for part in parts) if parts else None
 
-    def _array(self, schema: Mapping[str, object], depth: int) -> Shape:
+    def _array(self, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         first, rest = schema.get("prefixItems"), schema.get("items")
         if isinstance(rest, list):
             first, rest = rest, schema.get("additionalItems")
         if not isinstance(first, list) or not first:
-            return ListOf(self._shape(rest, depth + 1))
+            return shapes.ListOf(self._shape(rest, depth + 1))
         elements = tuple(self._shape(part, depth + 1) for part in first[:MAX_VALUES])
         stated = schema.get("minItems")
         min_length = max(0, min(stated, len(elements))) if isinstance(stated, int) else len(elements)
         more = self._shape(rest, depth + 1) if isinstance(rest, Mapping) or rest is True else None
-        return TupleOf(elements, min_length, more)
+        return shapes.TupleOf(elements, min_length, more)
 
 
 class _Pointer(str):
@@ -245,10 +226,10 @@ def _find_compositions(schema: Mapping[str, object]) -> Iterator[list[object]]:
             yield alternatives
 
 
-def _combine(one: Shape, other: Shape) -> Shape:
+def _combine(one: shapes.Shape, other: shapes.Shape) -> shapes.Shape:
     """Intersects two shapes. Contradicting parts are an error in the schema, and become `Unknown`."""
-    both = intersect(one, other)
-    return UNKNOWN if both == NEVER and NEVER not in (one, other) else both
+    both = shapes.intersect(one, other)
+    return shapes.UNKNOWN if both == shapes.NEVER and shapes.NEVER not in (one, other) else both
 
 
 def _path(pointer: str) -> Path | None:
@@ -260,15 +241,15 @@ def _path(pointer: str) -> Path | None:
     return tuple(unquote(word).replace("~1", "/").replace("~0", "~") for word in pointer[2:].split("/"))
 
 
-def _literal(value: object) -> Shape:
+def _literal(value: object) -> shapes.Shape:
     kind = _kind_of(value)
-    if isinstance(kind, Primitive) and isinstance(value, str | int | float) and _is_plain(value):
-        return Literal(kind.kind, value)
+    if isinstance(kind, shapes.Primitive) and isinstance(value, str | int | float) and _is_plain(value):
+        return shapes.Literal(kind.kind, value)
     return kind
 
 
-def _kind_of(value: object) -> Shape:
-    return next((shape for kind, shape in _KINDS if isinstance(value, kind)), UNKNOWN)
+def _kind_of(value: object) -> shapes.Shape:
+    return next((shape for kind, shape in _KINDS if isinstance(value, kind)), shapes.UNKNOWN)
 
 
 def _is_plain(value: object) -> bool:
@@ -303,8 +284,8 @@ def _default(schema: object) -> str | None:
 def _break_cycles(definitions: Mapping[Path, Definition]) -> Mapping[Path, Definition]:
     """Replaces definitions that consist of nothing but each other by `Unknown`: compilers reject such cycles."""
     heads = {
-        path: {m.path for m in members(definition.shape) if isinstance(m, Reference) and m.path in definitions}
-        for path, definition in definitions.items()
+        path: {m.path for m in shapes.members(part.shape) if isinstance(m, shapes.Reference) and m.path in definitions}
+        for path, part in definitions.items()
     }
     sorter = TopologicalSorter(heads)
     with suppress(CycleError):  # the sorter then stops before the cycles
@@ -313,13 +294,13 @@ def _break_cycles(definitions: Mapping[Path, Definition]) -> Mapping[Path, Defin
     while ready := sorter.get_ready():
         sound.update(ready)
         sorter.done(*ready)
-    shapes = {path: definitions[path].shape if path in sound else UNKNOWN for path in definitions}
-    return {path: Definition(_follow_references(shapes, path), definitions[path].description) for path in definitions}
+    found = {path: part.shape if path in sound else shapes.UNKNOWN for path, part in definitions.items()}
+    return {path: Definition(_follow_references(found, path), part.description) for path, part in definitions.items()}
 
 
-def _follow_references(shapes: Mapping[Path, Shape], path: Path) -> Shape:
+def _follow_references(found: Mapping[Path, shapes.Shape], path: Path) -> shapes.Shape:
     """The shape at the end of a chain of references; compilers reject long chains."""
-    shape = shapes[path]
-    while isinstance(shape, Reference) and isinstance(shapes.get(shape.path), Reference):
-        shape = shapes[shape.path]
+    shape = found[path]
+    while isinstance(shape, shapes.Reference) and isinstance(found.get(shape.path), shapes.Reference):
+        shape = found[shape.path]
     return shape

@@ -9,22 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from toolscript.codegen import shapes
 from toolscript.codegen.names import to_identifier
 from toolscript.codegen.schemas import Definition, Path, SchemaShape, get_label, read_arguments, read_schema
-from toolscript.codegen.shapes import (
-    UNKNOWN,
-    Field,
-    Kind,
-    ListOf,
-    Literal,
-    Primitive,
-    Record,
-    Reference,
-    Shape,
-    TupleOf,
-    Union,
-    members,
-)
 from toolscript.codegen.texts import format_typescript_key, quote_typescript, split_comment_lines
 from toolscript.domain.catalog import Item
 
@@ -86,7 +73,7 @@ def _results(schema: object) -> Iterator[str]:
 
 def _parameters(arguments: SchemaShape, detail: _Detail) -> list[str]:
     """One text per parameter. With alternative sets of parameters: those of all sets, required if all require them."""
-    records = [record for record in members(arguments.root) if isinstance(record, Record)]
+    records = [record for record in shapes.members(arguments.root) if isinstance(record, shapes.Record)]
     found = {field.name: field for record in records for field in record.fields}
     required = set[str].intersection(*({field.name for field in r.fields if field.required} for r in records))
     writer = _SignatureWriter(arguments.definitions, detail)
@@ -105,43 +92,43 @@ class _SignatureWriter:
         self._detail = detail
         self._left = MAX_LENGTH
 
-    def write_field(self, field: Field, *, required: bool, levels: int) -> str:
+    def write_field(self, field: shapes.Field, *, required: bool, levels: int) -> str:
         name = _shorten(format_typescript_key(field.name), _MAX_NAME_LENGTH)
         return f"{name}{'' if required else '?'}: {self.write_type(field.shape, levels)}"
 
-    def write_type(self, shape: Shape, levels: int) -> str:
+    def write_type(self, shape: shapes.Shape, levels: int) -> str:
         self._left -= 1
         match shape:
             case _ if self._left < 0:
                 return _MORE
-            case Literal(value=str(value)):
+            case shapes.Literal(value=str(value)):
                 return quote_typescript(_shorten(value, _MAX_VALUE_LENGTH))
-            case Literal(value=value):
+            case shapes.Literal(value=value):
                 return str(value).lower()
-            case Primitive(kind):
-                return "number" if kind is Kind.INTEGER else kind.value
-            case Reference(path):
+            case shapes.Primitive(kind):
+                return "number" if kind is shapes.Kind.INTEGER else kind.value
+            case shapes.Reference(path):
                 return self._definition(path, levels)
-            case ListOf(element):
+            case shapes.ListOf(element):
                 inner = self.write_type(element, levels)
-                return f"({inner})[]" if "|" in inner and isinstance(element, Union) else f"{inner}[]"
-            case TupleOf(elements):
+                return f"({inner})[]" if "|" in inner and isinstance(element, shapes.Union) else f"{inner}[]"
+            case shapes.TupleOf(elements):
                 texts = (self.write_type(e, levels) for e in elements)
                 return f"[{', '.join(self._first(texts, self._detail.alternatives))}]"
-            case Union(alternatives):
+            case shapes.Union(alternatives):
                 written = dict.fromkeys(self.write_type(a, levels) for a in alternatives)
                 return "|".join(self._first(written, self._detail.alternatives))
-            case Record():
+            case shapes.Record():
                 return self._record(shape, levels)
             case _:
-                return "unknown" if shape == UNKNOWN else "never"
+                return "unknown" if shape == shapes.UNKNOWN else "never"
 
     def _definition(self, path: Path, levels: int) -> str:
         if levels > 0 and path in self._definitions:
             return self.write_type(self._definitions[path].shape, levels - 1)
         return _shorten(to_identifier(get_label(path)), _MAX_NAME_LENGTH) if path else "object"
 
-    def _record(self, record: Record, levels: int) -> str:
+    def _record(self, record: shapes.Record, levels: int) -> str:
         if not record.fields:
             return "object" if record.extra is None else f"{{[key]: {self.write_type(record.extra, levels)}}}"
         if levels <= 0:

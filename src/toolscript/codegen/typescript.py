@@ -10,26 +10,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from toolscript.codegen import shapes
 from toolscript.codegen.clients import Declaration, ServerTools, Tool, group_by_server
 from toolscript.codegen.names import UniqueNames, assign_names, to_camel_case
 from toolscript.codegen.schemas import Path, read_arguments
-from toolscript.codegen.shapes import (
-    NEVER,
-    UNKNOWN,
-    Field,
-    Kind,
-    ListOf,
-    Literal,
-    Never,
-    Primitive,
-    Record,
-    Reference,
-    Shape,
-    TupleOf,
-    Union,
-    Unknown,
-    members,
-)
 from toolscript.codegen.texts import format_typescript_key, quote_typescript, read_runtime, split_comment_lines
 from toolscript.domain.catalog import Item
 
@@ -45,7 +29,7 @@ _INHERITED = frozenset(
     ["constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf"]
 )
 
-_SAMPLES = {Kind.STRING: '"…"', Kind.NUMBER: "1", Kind.INTEGER: "1", Kind.BOOLEAN: "true", Kind.NULL: "null"}
+_SAMPLES = {"string": '"…"', "number": "1", "integer": "1", "boolean": "true", "null": "null"}
 
 
 def generate_typescript(items: Sequence[Item]) -> str:
@@ -88,7 +72,7 @@ def _function(tool: Tool) -> str:
 
 
 def _hides_inherited(tool: Tool) -> bool:
-    records = (m for m in members(tool.params.types[0].shape) if isinstance(m, Record))
+    records = (m for m in shapes.members(tool.params.types[0].shape) if isinstance(m, shapes.Record))
     return any(field.name in _INHERITED for record in records for field in record.fields)
 
 
@@ -115,53 +99,53 @@ class _TypeScriptTypes:
 
     def declaration(self, declared: Declaration) -> str:
         start = _documentation(split_comment_lines(declared.description), [])
-        if isinstance(declared.shape, Record):
+        if isinstance(declared.shape, shapes.Record):
             return f"{start}export interface {declared.name} {self._body(declared.shape)}\n"
         return f"{start}export type {declared.name} = {self._type(declared.shape)};\n"
 
-    def _type(self, shape: Shape) -> str:
+    def _type(self, shape: shapes.Shape) -> str:
         match shape:
-            case Unknown():
+            case shapes.Unknown():
                 return "unknown"
-            case Never():
+            case shapes.Never():
                 return "never"
-            case Primitive() | Literal():
+            case shapes.Primitive() | shapes.Literal():
                 return _scalar(shape)
-            case Reference(path):
+            case shapes.Reference(path):
                 return self._titles[path]
-            case ListOf(element):
+            case shapes.ListOf(element):
                 return self._array(element)
-            case TupleOf():
+            case shapes.TupleOf():
                 return self._tuple(shape)
-            case Record(fields=()):
+            case shapes.Record(fields=()):
                 return "{ " + self._rest(shape) + " }"
-            case Record():
+            case shapes.Record():
                 return self._body(shape)
-            case Union(members):
+            case shapes.Union(members):
                 return " | ".join(dict.fromkeys(map(self._type, members)))
 
-    def _array(self, element: Shape) -> str:
+    def _array(self, element: shapes.Shape) -> str:
         inner = self._type(element)
         return f"{inner}[]" if _SIMPLE.fullmatch(inner) else f"Array<{inner}>"
 
-    def _tuple(self, shape: TupleOf) -> str:
+    def _tuple(self, shape: shapes.TupleOf) -> str:
         written = [self._type(element) for element in shape.elements]
         elements = [text if i < shape.min_length else f"({text})?" for i, text in enumerate(written)]
         rest = [] if shape.rest is None else [f"...{self._array(shape.rest)}"]
         return f"[{', '.join(elements + rest)}]"
 
-    def _body(self, record: Record) -> str:
+    def _body(self, record: shapes.Record) -> str:
         parts = [self._field(field) for field in record.fields]
-        if not parts or record.extra not in (None, NEVER):
+        if not parts or record.extra not in (None, shapes.NEVER):
             parts.append(f"{self._rest(record)};")
         return "{\n" + "\n".join(map(_indent, parts)) + "\n}"
 
-    def _rest(self, record: Record) -> str:
+    def _rest(self, record: shapes.Record) -> str:
         """The index signature for undeclared properties; `unknown` beside declared ones, which it must also fit."""
-        known = UNKNOWN if record.fields or record.extra is None else record.extra
+        known = shapes.UNKNOWN if record.fields or record.extra is None else record.extra
         return f"[key: string]: {self._type(known)}"
 
-    def _field(self, field: Field) -> str:
+    def _field(self, field: shapes.Field) -> str:
         tags = [f"@format {line}" for line in split_comment_lines(field.format or "")[:1]]
         tags += [f"@default {line}" for line in split_comment_lines(field.default or "")[:1]]
         mark = "" if field.required else "?"
@@ -169,9 +153,9 @@ class _TypeScriptTypes:
         return f"{start}{format_typescript_key(field.name)}{mark}: {self._type(field.shape)};"
 
 
-def _scalar(shape: Primitive | Literal) -> str:
-    if isinstance(shape, Primitive):
-        return "number" if shape.kind is Kind.INTEGER else shape.kind.value
+def _scalar(shape: shapes.Primitive | shapes.Literal) -> str:
+    if isinstance(shape, shapes.Primitive):
+        return "number" if shape.kind is shapes.Kind.INTEGER else shape.kind.value
     if isinstance(shape.value, str):
         return quote_typescript(shape.value)
     return str(shape.value).lower()
@@ -182,7 +166,9 @@ def format_typescript_call(item: Item) -> str:
     `const result = await tools.filesystem.read_file({ path: "…" });`"""
     key = format_typescript_key(item.name)
     access = f".{key}" if not key.startswith('"') else f"[{key}]"
-    records = [record for record in members(read_arguments(item.input_schema).root) if isinstance(record, Record)]
+    records = [
+        record for record in shapes.members(read_arguments(item.input_schema).root) if isinstance(record, shapes.Record)
+    ]
     required = [field for record in records[:1] for field in record.fields if field.required]
     arguments = ", ".join(f"{format_typescript_key(field.name)}: {_sample(field.shape)}" for field in required)
     return (
@@ -190,13 +176,13 @@ def format_typescript_call(item: Item) -> str:
     )
 
 
-def _sample(shape: Shape) -> str:
-    match next(iter(members(shape)), None):
-        case Literal(kind, value):
-            return quote_typescript(str(value)) if kind is Kind.STRING else json.dumps(value)
-        case Primitive(kind):
+def _sample(shape: shapes.Shape) -> str:
+    match next(iter(shapes.members(shape)), None):
+        case shapes.Literal(kind, value):
+            return quote_typescript(str(value)) if kind is shapes.Kind.STRING else json.dumps(value)
+        case shapes.Primitive(kind):
             return _SAMPLES[kind]
-        case ListOf() | TupleOf():
+        case shapes.ListOf() | shapes.TupleOf():
             return "[]"
         case _:
             return "{}"

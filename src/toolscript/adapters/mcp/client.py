@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 import httpx2
+import mcp_types as types
 from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
@@ -25,22 +26,6 @@ from mcp.client.subscriptions import listen
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types import (
-    CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
-    REQUEST_TIMEOUT,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    GetPromptRequest,
-    GetPromptRequestParams,
-    GetPromptResult,
-    Implementation,
-    PaginatedRequestParams,
-    ReadResourceRequest,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
@@ -92,7 +77,7 @@ class McpServers:
         session = ClientSession(
             dispatcher=channel,
             read_timeout_seconds=within,
-            client_info=Implementation(name="toolscript", version=__version__),
+            client_info=types.Implementation(name="toolscript", version=__version__),
         )
         await stack.enter_async_context(session)
         await _initialize(session)
@@ -140,9 +125,7 @@ class McpServer:
         try:
             async with asyncio.timeout(within):
                 return await self._call(item, dict(arguments), within)
-        except TimeoutError as error:
-            raise TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within}) from error
-        except MCPError as error:
+        except (TimeoutError, MCPError) as error:
             raise await self._translate_error(item, error, within) from error
         except (RuntimeError, ValueError) as error:  # an unreadable or endlessly nested answer
             raise UpstreamFailed(
@@ -159,7 +142,7 @@ class McpServer:
         try:
             await self._session.send_ping()
         except MCPError as error:
-            if not self._is_busy() and (_is_lost(error) or error.code == REQUEST_TIMEOUT):
+            if not self._is_busy() and (_is_lost(error) or error.code == types.REQUEST_TIMEOUT):
                 raise Unavailable(await self._connection.reason(error)) from error
 
     def _is_busy(self) -> bool:
@@ -188,9 +171,9 @@ class McpServer:
         while cursor not in cursors and len(pages) < MAX_PAGES:
             cursors.add(cursor)
             try:
-                await lists[method](params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+                await lists[method](params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
             except MCPError as error:
-                if error.code == METHOD_NOT_FOUND:
+                if error.code == types.METHOD_NOT_FOUND:
                     return pages
                 if method == "tools/list" or _is_lost(error):
                     raise Unavailable(await self._connection.reason(error)) from error
@@ -203,32 +186,19 @@ class McpServer:
         return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], within: float) -> CallResult:
-        match item.type:
-            case ItemType.TOOL:
-                request = CallToolRequest(params=CallToolRequestParams(name=item.name, arguments=arguments))
-                await self._session.send_request(request, CallToolResult, request_read_timeout_seconds=within)
-                raw = clean(_raw_result.get())
-                if raw.get("resultType") == "input_required":
-                    raise UpstreamFailed(f"{item.id} asks for user input, which is not supported")
-                structured = raw.get("structuredContent")
-                content = [b for b in raw.get("content") or [] if isinstance(b, dict)]
-                return CallResult(
-                    content, structured if isinstance(structured, dict) else None, raw.get("isError") is True
-                )
-            case ItemType.PROMPT:
-                texts = {k: str(v) for k, v in arguments.items()}
-                prompt = GetPromptRequest(params=GetPromptRequestParams(name=item.name, arguments=texts))
-                await self._session.send_request(prompt, GetPromptResult, request_read_timeout_seconds=within)
-                return CallResult([], clean(_raw_result.get()))
-            case ItemType.RESOURCE:
-                about = item.annotations or {}
-                uri = about.get("uri") or expand_template(about.get("uriTemplate", ""), arguments)
-                resource = ReadResourceRequest(params=ReadResourceRequestParams(uri=uri))
-                await self._session.send_request(resource, ReadResourceResult, request_read_timeout_seconds=within)
-                return CallResult([], clean(_raw_result.get()))
+        request, result_type = _build_request(item, arguments)
+        await self._session.send_request(request, result_type, request_read_timeout_seconds=within)
+        raw = clean(_raw_result.get())
+        if item.type is not ItemType.TOOL:
+            return CallResult([], raw)
+        if raw.get("resultType") == "input_required":
+            raise UpstreamFailed(f"{item.id} asks for user input, which is not supported")
+        structured = raw.get("structuredContent")
+        content = [block for block in raw.get("content") or [] if isinstance(block, dict)]
+        return CallResult(content, structured if isinstance(structured, dict) else None, raw.get("isError") is True)
 
-    async def _translate_error(self, item: Item, error: MCPError, within: float) -> ToolscriptError:
-        if error.code == REQUEST_TIMEOUT:
+    async def _translate_error(self, item: Item, error: TimeoutError | MCPError, within: float) -> ToolscriptError:
+        if isinstance(error, TimeoutError) or error.code == types.REQUEST_TIMEOUT:
             return TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within})
         if _is_lost(error):
             return Unavailable(await self._connection.reason(error), details={"server": item.server})
@@ -236,6 +206,22 @@ class McpServer:
             f"{item.id} failed: {self._connection.redact_secrets(error.message)}",
             details={"server": item.server, "upstream_code": error.code},
         )
+
+
+def _build_request(item: Item, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """The request that calls a tool, gets a prompt or reads a resource, and the type of its result."""
+    match item.type:
+        case ItemType.TOOL:
+            call = types.CallToolRequestParams(name=item.name, arguments=arguments)
+            return types.CallToolRequest(params=call), types.CallToolResult
+        case ItemType.PROMPT:
+            texts = {name: str(value) for name, value in arguments.items()}
+            prompt = types.GetPromptRequestParams(name=item.name, arguments=texts)
+            return types.GetPromptRequest(params=prompt), types.GetPromptResult
+        case ItemType.RESOURCE:
+            about = item.annotations or {}
+            uri = about.get("uri") or expand_template(about.get("uriTemplate", ""), arguments)
+            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri)), types.ReadResourceResult
 
 
 class _Connection:
@@ -351,7 +337,7 @@ async def _initialize(session: ClientSession) -> None:
     try:
         await session.initialize()
     except MCPError as refused:
-        if refused.code in {CONNECTION_CLOSED, REQUEST_TIMEOUT}:
+        if refused.code in {types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT}:
             raise
         try:
             await session.discover()
@@ -374,7 +360,7 @@ async def _log_transport_fault(fault: Exception) -> None:
 
 def _is_lost(error: MCPError) -> bool:
     """Whether the error means that the connection is lost, rather than being an answer."""
-    return error.code == CONNECTION_CLOSED or error.message in _SDK_CONNECTION_ERRORS
+    return error.code == types.CONNECTION_CLOSED or error.message in _SDK_CONNECTION_ERRORS
 
 
 def _root_cause(error: Exception) -> Exception:

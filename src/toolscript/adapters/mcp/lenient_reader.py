@@ -45,13 +45,10 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
             "capabilities": {k: {} for k in raw.get("capabilities") or {} if isinstance(k, str)},
             "serverInfo": {"name": str(info.get("name", "")), "version": str(info.get("version", ""))},
         }
-    if method == "tools/list" and modern:
-        return {
-            **_keep_page_fields(raw),
-            "tools": [_reduce_tool(t) for t in _only_dicts(raw.get("tools")) if isinstance(t.get("name"), str)],
-        }
     if method in LISTS:
-        return {**_keep_page_fields(raw), LISTS[method]: []}
+        tools = _only_dicts(raw.get("tools")) if method == "tools/list" and modern else []
+        kept = [_reduce_tool(tool) for tool in tools if isinstance(tool.get("name"), str)]
+        return {**_keep_page_fields(raw), LISTS[method]: kept}
     if method in _RESULT_KEYS:
         return {**_keep_common_fields(raw), _RESULT_KEYS[method]: []}
     return raw
@@ -104,11 +101,8 @@ def find_secrets(spec: ServerSpec) -> set[str]:
 
 def _keep_page_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     cursor = raw.get("nextCursor")
-    return (
-        {**_keep_common_fields(raw), "nextCursor": cursor}
-        if isinstance(cursor, str) and cursor
-        else _keep_common_fields(raw)
-    )
+    page = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
+    return _keep_common_fields(raw) | page
 
 
 def _keep_common_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +124,7 @@ def _only_dicts(value: Any) -> list[dict[str, Any]]:
 
 def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list):
-        problems.append(f"{method}: the answer holds no list")
+        problems.append(f"{method}: the answer has no list")
         return
     is_clean = _is_clean(value)
     for entry in value:

@@ -1,4 +1,4 @@
-"""Runs a server as a server_process process and talks to it over its pipes.
+"""Runs a server as a child process and talks to it over its pipes.
 
 The SDK's own transport reports neither the exit code nor the last line of standard error, and leaves a server's own
 children running: docs/decisions/0008.
@@ -19,17 +19,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
-)
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -166,7 +159,7 @@ async def _receive(process: Process, deliver: MemoryObjectSendStream[SessionMess
                 await deliver.send(SessionMessage(message))
 
 
-def parse_message(line: bytes) -> JSONRPCMessage:
+def parse_message(line: bytes) -> types.JSONRPCMessage:
     """Parses a message. Results are not validated here: they may be long, and are read leniently later. An unreadable
     answer becomes an error for its request, if the line shows the id. Raises ValueError.
     """
@@ -174,15 +167,15 @@ def parse_message(line: bytes) -> JSONRPCMessage:
         parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
         match parsed:
             case {"id": int() | str() as number, "result": dict() as result} if "method" not in parsed:
-                return JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
+                return types.JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
             case _:
-                return jsonrpc_message_adapter.validate_python(parsed, by_name=False)
+                return types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
     except (ValueError, RecursionError) as error:
         request_id = _ID.search(line[:_SEARCHED_BYTES]) or _ID.search(line[-_SEARCHED_BYTES:])
         if request_id is None or _METHOD.search(line[:_SEARCHED_BYTES]):
             raise ValueError("not a message") from error
-        unreadable = ErrorData(code=INTERNAL_ERROR, message="unreadable answer")
-        return JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=unreadable)
+        unreadable = types.ErrorData(code=types.INTERNAL_ERROR, message="unreadable answer")
+        return types.JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=unreadable)
 
 
 async def _send(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
