@@ -28,7 +28,7 @@ LIBRARIES = ["sqlite-file", "sqlite-memory", "postgres", "mongo"]
 
 
 def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> VectorIndex:
-    """An index of that kind. On a server the collections of earlier tests may still be there."""
+    """An index of that kind. A server may still have the collections of earlier tests."""
     match kind:
         case "pgvector":
             from toolscript.adapters.pgvector.index import PgVectorIndex
@@ -58,7 +58,7 @@ def open_knowledge(kind: str, folder: Path, request: pytest.FixtureRequest) -> K
 
 
 def open_reader(kind: str, folder: Path, request: pytest.FixtureRequest) -> KnowledgeReader:
-    """The handle of the side that searches, on what `open_knowledge` has opened; not for one in memory."""
+    """A reader of the store that `open_knowledge` has opened; not for a database in memory."""
     match kind:
         case "mongo":
             from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader

@@ -1,4 +1,4 @@
-"""What every document store promises, above all that tenants do not see each other."""
+"""What every document store promises: above all, tenants do not see each other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_tenants_share_neither_documents_nor_counts(store: DocumentStore) 
     assert await store.list_tenants() == ["acme", "other"]
 
 
-async def test_deleting_tells_how_many_there_were_and_takes_their_terms(store: DocumentStore) -> None:
+async def test_deleting_returns_the_number_of_documents_and_subtracts_their_terms(store: DocumentStore) -> None:
     await store.save_documents("acme", [build_stored(ONE, 1), build_stored(TWO, 1, 2)])
     assert await store.delete_documents("acme", ["two", "unknown"]) == 1
     counts = await store.count_terms("acme", [1, 2])
@@ -87,7 +87,7 @@ async def test_counts_equal_a_recount_after_many_changes(store: DocumentStore) -
 
 
 @pytest.mark.req("D-09")
-async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: DocumentStore) -> None:
+async def test_a_listing_is_ordered_by_code_points_and_continues_after_an_id(store: DocumentStore) -> None:
     ids = ["B", "a", "b", "a b", "ab", "Ä", "ä", "z", "é", "\U0001f600", "\uffee", "10", "9", "_"]
     await store.save_documents("acme", [build_stored(Document(i, "text")) for i in ids])
     await store.save_documents("other", [build_stored(Document("aa", "text"))])
@@ -103,7 +103,7 @@ async def test_a_listing_goes_by_code_points_and_goes_on_after_an_id(store: Docu
 
 
 @pytest.mark.req("D-09")
-async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: DocumentStore) -> None:
+async def test_saved_and_deleted_documents_are_pending_until_they_are_indexed(store: DocumentStore) -> None:
     await store.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
     await store.save_documents("other", [build_stored(TWO)])
     assert await store.list_pending() == {"acme": ["one", "two"], "other": ["two"]}
@@ -120,7 +120,7 @@ async def test_what_is_saved_or_deleted_waits_until_the_index_has_it(store: Docu
 
 
 @pytest.mark.req("D-09")
-async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: DocumentStore) -> None:
+async def test_a_document_that_changed_since_it_was_indexed_stays_pending(store: DocumentStore) -> None:
     await store.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
     await store.save_documents("acme", [build_stored(NEW_TWO)])
     await store.delete_documents("acme", ["one"])
@@ -133,7 +133,7 @@ async def test_what_has_changed_since_it_was_indexed_goes_on_waiting(store: Docu
 
 
 @pytest.mark.req("D-09")
-async def test_what_another_process_is_at_goes_on_waiting_until_that_one_is_long_gone(database: Database) -> None:
+async def test_documents_of_another_process_stay_pending_until_it_stopped_long_ago(database: Database) -> None:
     now = [1_000_000.0]
     mine, theirs = (SqlDocuments(database, clock=lambda: now[0]) for _ in range(2))
     await theirs.save_documents("acme", [build_stored(ONE), build_stored(TWO)])
@@ -160,7 +160,7 @@ async def test_ids_and_tenants_of_maximum_length_are_stored(store: DocumentStore
 
 
 @pytest.mark.req("D-09")
-async def test_settling_never_forgets_what_is_saved_at_the_same_time(store: DocumentStore) -> None:
+async def test_marking_as_indexed_keeps_documents_that_are_saved_concurrently(store: DocumentStore) -> None:
     for step in range(20):
         await store.save_documents("acme", [build_stored(TWO)])
         newer = Document("two", f"text {step}")
@@ -173,7 +173,7 @@ async def test_settling_never_forgets_what_is_saved_at_the_same_time(store: Docu
 
 @pytest.mark.req("D-09")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_documents_of_an_earlier_version_wait_to_be_indexed_anew(
+async def test_documents_of_an_earlier_version_are_pending(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}" if kind == "sqlite" else str(request.getfixturevalue("postgres"))
@@ -191,7 +191,7 @@ async def test_documents_of_an_earlier_version_wait_to_be_indexed_anew(
 
 
 @pytest.mark.req("D-06")
-async def test_a_store_that_is_closed_does_not_answer_a_ping(database: Database) -> None:
+async def test_a_closed_store_does_not_answer_a_ping(database: Database) -> None:
     store = SqlDocuments(database)
     await store.ping()
     await database.close()
@@ -200,7 +200,7 @@ async def test_a_store_that_is_closed_does_not_answer_a_ping(database: Database)
 
 
 @pytest.mark.req("D-09", "H-16")
-async def test_with_every_index_documents_come_in_change_and_go_and_both_agree(
+async def test_store_and_index_agree_after_documents_are_added_changed_and_deleted(
     store: DocumentStore, index: VectorIndex
 ) -> None:
     await index.drop(DOCUMENTS)

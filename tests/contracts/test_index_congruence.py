@@ -77,7 +77,7 @@ numbers = st.one_of(st.integers(-5, 5), st.sampled_from([0.5, -1.25, 3.0]))
 
 
 def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """A value, a list of values, null, or nothing like it."""
+    """A value, a list of values, or null."""
     return st.one_of(values, st.lists(values, max_size=3), st.none())
 
 
@@ -149,7 +149,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.skipif(not SERVER_URL, reason="no Qdrant server can be installed here: set TOOLSCRIPT_TEST_QDRANT_URL")
-def test_a_real_server_is_among_the_engines() -> None:
+def test_the_engines_include_a_real_server() -> None:
     assert "qdrant-server" in INDEXES
 
 
@@ -207,7 +207,7 @@ EXACT = Collection("exact", "random", 32, {"tenant": FieldType.TENANT}, exact=Tr
 
 
 def _eager_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> VectorIndex:
-    """An index that takes to approximate search as soon as it can."""
+    """An index that searches approximately from few points on."""
     match kind:
         case "qdrant-edge":
             return QdrantEdgeIndex(folder, optimise_from=500)

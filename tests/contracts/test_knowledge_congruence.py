@@ -1,4 +1,4 @@
-"""Generated libraries: the same changes on every store of knowledge, and the same answers of all of them."""
+"""Generated changes: every knowledge store gives the same answers after the same changes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def _read_all(store: KnowledgeStore) -> list[Any]:
     ]
 
 
-def test_the_same_changes_leave_the_same_library_in_every_store(libraries: Libraries) -> None:
+def test_the_same_changes_give_the_same_records_in_every_store(libraries: Libraries) -> None:
     @settings(max_examples=40, deadline=None)
     @given(changes)
     def holds(several: list[Change]) -> None:

@@ -1,4 +1,4 @@
-"""What every store of knowledge promises, to the pipeline that writes it and to the side that only reads it."""
+"""What every knowledge store promises to its writer and to readers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_every_field_comes_back_as_it_was_stored(store: KnowledgeStore) ->
     )
 
 
-async def test_what_was_never_stored_is_nowhere(store: KnowledgeStore) -> None:
+async def test_an_empty_store_gives_empty_results(store: KnowledgeStore) -> None:
     assert await store.list_sources() == []
     assert await store.count_contents() == {}
     assert await store.get_contents(BOOK.id) == ([], [])
@@ -79,7 +79,7 @@ async def test_what_was_never_stored_is_nowhere(store: KnowledgeStore) -> None:
 
 
 @pytest.mark.req("K-02")
-async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) -> None:
+async def test_records_are_read_by_id_and_unknown_ids_are_ignored(store: KnowledgeStore) -> None:
     (chunk,) = chunks_of(BOOK, "text")
     drawn = extraction(BOOK, chunk.id)
     await store.replace(BOOK, [chunk], [drawn])
@@ -92,7 +92,7 @@ async def test_a_shelf_has_what_exists_and_minds_no_id(store: KnowledgeStore) ->
         assert await store.remove(unknown) is False
 
 
-async def test_a_shelf_of_ten_thousand_ids_is_one_read(store: KnowledgeStore) -> None:
+async def test_ten_thousand_ids_are_read_in_one_call(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "one", "two", "three")
     await store.replace(BOOK, chunks, [])
     ids = [derive_id(n) for n in range(10_000)]
@@ -117,7 +117,7 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
     assert await store.get_contents(BOOK.id) == ([], [])
 
 
-async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore) -> None:
+async def test_a_source_larger_than_one_batch_is_replaced_completely(store: KnowledgeStore) -> None:
     def build_chunks(*numbers: int) -> list[Chunk]:
         return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
 
@@ -128,7 +128,7 @@ async def test_more_than_fits_one_batch_is_replaced_whole(store: KnowledgeStore)
     assert await store.count_contents() == {BOOK.id: (9, 0)}
 
 
-async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> None:
+async def test_sources_are_ordered_by_title_then_id(store: KnowledgeStore) -> None:
     titles = ["b", "B", "a", "Ä", "ä", "z", "a"]
     sources = [replace(PAPER, id=derive_id("n", n), title=title) for n, title in enumerate(titles)]
     for each in sources:
@@ -136,7 +136,7 @@ async def test_sources_come_by_title_and_then_by_id(store: KnowledgeStore) -> No
     assert await store.list_sources() == sorted(sources, key=lambda each: (each.title, each.id))
 
 
-async def test_counts_tell_what_each_source_has(store: KnowledgeStore) -> None:
+async def test_counts_give_the_contents_of_each_source(store: KnowledgeStore) -> None:
     chunks = chunks_of(BOOK, "one", "two")
     await store.replace(BOOK, chunks, [extraction(BOOK, chunks[0].id)])
     await store.replace(PAPER, [], [])
@@ -172,7 +172,7 @@ async def test_the_status_may_change_with_the_metadata_and_nothing_else_does(sto
     assert await store.count_contents() == {BOOK.id: (1, 1), PAPER.id: (0, 0)}
 
 
-async def test_what_differs_by_kind_or_order_alone_is_replaced(store: KnowledgeStore) -> None:
+async def test_values_that_differ_by_type_or_order_alone_are_replaced(store: KnowledgeStore) -> None:
     for content in (
         {"a": 1, "b": True},
         {"b": True, "a": 1},
@@ -197,7 +197,7 @@ async def test_extractions_are_added_and_replaced_by_id(store: KnowledgeStore) -
 
 
 @pytest.mark.parametrize("unknown", [PAPER.id, "no-id", "\0", ""])
-async def test_extractions_of_a_source_that_is_not_there_are_refused(store: KnowledgeStore, unknown: str) -> None:
+async def test_extractions_of_an_unknown_source_are_refused(store: KnowledgeStore, unknown: str) -> None:
     await store.replace(BOOK, [], [])
     nobody = replace(PAPER, id=unknown)
     with pytest.raises((NotFound, Invalid)):
@@ -207,7 +207,7 @@ async def test_extractions_of_a_source_that_is_not_there_are_refused(store: Know
     assert await store.count_contents() == {BOOK.id: (0, 0)}
 
 
-async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store: KnowledgeStore) -> None:
+async def test_removing_deletes_all_records_of_a_source_and_none_of_others(store: KnowledgeStore) -> None:
     for source in (BOOK, PAPER):
         chunks = chunks_of(source, "one", "two")
         await store.replace(source, chunks, [extraction(source, chunks[1].id)])
@@ -222,7 +222,7 @@ async def test_removing_takes_everything_of_a_source_and_nothing_of_others(store
     assert await store.count_contents() == {PAPER.id: (2, 1)}
 
 
-async def test_ids_that_are_no_object_ids_are_kept_as_they_are(store: KnowledgeStore) -> None:
+async def test_ids_that_are_not_object_ids_stay_strings(store: KnowledgeStore) -> None:
     source = replace(PAPER, id="paper-1")
     chunk = Chunk("chunk/1", source.id, "text", Position(), 1)
     drawn = replace(extraction(source, chunk.id), id="Extraction 1")
@@ -258,7 +258,7 @@ def _deep(levels: int) -> dict[str, Any]:
         pytest.param(_deep(60), id="deep"),
     ],
 )
-async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeStore, value: Any) -> None:
+async def test_a_value_that_one_store_cannot_hold_is_rejected_by_all(store: KnowledgeStore, value: Any) -> None:
     (chunk,) = chunks_of(BOOK, "one")
     await store.replace(BOOK, [chunk], [])
     with pytest.raises(Invalid, match=f"extraction '{extraction(BOOK, chunk.id).id}' cannot be stored"):
@@ -273,7 +273,7 @@ async def test_what_some_store_could_not_hold_no_store_takes(store: KnowledgeSto
     assert await store.list_sources() == [BOOK]
 
 
-async def test_what_is_of_another_source_is_refused(store: KnowledgeStore) -> None:
+async def test_records_of_another_source_are_refused(store: KnowledgeStore) -> None:
     await store.replace(PAPER, [], [])
     with pytest.raises(Invalid, match=f"belongs to the source '{BOOK.id}', not to '{PAPER.id}'"):
         await store.replace(PAPER, chunks_of(BOOK, "text"), [])
@@ -298,7 +298,7 @@ async def test_sources_replaced_at_the_same_time_do_not_disturb_each_other(store
         assert await store.get_contents(source.id) == (chunks, expected)
 
 
-async def test_a_source_replaced_twice_at_the_same_time_can_be_made_whole_by_doing_it_again(
+async def test_a_source_replaced_twice_concurrently_is_completed_by_a_repetition(
     store: KnowledgeStore,
 ) -> None:
     old, new = chunks_of(BOOK, "one", "two"), chunks_of(BOOK, "two", "three")
@@ -308,7 +308,7 @@ async def test_a_source_replaced_twice_at_the_same_time_can_be_made_whole_by_doi
     assert await store.list_sources() == [BOOK]
 
 
-async def test_a_store_that_is_closed_does_not_answer(store: KnowledgeStore) -> None:
+async def test_a_closed_store_does_not_answer(store: KnowledgeStore) -> None:
     await store.ping()
     await store.close()
     for ask in (store.ping, store.list_sources, store.count_contents):
@@ -322,7 +322,7 @@ WRITING = ("replace", "add_extractions", "set_status", "remove")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in LIBRARIES if kind != "sqlite-memory"])
-async def test_the_side_that_searches_reads_the_same_and_has_no_verb_to_write(
+async def test_a_reader_reads_the_same_and_has_no_method_to_write(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_knowledge(kind, tmp_path, request)

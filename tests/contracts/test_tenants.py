@@ -66,7 +66,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 class NoEvents:
-    """Forgets what it is told."""
+    """Ignores events."""
 
     def record(self, event: object) -> None: ...
 
@@ -171,7 +171,7 @@ def test_answers_are_byte_identical_with_and_without_another_tenants_documents(
     where=filters,
     size=st.integers(1, 5),
 )
-def test_pages_laid_end_to_end_are_the_one_large_answer_also_while_another_tenant_writes(
+def test_all_pages_together_equal_one_large_answer_while_another_tenant_writes(
     archive: Archive,
     ours: list[Document],
     copies: int,

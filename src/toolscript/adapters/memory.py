@@ -21,7 +21,7 @@ from toolscript.domain.search import (
     require_same_model,
     sort_candidates,
 )
-from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.indexes import Fields, VectorIndex
 
 
 class MemoryIndex(VectorIndex):
@@ -60,7 +60,7 @@ class MemoryIndex(VectorIndex):
         where: Filter = EVERYTHING,
         limit: int,
         floor: float | None = None,
-        fields: Sequence[str] | None = None,
+        fields: Fields = None,
     ) -> list[Candidate]:
         matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
         if not matching:
@@ -72,7 +72,7 @@ class MemoryIndex(VectorIndex):
         return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
 
     async def lexical(
-        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Sequence[str] | None = None
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
         weights = dict(zip(terms.ids, terms.weights, strict=True))
         scored = [
@@ -85,16 +85,14 @@ class MemoryIndex(VectorIndex):
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return sum(matches(where, p.payload) for p in self._points(name).values())
 
-    async def scroll(
-        self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None
-    ) -> list[Candidate]:
+    async def scroll(self, name: str, *, where: Filter = EVERYTHING, fields: Fields = None) -> list[Candidate]:
         return [
             Candidate(p.id, 0.0, _select(p, fields))
             for _, p in sorted(self._points(name).items())
             if matches(where, p.payload)
         ]
 
-    async def payloads(self, name: str, ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+    async def payloads(self, name: str, ids: Sequence[str], fields: Fields = None) -> dict[str, Payload]:
         points = self._points(name)
         return {i: _select(points[i], fields) for i in ids if i in points}
 
@@ -115,32 +113,14 @@ class MemoryIndex(VectorIndex):
 class HashedEmbedder:
     """A deterministic stand-in for a model: texts that share words have similar vectors."""
 
+    similarity = SimilarityRange(0.0, 1.0)
+    query_batch_size = 32
+    max_concurrent_calls = 1
+    window = 256
+
     def __init__(self, dimensions: int = 64) -> None:
-        self._dimensions = dimensions
-
-    @property
-    def model(self) -> str:
-        return f"hashed-{self._dimensions}"
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
-    @property
-    def similarity(self) -> SimilarityRange | None:
-        return SimilarityRange(0.0, 1.0)
-
-    @property
-    def query_batch_size(self) -> int:
-        return 32
-
-    @property
-    def max_concurrent_calls(self) -> int:
-        return 1
-
-    @property
-    def window(self) -> int:
-        return 256
+        self.model = f"hashed-{dimensions}"
+        self.dimensions = dimensions
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
@@ -158,14 +138,14 @@ class HashedEmbedder:
         return None
 
     def _embed(self, text: str) -> Vector:
-        vector = np.zeros(self._dimensions, np.float32)
+        vector = np.zeros(self.dimensions, np.float32)
         for word in text.casefold().split() or [""]:
             seed = zlib.crc32(word.encode())
-            vector += np.random.default_rng(seed).standard_normal(self._dimensions, dtype=np.float32)
+            vector += np.random.default_rng(seed).standard_normal(self.dimensions, dtype=np.float32)
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
-def _select(point: Point, fields: Sequence[str] | None) -> Payload:
+def _select(point: Point, fields: Fields) -> Payload:
     return point.payload if fields is None else {f: point.payload[f] for f in fields if f in point.payload}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from zipfile import ZipFile
 
 from toolscript.adapters.books.archive import open_archive, refuse_entities
@@ -79,7 +80,7 @@ class _DocxWalker:
     def parts(self, content: Iterator[Paragraph | Table]) -> Iterator[Part]:
         parts = [part for each in content for part in self._part(each)]
         has_pages = self._page > 1
-        return iter(parts) if has_pages else (_remove_page(part) for part in parts)
+        return iter(parts) if has_pages else (replace(part, page=None) for part in parts)
 
     def _part(self, content: Paragraph | Table) -> list[Part]:
         if isinstance(content, Table):
@@ -124,12 +125,6 @@ def _join_code_lines(parts: Iterator[Part]) -> Iterator[Part]:
         lines = []
         yield part
     yield from make_block("\n".join(lines), BlockKind.CODE, page)
-
-
-def _remove_page(part: Part) -> Part:
-    if isinstance(part, Heading):
-        return Heading(part.text, part.level)
-    return TextBlock(part.text, part.kind)
 
 
 def _count_page_breaks(content: Paragraph | Table) -> int:

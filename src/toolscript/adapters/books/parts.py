@@ -30,6 +30,17 @@ _LIGATURES = re.compile("[\ufb00-\ufb06]")
 
 
 @dataclass(frozen=True, slots=True)
+class BookLimits:
+    """Limits for reading one file."""
+
+    file_bytes: int = 200 * 10**6
+    memory_bytes: int = 2 * 2**30
+    seconds: float = 120.0
+    characters: int = 50 * 10**6
+    blocks: int = 10**6
+
+
+@dataclass(frozen=True, slots=True)
 class Heading:
     """A heading; a smaller level is higher. One without text ends a section and begins none."""
 

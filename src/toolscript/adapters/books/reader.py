@@ -10,12 +10,13 @@ import signal
 import stat
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from dataclasses import dataclass
+from dataclasses import astuple
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from toolscript.adapters.books.child_environment import minimal_environment
+import toolscript
+from toolscript.adapters.books.parts import BookLimits
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
@@ -26,19 +27,6 @@ _JSON_CHARACTERS_PER_BLOCK = 100
 _MAX_REFUSAL_CHARACTERS = 10_000
 _DAMAGED = ": the file is damaged or malicious."
 _WORKER_CODE = "from toolscript.adapters.books.worker import main; main()"
-
-
-@dataclass(frozen=True, slots=True)
-class BookLimits:
-    """Limits for reading one file."""
-
-    file_bytes: int = 200 * 10**6
-    memory_bytes: int = 2 * 2**30
-    seconds: float = 120.0
-    characters: int = 50 * 10**6
-    blocks: int = 10**6
-
-
 _DEFAULT_LIMITS = BookLimits()
 
 
@@ -46,7 +34,7 @@ class FileBooks:
     """Reads Markdown, HTML, PDF, DOCX, EPUB, reStructuredText and plain text."""
 
     def __init__(self, limits: BookLimits = _DEFAULT_LIMITS, *, max_in_process_bytes: int = 0) -> None:
-        """Text files of at most `max_in_process_bytes` are read in this process, with no limit on time."""
+        """Text files of at most `max_in_process_bytes` are read in this process if that is certain to be quick."""
         self._limits = limits
         self._max_in_process_bytes = max_in_process_bytes
 
@@ -67,24 +55,31 @@ class FileBooks:
     def _read_small_text(self, file: IO[bytes], ending: str) -> dict[str, Any] | None:
         if os.fstat(file.fileno()).st_size > self._max_in_process_bytes:
             return None
-        from toolscript.adapters.books.kinds import is_binary
-        from toolscript.adapters.books.worker import build_answer
+        from toolscript.adapters.books.worker import build_answer, is_quick
 
-        limits, data = self._limits, file.read(self._max_in_process_bytes)
-        if not is_binary(data):
-            return build_answer(BytesIO(data), ending, limits.file_bytes, limits.characters, limits.blocks)
+        data = file.read(self._max_in_process_bytes)
+        if is_quick(data):
+            return build_answer(BytesIO(data), ending, self._limits)
         os.lseek(file.fileno(), 0, os.SEEK_SET)
         return None
 
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
-        sizes = (limits.file_bytes, limits.memory_bytes, int(limits.seconds), limits.characters, limits.blocks)
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-S", "-P", "-B", "-c", _WORKER_CODE, ending, *map(str, sizes)),
+            *(
+                sys.executable,
+                "-S",
+                "-P",
+                "-B",
+                "-c",
+                _WORKER_CODE,
+                ending,
+                *(str(int(each)) for each in astuple(limits)),
+            ),
             stdin=file,
             stdout=PIPE,
             stderr=DEVNULL,
-            env=minimal_environment(),
+            env=_minimal_environment(),
         )
         try:
             async with asyncio.timeout(limits.seconds):
@@ -124,6 +119,13 @@ def _open_file(path: Path, max_bytes: int) -> IO[bytes]:
         size = status.st_size / 10**6
         raise Invalid(f"The file has {size:,.0f} MB; the limit is {max_bytes / 10**6:,.0f} MB. Split it.")
     return file
+
+
+def _minimal_environment() -> dict[str, str]:
+    """Returns only what Python needs to find the code: our own environment may hold API keys."""
+    paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUTF8": "1"}
 
 
 async def _read_output(child: Process, max_bytes: int) -> bytes:

@@ -8,33 +8,43 @@ import os
 import sys
 from typing import IO, Any
 
-from toolscript.adapters.books.kinds import parse_file
-from toolscript.adapters.books.parts import NO_TEXT, build_book
+from toolscript.adapters.books.archive import open_archive
+from toolscript.adapters.books.parts import NO_TEXT, BookLimits, ParsedBook, build_book
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Book, Position
 
+_HTML = frozenset({".html", ".htm", ".xhtml"})
+_MARKDOWN = frozenset({".md", ".markdown"})
+_SNIFFED_BYTES = 1024
+_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
+_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# A file with a larger share of control bytes is binary.
+_MAX_CONTROL_SHARE = 0.02
+_CONTROLS = bytes(each for each in range(32) if each not in b"\t\n\v\f\r\b\x1b")
+# Parsers take the longest for brackets that close nothing: their number times the length of the file.
+_MAX_QUICK_BRACKETS = 100
+
 
 def main() -> None:
-    """Reads one book. Arguments: the file's ending, then the limits: bytes of file, bytes of memory, seconds,
-    characters, blocks."""
-    ending, file_bytes, memory_bytes, seconds, characters, blocks = sys.argv[1], *map(int, sys.argv[2:7])
+    """Reads one book. Arguments: the file's ending, then the values of BookLimits."""
+    ending, limits = sys.argv[1], BookLimits(*map(int, sys.argv[2:]))
     output = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not mix with the JSON
-    _restrict_process(memory_bytes, seconds)
-    answer = build_answer(sys.stdin.buffer, ending, file_bytes, characters, blocks)
+    _restrict_process(limits)
+    answer = build_answer(sys.stdin.buffer, ending, limits)
     with os.fdopen(output, "wb") as out:
         out.write(json.dumps(answer).encode("ascii"))
 
 
-def _restrict_process(memory_bytes: int, seconds: int) -> None:
+def _restrict_process(limits: BookLimits) -> None:
     """Sets resource limits where the platform has them."""
     try:
         import resource
     except ImportError:
         return
     for resource_id, maximum in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, seconds + 5),
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_CPU, int(limits.seconds) + 5),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -46,13 +56,19 @@ def _restrict_process(memory_bytes: int, seconds: int) -> None:
             continue
 
 
-def build_answer(file: IO[bytes], ending: str, file_bytes: int, characters: int, blocks: int) -> dict[str, Any]:
+def is_quick(data: bytes) -> bool:
+    """Whether a small file is certain to be read within about a second: a text with few brackets."""
+    is_binary = b"%PDF-" in data[:_SNIFFED_BYTES] or data.startswith((*_ZIP_SIGNATURES, _OLE_SIGNATURE))
+    return not is_binary and data.count(b"[") + data.count(b"<") <= _MAX_QUICK_BRACKETS
+
+
+def build_answer(file: IO[bytes], ending: str, limits: BookLimits) -> dict[str, Any]:
     """Reads a book and returns it as JSON, or why it is refused. Raises nothing."""
     try:
-        data = file.read(file_bytes + 1)
-        if len(data) > file_bytes:
-            return {"refused": f"The file is larger than the limit of {file_bytes / 10**6:,.0f} MB."}
-        return _to_json(build_book(parse_file(data, ending)), characters, blocks)
+        data = file.read(limits.file_bytes + 1)
+        if len(data) > limits.file_bytes:
+            return {"refused": f"The file is larger than the limit of {limits.file_bytes / 10**6:,.0f} MB."}
+        return _to_json(build_book(parse_file(data, ending)), limits)
     except Invalid as error:
         return {"refused": error.message}
     except MemoryError:
@@ -61,11 +77,11 @@ def build_answer(file: IO[bytes], ending: str, file_bytes: int, characters: int,
         return {"refused": f"The file is damaged: the reader stopped with {type(error).__name__}."}
 
 
-def _to_json(book: Book, max_characters: int, max_blocks: int) -> dict[str, Any]:
+def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:
     if not any(any(character.isalnum() for character in block.text) for block in book.blocks):
         raise Invalid(NO_TEXT)
-    if len(book.blocks) > max_blocks:
-        raise Invalid(f"The file holds {len(book.blocks):,} paragraphs; the limit is {max_blocks:,}. Split it.")
+    if len(book.blocks) > limits.blocks:
+        raise Invalid(f"The file holds {len(book.blocks):,} paragraphs; the limit is {limits.blocks:,}. Split it.")
     positions: dict[Position, int] = {}
     blocks = [
         (block.text, block.kind.value, positions.setdefault(block.position, len(positions))) for block in book.blocks
@@ -73,6 +89,55 @@ def _to_json(book: Book, max_characters: int, max_blocks: int) -> dict[str, Any]
     rows = [(each.chapter, each.section, each.page) for each in positions]
     characters = len(book.title) + sum(map(len, book.authors)) + sum(len(text) for text, _, _ in blocks)
     characters += sum(len(chapter) + len(section) for chapter, section, _ in rows)
-    if characters > max_characters:
-        raise Invalid(f"The file holds {characters:,} characters of text; the limit is {max_characters:,}. Split it.")
+    if characters > limits.characters:
+        raise Invalid(
+            f"The file holds {characters:,} characters of text; the limit is {limits.characters:,}. Split it."
+        )
     return {"title": book.title, "authors": book.authors, "positions": rows, "blocks": blocks}
+
+
+def parse_file(data: bytes, ending: str) -> ParsedBook:
+    """Parses a file. Raises Invalid for one that cannot be read."""
+    if not data.strip(b"\0 \t\r\n\f\v"):
+        raise Invalid("The file is empty." if not data else NO_TEXT)
+    if b"%PDF-" in data[:_SNIFFED_BYTES]:
+        from toolscript.adapters.books.pdf import read_pdf
+
+        return read_pdf(data)
+    if data.startswith(_ZIP_SIGNATURES):
+        return _read_archive(data)
+    if data.startswith(_OLE_SIGNATURE):
+        raise Invalid("The file is password-protected or an old Office format: save it as DOCX without a password.")
+    if ending in {".pdf", ".docx", ".epub"}:
+        raise Invalid(f"The file is not a valid {ending[1:].upper()} file.")
+    return _read_text(data, ending)
+
+
+def _read_archive(data: bytes) -> ParsedBook:
+    members = set(open_archive(data).namelist())
+    if "META-INF/container.xml" in members:
+        from toolscript.adapters.books.epub import read_epub
+
+        return read_epub(data)
+    if "word/document.xml" in members:
+        from toolscript.adapters.books.docx import read_docx
+
+        return read_docx(data)
+    raise Invalid("The file is an archive, but neither an EPUB nor a DOCX: unpack it first.")
+
+
+def _read_text(data: bytes, ending: str) -> ParsedBook:
+    from toolscript.adapters.books.encoding import decode_text
+    from toolscript.adapters.books.html import read_html
+    from toolscript.adapters.books.markdown import read_markdown
+    from toolscript.adapters.books.text import read_text
+
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not wide and len(data.translate(None, _CONTROLS)) < len(data) * (1 - _MAX_CONTROL_SHARE):
+        raise Invalid("The file is binary, not text.")
+    if ending in _HTML or data[:_SNIFFED_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(
+        (b"<!doctype html", b"<html")
+    ):
+        return read_html(data)
+    text = decode_text(data, markup=False)
+    return read_markdown(text) if ending in _MARKDOWN else read_text(text, restructured=ending == ".rst")

@@ -28,7 +28,7 @@ def page(body: str) -> str:
     return f'<html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title></head><body>{body}</body></html>'
 
 
-def test_files_of_an_epub_stand_as_deep_as_its_table_of_contents_has_them() -> None:
+def test_heading_levels_of_an_epub_follow_its_table_of_contents() -> None:
     pages = {
         "one.xhtml": page("<h2>Chapter 1. Hives</h2><p>Tall.</p>"),
         "wax.xhtml": page("<h2>1.1. Wax</h2><p>Soft.</p><h3>Old wax</h3><p>Hard.</p>"),
@@ -89,7 +89,7 @@ def save_docx(document: docx.document.Document) -> Book:
     return build_book(read_docx(out.getvalue()))
 
 
-def test_a_word_file_is_read_by_its_styles_with_tables_where_they_stand() -> None:
+def test_a_word_file_is_read_by_its_styles_with_tables_in_place() -> None:
     document = docx.Document()
     document.core_properties.author = "Ada Hive"
     document.add_heading("Of Bees", 0)
@@ -115,7 +115,7 @@ def test_a_word_file_is_read_by_its_styles_with_tables_where_they_stand() -> Non
     )
 
 
-def test_pages_of_a_word_file_are_those_that_word_last_saw() -> None:
+def test_pages_of_a_word_file_come_from_the_breaks_that_word_recorded() -> None:
     document = docx.Document()
     document.add_paragraph("One.")
     second = document.add_paragraph()
@@ -125,7 +125,7 @@ def test_pages_of_a_word_file_are_those_that_word_last_saw() -> None:
     assert [b.position.page for b in save_docx(document).blocks] == [1, 2]
 
 
-def test_a_word_file_without_properties_has_no_title_of_the_librarys_making() -> None:
+def test_a_word_file_without_properties_has_no_title_invented_by_the_library() -> None:
     made = docx.Document()
     made.add_paragraph("Only text.")
     whole = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Files that are made to break their reader, or lie about what they are: refused in one line, within bounds."""
+"""Hostile and damaged files: each is read or refused in one line, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from tests.fixtures.book_files import EPUB_CONTAINER, Bookmark, Typed, archive, epub, pdf
 from toolscript.adapters.books.archive import open_archive
-from toolscript.adapters.books.kinds import parse_file
-from toolscript.adapters.books.reader import BookLimits, FileBooks
+from toolscript.adapters.books.parts import BookLimits
+from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.books.worker import parse_file
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, BlockKind, Book
 
@@ -53,7 +54,7 @@ async def refusal(folder: Path, name: str, data: bytes, limits: BookLimits | Non
 
 
 async def outcome(folder: Path, name: str, data: bytes, limits: BookLimits | None = None) -> Book | None:
-    """The book, or nothing when it was refused in one line: either will do."""
+    """The book, or None when the file is refused in one line."""
     try:
         return await read(folder, name, data, limits)
     except Invalid:
@@ -69,7 +70,7 @@ def pack(member: zipfile.ZipInfo, content: bytes = b"x") -> bytes:
     return out.getvalue()
 
 
-async def test_a_file_of_each_kind_is_read_through_the_process(folder: Path) -> None:
+async def test_a_file_of_each_kind_is_read_by_a_worker(folder: Path) -> None:
     word = io.BytesIO()
     document = docx.Document()
     document.add_paragraph("Text.")
@@ -91,7 +92,7 @@ async def test_a_file_of_each_kind_is_read_through_the_process(folder: Path) -> 
 
 
 def declaring(size: int, packed: bytes) -> bytes:
-    """An archive whose list of contents says that each file unpacks to that size."""
+    """An archive that declares this unpacked size for each file."""
     changed, place = bytearray(packed), -1
     while (place := changed.find(b"PK\x01\x02", place + 1)) >= 0:
         changed[place + 24 : place + 28] = size.to_bytes(4, "little")
@@ -111,13 +112,13 @@ async def test_archives_that_would_fill_the_memory_are_not_unpacked(folder: Path
     assert "neither an EPUB nor a DOCX" in await refusal(folder, "nested.docx", nested)
 
 
-async def test_many_small_files_are_a_trap_as_well_as_a_large_one(folder: Path) -> None:
+async def test_an_archive_of_many_small_files_is_refused_as_a_zip_bomb(folder: Path) -> None:
     pages = {f"{n}.xhtml": PAGE.replace("Text.", "Text. " * 400_000) for n in range(5)}
     assert "more than 150 times" in await refusal(folder, "many.epub", epub(pages))
 
 
-async def test_a_file_of_a_long_table_is_no_trap(folder: Path) -> None:
-    """Eleven megabytes of XML in a hundredth of the space, of which the text is little."""
+async def test_a_long_table_is_not_taken_for_a_zip_bomb(folder: Path) -> None:
+    """Eleven megabytes of XML, compressed to a hundredth, with little text."""
     cell = "<w:tc><w:tcPr><w:tcW w:w='2160' w:type='dxa'/></w:tcPr><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>"
     rows = "".join(f"<w:tr>{cell.format(n % 10) * 6}</w:tr>" for n in range(22_000))
     data = archive({**word_file("MARK"), "word/document.xml": rows})
@@ -126,7 +127,7 @@ async def test_a_file_of_a_long_table_is_no_trap(folder: Path) -> None:
     open_archive(data)
 
 
-async def test_an_archive_whose_sizes_are_a_lie_is_found_out(folder: Path) -> None:
+async def test_an_archive_that_declares_wrong_sizes_is_refused(folder: Path) -> None:
     true = epub({"a.xhtml": PAGE.replace("Text.", "Text. " * 1000)})
     size = len(PAGE.replace("Text.", "Text. " * 1000))
     lie = true.replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
@@ -136,7 +137,7 @@ async def test_an_archive_whose_sizes_are_a_lie_is_found_out(folder: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["../evil.xhtml", "/etc/evil.xhtml", "a/../../evil", "..\\evil", "C:\\evil"])
-async def test_archives_with_paths_that_lead_out_are_refused(folder: Path, name: str) -> None:
+async def test_archives_with_paths_outside_their_folder_are_refused(folder: Path, name: str) -> None:
     assert "unsafe path" in await refusal(folder, "out.epub", pack(zipfile.ZipInfo(name)))
 
 
@@ -209,7 +210,7 @@ async def test_broken_pdfs_are_refused_and_never_hang(folder: Path) -> None:
         assert time.monotonic() - began < 15
 
 
-async def test_pdfs_behind_passwords_or_of_pictures_say_so(folder: Path) -> None:
+async def test_the_refusal_of_a_pdf_names_a_password_or_a_scan(folder: Path) -> None:
     whole = pdf([[Typed(72, 700, "Text.")]])
     locked = whole.replace(
         b"trailer\n<<",
@@ -223,7 +224,7 @@ async def test_pdfs_behind_passwords_or_of_pictures_say_so(folder: Path) -> None
     assert "scanned" in await refusal(folder, "scan.pdf", pdf([[], []]))
 
 
-async def test_files_that_lie_about_their_ending_are_read_as_what_they_are_or_refused(folder: Path) -> None:
+async def test_files_with_a_wrong_ending_are_read_by_their_content_or_refused(folder: Path) -> None:
     book = await read(folder, "really_a_pdf.txt", pdf([[Typed(72, 700, "Text.")]]))
     assert book.blocks[0].position.page == 1
     page = await read(folder, "really_html.md", b"<!DOCTYPE html><title>T</title><script>evil()</script><p>Text.</p>")
@@ -242,7 +243,7 @@ async def test_empty_files_are_refused(folder: Path, ending: str) -> None:
     assert "no text" in await refusal(folder, f"b{ending}", b" \n\0")
 
 
-async def test_what_is_no_file_of_a_known_kind_is_refused(folder: Path) -> None:
+async def test_folders_pipes_missing_files_and_unknown_endings_are_refused(folder: Path) -> None:
     assert "'.exe'" in await refusal(folder, "a.exe", b"x")
     (folder / "folder.md").mkdir()
     os.mkfifo(folder / "pipe.md")
@@ -259,7 +260,7 @@ async def test_what_is_no_file_of_a_known_kind_is_refused(folder: Path) -> None:
     ("vendor", "reader", "data"),
     [("pypdfium2", "pdf", b"%PDF-1.7"), ("docx", "docx", archive({"word/document.xml": "<x/>"}))],
 )
-def test_a_missing_library_is_named_with_how_to_get_it(
+def test_the_error_for_a_missing_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, vendor: str, reader: str, data: bytes
 ) -> None:
     monkeypatch.setitem(sys.modules, vendor, None)
@@ -270,14 +271,14 @@ def test_a_missing_library_is_named_with_how_to_get_it(
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(min_size=1, max_size=3000), ending=st.sampled_from(sorted(BOOK_ENDINGS)), honest=st.booleans())
-def test_no_bytes_do_harm(folder: Path, data: bytes, ending: str, honest: bool) -> None:
+def test_any_bytes_give_a_book_or_a_refusal(folder: Path, data: bytes, ending: str, honest: bool) -> None:
     starts = {".pdf": b"%PDF-1.7\n", ".docx": b"PK\x03\x04", ".epub": b"PK\x03\x04"}
     start = starts.get(ending, b"") if honest else b""
     book = asyncio.run(outcome(folder, f"any{ending}", start + data))
     assert book is None or book.blocks
 
 
-async def test_nesting_long_lines_and_long_tables_take_no_more_than_their_length(folder: Path) -> None:
+async def test_nesting_long_lines_and_long_tables_take_linear_time(folder: Path) -> None:
     limits = BookLimits(seconds=20)
     deep = await read(folder, "deep.html", b"<div>" * 10_000 + b"<p>Text." + b"</div>" * 10_000, limits)
     assert [block.text for block in deep.blocks] == ["Text."]
@@ -306,7 +307,7 @@ async def test_size_time_memory_and_text_are_bounded(folder: Path) -> None:
     assert "memory" in greedy or "The reader" in greedy
 
 
-async def test_headings_that_stand_over_much_count_once_per_block(folder: Path) -> None:
+async def test_a_heading_counts_at_every_position_below_it(folder: Path) -> None:
     chapter = "<h1>" + "word " * 2_000 + "</h1>"
     page = chapter + "".join(f"<h2>{n}</h2><p>a" for n in range(200))
     assert "characters of text" in await refusal(folder, "a.html", page.encode(), BookLimits(characters=10**6))
@@ -314,7 +315,7 @@ async def test_headings_that_stand_over_much_count_once_per_block(folder: Path) 
 
 
 @needs_proc
-async def test_the_process_ends_when_the_reading_is_cancelled(folder: Path) -> None:
+async def test_the_worker_ends_when_reading_is_cancelled(folder: Path) -> None:
     path = folder / "long.html"
     path.write_bytes(b"<p>a" * 3_000_000)
     reading = asyncio.create_task(FileBooks().read(path))
@@ -328,12 +329,12 @@ async def test_the_process_ends_when_the_reading_is_cancelled(folder: Path) -> N
 
 
 def _children() -> set[str]:
-    """The processes that this one has started and that are there, dead or alive."""
+    """The child processes of this process, running or zombies."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 @needs_proc
-async def test_the_process_knows_nothing_of_our_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_worker_does_not_get_our_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the-key")
     path = folder / "long.html"
     path.write_bytes(b"<p>a" * 3_000_000)

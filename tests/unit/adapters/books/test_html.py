@@ -1,4 +1,4 @@
-"""Pages of HTML as books: what a reader sees, with the headings that it stands under."""
+"""HTML pages as books: the visible text under its headings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def texts(book: Book) -> list[str]:
     return [block.text for block in book.blocks]
 
 
-def test_a_page_is_a_chapter_of_its_heading_and_its_sections_are_the_deeper_ones() -> None:
+def test_the_top_heading_of_a_page_is_its_chapter_and_deeper_ones_are_sections() -> None:
     book = read(
         "<title>The Kettle</title><meta name=author content='Ada Hive and Bo Stern'>"
         "<h1>The Kettle<a class=headerlink>¶</a></h1>"
@@ -34,13 +34,13 @@ def test_a_page_is_a_chapter_of_its_heading_and_its_sections_are_the_deeper_ones
     ]
 
 
-def test_a_page_without_a_first_heading_is_a_chapter_of_its_title() -> None:
+def test_a_page_without_a_top_heading_has_its_title_as_chapter() -> None:
     book = read("<title>VACUUM</title><h2>VACUUM</h2><p>Reclaims.</p><h2>Synopsis</h2><p>See.</p>")
     assert [(b.position.chapter, b.position.section) for b in book.blocks] == [("VACUUM", ""), ("VACUUM", "Synopsis")]
     assert read("<title>Notes</title><p>One.</p><h2>A</h2><p>Two.</p>").blocks[1].position == Position("Notes", "A")
 
 
-def test_a_book_on_one_page_has_the_chapters_that_are_numbered() -> None:
+def test_numbered_headings_are_the_chapters_of_a_book_on_one_page() -> None:
     filler = "<p>" + "words and more words. " * 600 + "</p>"
     chapters = "".join(f"<h2>{n} Chapter of {n}</h2>{filler}<h3>{n}.1 Part</h3>{filler}" for n in range(1, 5))
     book = read(f"<title>Manual</title><h1>Manual</h1><p>Hello.</p>{chapters}")
@@ -72,12 +72,12 @@ def test_code_and_tables_are_one_block_each_with_their_lines() -> None:
     ]
 
 
-def test_a_table_that_only_lays_out_is_no_table() -> None:
+def test_a_layout_table_is_read_as_text() -> None:
     book = read("<table><tr><td><h1>Top</h1><p>One.</p><pre>a\nb</pre></td></tr></table>")
     assert [(b.kind, b.text) for b in book.blocks] == [(BlockKind.PROSE, "One."), (BlockKind.CODE, "a\nb")]
 
 
-def test_items_of_lists_have_their_marks_and_terms_stand_with_their_definitions() -> None:
+def test_list_items_keep_their_bullets_and_terms_their_definitions() -> None:
     book = read(
         "<h1>T</h1><ul><li>red<li>blue<ol start=1><li>dark</ol></ul><p>And.</p>"
         "<dl><dt>-v</dt><dt>--verbose</dt><dd>Says more.</dd><dt>-q<dd>Says less.</dl>"
@@ -85,7 +85,7 @@ def test_items_of_lists_have_their_marks_and_terms_stand_with_their_definitions(
     assert texts(book) == ["- red", "- blue", "1. dark", "And.", "-v, --verbose: Says more.", "-q: Says less."]
 
 
-def test_nothing_that_a_reader_does_not_read_is_text() -> None:
+def test_navigation_scripts_and_hidden_elements_are_left_out() -> None:
     book = read(
         "<head><script>steal()</script><style>p{}</style></head><body onload='evil()'><nav>Menu</nav>"
         "<div class='navheader'>Prev Next</div><ul><li><a href=a>Chapter one</a></li></ul><h1>T</h1>"
@@ -116,22 +116,22 @@ def test_nothing_that_a_reader_does_not_read_is_text() -> None:
         ("<h1>A</h1><div><nav><ul><li>menu</div><p>Text.", ["Text."]),
     ],
 )
-def test_what_is_left_out_ends_where_its_end_was_left_out(page: str, expected: list[str]) -> None:
+def test_a_dropped_element_without_an_end_tag_ends_where_html_says(page: str, expected: list[str]) -> None:
     assert texts(read(page)) == expected
 
 
-def test_a_cell_in_a_table_in_a_list_ends_nothing_around_it() -> None:
+def test_a_table_inside_a_list_does_not_end_the_list() -> None:
     book = read("<h1>A</h1><ul><li>red<table><tr><td>a<ul><li>in</ul><td>b<tr><td>c<td>d</table>too<li>blue</ul>")
     assert texts(book) == ["- red", "a - in | b\nc | d", "too", "- blue"]
 
 
 @pytest.mark.parametrize("anchor", ["<a name=x>", "<a id=x>", "<p><a href=x>See</a> it, <a href=y>and"])
-def test_an_anchor_that_does_not_end_is_no_link_over_the_rest(anchor: str) -> None:
+def test_an_unclosed_anchor_ends_with_its_block(anchor: str) -> None:
     book = read(f"{anchor}<p>A preface.</p><h1>T</h1><p>Text.<ul><li>red<li>blue</ul>")
     assert texts(book)[-4:] == ["A preface.", "Text.", "- red", "- blue"]
 
 
-def test_a_list_of_links_is_text_where_it_leads_elsewhere_or_is_announced() -> None:
+def test_a_list_of_links_is_text_if_external_or_introduced() -> None:
     entries = "<ul><li><a href=a.html>One</a><li><a href='#b'>Two</a></ul>"
     assert texts(read(f"<h1>T</h1><p>Text.</p>{entries}<p>More.</p>")) == ["Text.", "More."]
     assert texts(read(f"<h1>T</h1><p>Read these:</p>{entries}")) == ["Read these:", "- One"]
@@ -155,13 +155,13 @@ def test_a_list_of_links_is_text_where_it_leads_elsewhere_or_is_announced() -> N
         "<dl><dt class=author>Authors:</dt><dd class=author>Ada Hive; Bo Stern</dd></dl>",
     ],
 )
-def test_authors_are_those_that_a_page_names_above_its_text(markup: str) -> None:
+def test_authors_are_read_above_the_text_of_a_page(markup: str) -> None:
     book = read(f"<title>T</title><h1>T</h1>{markup}<h2>A</h2><p>Text.</p>")
     assert book.authors == ("Ada Hive", "Bo Stern")
     assert book.blocks[-1] == Block("Text.", BlockKind.PROSE, Position("T", "A"))
 
 
-def test_authors_of_other_books_did_not_write_the_page() -> None:
+def test_authors_of_cited_works_are_not_authors_of_the_page() -> None:
     entry = "<span class=author>Cy Wax</span>, Honey."
     assert read(f"<h1>T</h1><div class=bibliography><p>{entry}</p></div>").authors == ()
     assert read(f"<h1>T</h1><p>{'words ' * 100}</p><p>{entry}</p>").authors == ()
@@ -169,7 +169,7 @@ def test_authors_of_other_books_did_not_write_the_page() -> None:
     assert texts(read(f"<h1>T</h1><p>{entry}</p>")) == ["Cy Wax, Honey."]
 
 
-def test_notes_are_no_sections() -> None:
+def test_admonition_headings_begin_no_sections() -> None:
     book = read("<h1>T</h1><h2>S</h2><div class=note><h3>Note</h3><p>Mind this.</p></div>")
     assert book.blocks == (Block("Note: Mind this.", BlockKind.PROSE, Position("T", "S")),)
 
@@ -191,15 +191,15 @@ def test_notes_are_no_sections() -> None:
         "<p title='charset=iso-8859-1'>Käse</p>".encode(),
     ],
 )
-def test_pages_are_read_in_the_encoding_that_they_have(data: bytes) -> None:
+def test_pages_are_decoded_by_mark_declaration_or_guess(data: bytes) -> None:
     assert texts(build_book(read_html(data))) == ["Käse"]
 
 
-def test_a_page_that_names_the_small_chinese_set_may_hold_the_larger() -> None:
+def test_gb2312_is_decoded_as_its_superset() -> None:
     page = "<meta charset=gb2312><p>月亮牽引大海。</p>".encode("gbk")
     assert texts(build_book(read_html(page))) == ["月亮牽引大海。"]
 
 
-def test_printed_pages_are_known_where_a_page_marks_them() -> None:
+def test_page_break_marks_give_page_numbers() -> None:
     book = read("<h1>T</h1><p>One.</p><span role='doc-pagebreak' aria-label='12'></span><p>Two.</p>")
     assert [b.position.page for b in book.blocks] == [None, 12]

@@ -55,6 +55,14 @@ async def test_large_and_binary_files_are_read_by_a_worker(tmp_path: Path, worke
     assert worker_calls == [".md", ".txt"]
 
 
+async def test_a_small_file_that_may_take_long_is_read_by_a_worker(tmp_path: Path, worker_calls: list[str]) -> None:
+    for name, bracket in {"links.md": "[", "tags.html": "<a "}.items():
+        file = tmp_path / name
+        file.write_text(f"Text. {bracket * 101}")
+        assert (await FileBooks(max_in_process_bytes=10_000).read(file)).title == name.partition(".")[0]
+    assert worker_calls == [".md", ".html"]
+
+
 async def test_an_empty_file_is_refused_without_a_worker(tmp_path: Path, worker_calls: list[str]) -> None:
     (tmp_path / "empty.md").write_text(" ")
     with pytest.raises(Invalid):

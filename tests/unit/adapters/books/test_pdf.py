@@ -1,4 +1,4 @@
-"""PDFs as books: paragraphs, code and headings made again of lines at places."""
+"""PDFs as books: paragraphs, code and headings, rebuilt from positioned lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def number_pages(pages: Sequence[Sequence[Typed]]) -> list[list[Typed]]:
     return [[Typed(72, 820, f"A Book of Bees {number}"), *page] for number, page in enumerate(pages, 1)]
 
 
-def test_lines_become_paragraphs_and_words_that_were_broken_are_whole() -> None:
+def test_lines_are_joined_into_paragraphs_and_broken_words_are_repaired() -> None:
     page = [
         *lines(LONG, f"{LONG} and is an exam-", "ple of well-known things.", y=700),
         *lines(LONG, "Second paragraph, with an example.", y=640),
@@ -43,7 +43,7 @@ def test_lines_become_paragraphs_and_words_that_were_broken_are_whole() -> None:
     ]
 
 
-def test_chapters_and_sections_come_from_the_outline_with_the_numbers_of_the_page() -> None:
+def test_chapters_and_sections_come_from_the_outline_with_page_numbers() -> None:
     pages = [
         [Typed(72, 760, "Chapter 1"), Typed(72, 740, "Hives", LARGE), *lines(LONG, "End of it.", y=700)],
         [
@@ -69,7 +69,7 @@ def test_a_bookmark_whose_title_is_not_on_its_page_begins_at_its_height() -> Non
     assert [(block.text, block.position.chapter) for block in book.blocks] == [("Above.", "One"), ("Below.", "Two")]
 
 
-def test_without_an_outline_chapters_are_what_stands_in_larger_type() -> None:
+def test_without_an_outline_larger_type_makes_chapters() -> None:
     pages = [[Typed(72, 760, f"Part {name}", LARGE), *lines(LONG, LONG, "It ends.")] for name in ("One", "Two")]
     assert [block.position for block in read(pdf(pages)).blocks] == [
         Position("Part One", "", 1),
@@ -77,7 +77,7 @@ def test_without_an_outline_chapters_are_what_stands_in_larger_type() -> None:
     ]
 
 
-def test_headers_footers_page_numbers_and_tables_of_contents_are_no_text() -> None:
+def test_headers_footers_page_numbers_and_tables_of_contents_are_removed() -> None:
     pages = number_pages(
         [
             [*lines("Contents", "Hives . . . . . . . . 2", "Honey . . . . . . . . 3", y=700), Typed(300, 30, "i")],
@@ -88,14 +88,14 @@ def test_headers_footers_page_numbers_and_tables_of_contents_are_no_text() -> No
     assert [block.text for block in read(pdf(pages)).blocks] == ["Contents", "Bees build.", "Bees fly."]
 
 
-def test_a_paragraph_goes_on_on_the_next_page_and_is_where_it_began() -> None:
+def test_a_paragraph_across_two_pages_has_the_page_where_it_begins() -> None:
     pages = number_pages([lines(LONG, LONG), lines("which goes on here.", "Next."), lines("Other.")])
     first, second, *_ = read(pdf(pages)).blocks
     assert (first.text, first.position.page) == (f"{LONG} {LONG} which goes on here.", 1)
     assert (second.text, second.position.page) == ("Next.", 2)
 
 
-def test_code_keeps_its_lines_and_margins_and_terms_stand_with_what_they_mean() -> None:
+def test_code_keeps_its_indentation_and_terms_their_definitions() -> None:
     page = [
         *lines("Say this:", y=700),
         *lines("if bee:", y=680, font=CODE),
@@ -110,7 +110,7 @@ def test_code_keeps_its_lines_and_margins_and_terms_stand_with_what_they_mean() 
     ]
 
 
-def test_pages_have_the_numbers_that_are_printed_on_them() -> None:
+def test_pages_have_their_printed_numbers() -> None:
     """They are i and ii, 1 to 3, and A-1. The first sheet is not page 1, but no other page is the sixth."""
     pages = [lines(f"{word}.") for word in ("Preface", "Thanks", "Hives", "Wax", "Honey", "Index")]
     labels = "0 << /S /r >> 2 << /S /D >> 5 << /S /D /P (A-) >>"
@@ -126,7 +126,7 @@ def test_pages_have_the_numbers_that_are_printed_on_them() -> None:
     ]
 
 
-def test_a_title_that_is_only_a_file_name_gives_way_to_what_the_first_page_says() -> None:
+def test_a_title_that_is_a_file_name_is_replaced_by_that_of_the_first_page() -> None:
     page = [Typed(72, 700, "The Book of Bees", LARGE), *lines("Text.", y=600)]
     assert read(pdf([page], title="bees_final.docx")).title == "The Book of Bees"
 

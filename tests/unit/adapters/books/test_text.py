@@ -6,10 +6,10 @@ from textwrap import dedent
 
 import pytest
 
-from toolscript.adapters.books.kinds import parse_file
 from toolscript.adapters.books.markdown import read_markdown
 from toolscript.adapters.books.parts import build_book
 from toolscript.adapters.books.text import read_text
+from toolscript.adapters.books.worker import parse_file
 from toolscript.domain.knowledge import BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")
@@ -27,7 +27,7 @@ def rows(book: Book) -> list[tuple[str, str, str]]:
     return [(b.position.chapter, b.position.section, b.text) for b in book.blocks]
 
 
-def test_the_one_first_heading_of_markdown_is_the_title_and_the_next_level_the_chapters() -> None:
+def test_a_lone_top_heading_of_markdown_is_the_title_and_the_next_level_the_chapters() -> None:
     book = markdown("# Bees\n\nOf bees.\n\n## Hives\n\nTall.\n\n### Wax\n\nSoft *and* `warm`.\n\n## Honey\n\nSweet.\n")
     assert book.title == "Bees"
     assert rows(book) == [
@@ -46,7 +46,7 @@ def test_the_one_first_heading_of_markdown_is_the_title_and_the_next_level_the_c
         ("title: The Bees\nauthors:\n  - Ada Hive\n  - name: Bo Stern", ("Ada Hive", "Bo Stern")),
     ],
 )
-def test_front_matter_names_title_and_authors_and_is_no_text(front: str, authors: tuple[str, ...]) -> None:
+def test_front_matter_gives_title_and_authors_and_is_not_text(front: str, authors: tuple[str, ...]) -> None:
     book = markdown(f"---\n{front}\n---\n# One\n\nText.\n\n## Two\n\nMore.\n")
     assert (book.title, book.authors) == ("The Bees", authors)
     assert rows(book) == [("One", "", "Text."), ("One", "Two", "More.")]
@@ -64,7 +64,7 @@ def test_code_and_tables_of_markdown_are_one_block_each() -> None:
     ]
 
 
-def test_lists_in_lists_are_read_however_deep_a_person_would_go() -> None:
+def test_deeply_nested_lists_are_read() -> None:
     text = "\n".join("  " * depth + f"- item{depth}" for depth in range(40))
     text_about = " ".join(block.text for block in build_book(read_markdown(text)).blocks)
     assert all(f"item{depth}" in text_about.split() for depth in range(40))
@@ -77,7 +77,7 @@ def test_html_in_markdown_is_read_as_html() -> None:
     ]
 
 
-def test_underlined_headings_are_ranked_by_the_order_of_their_signs() -> None:
+def test_levels_of_underlined_headings_follow_the_order_of_their_signs() -> None:
     book = plain(
         """\
         Manual
@@ -164,7 +164,7 @@ Hive                        Standards Track                 [Page 4]
 """
 
 
-def test_numbered_headings_and_pages_of_a_standard_are_kept_and_its_headers_are_not() -> None:
+def test_numbered_headings_and_pages_of_a_standard_are_kept_without_page_headers() -> None:
     book = plain(RFC)
     assert book.title == "The Bee Protocol"
     numbered = [(b.position, b.kind, b.text) for b in book.blocks if b.position.chapter]
@@ -189,7 +189,7 @@ def test_numbered_headings_and_pages_of_a_standard_are_kept_and_its_headers_are_
     assert not any("....." in b.text or "[Page" in b.text for b in book.blocks)
 
 
-def test_chapters_of_a_novel_have_the_titles_below_them_and_a_table_of_contents_is_no_text() -> None:
+def test_chapters_of_a_novel_have_the_titles_below_them_and_contents_are_removed() -> None:
     book = plain(
         """\
         The Hive
@@ -216,7 +216,7 @@ def test_chapters_of_a_novel_have_the_titles_below_them_and_a_table_of_contents_
     ]
 
 
-def test_restructured_text_is_read_without_its_marks() -> None:
+def test_restructured_text_is_read_without_its_markup() -> None:
     book = plain(
         """\
         Guide
@@ -257,7 +257,7 @@ def test_tables_and_listings_in_plain_text_keep_their_lines() -> None:
     assert book.blocks[1].text.count("\n") == 2
 
 
-def test_a_text_of_headings_alone_is_still_a_text() -> None:
+def test_headings_are_the_text_of_a_file_that_has_no_other() -> None:
     assert [b.text for b in markdown("# One\n\n## Two\n").blocks] == ["Two"]
     assert [b.text for b in markdown("# One\n").blocks] == ["One"]
 
@@ -271,13 +271,13 @@ def test_a_text_of_headings_alone_is_still_a_text() -> None:
         r'Open it with encoding="unicode_escape" — \u0042 in C:\new.',
     ],
 )
-def test_what_a_text_says_of_encodings_is_not_its_own(ending: str, text_about: str) -> None:
+def test_a_text_about_encodings_does_not_declare_its_own(ending: str, text_about: str) -> None:
     (block,) = build_book(parse_file(f"Of this: {text_about}".encode(), ending)).blocks
     assert "—" in block.text
     assert r"\u0042" in block.text or "unicode" not in text_about
 
 
-def test_a_broken_byte_costs_one_letter_and_not_the_others() -> None:
+def test_a_broken_byte_damages_one_letter_only() -> None:
     text = "Größe zählt — наука.\n\n".encode()
     assert [b.text for b in build_book(parse_file(text * 3 + b"bro\xffken", ".txt")).blocks] == [
         *["Größe zählt — наука."] * 3,
@@ -315,7 +315,7 @@ Sweet. [1]
 """
 
 
-def test_notes_at_the_end_of_a_chapter_are_of_the_chapter() -> None:
+def test_footnotes_at_the_end_of_a_chapter_belong_to_the_chapter() -> None:
     notes = "[2] As wood is.\n\n    More of it.\n\n[3] And\nso on.\n\n"
     book = plain(MANUAL.format(notes=notes, last="Honey", line="*" * 8))
     assert rows(book)[1:] == [
@@ -331,7 +331,7 @@ def test_notes_at_the_end_of_a_chapter_are_of_the_chapter() -> None:
     ]
 
 
-def test_a_list_of_references_is_where_its_heading_says() -> None:
+def test_a_list_of_references_stays_in_its_section() -> None:
     text = (
         "1. Hives\n********\n\nTall.\n\n2. Books\n********\n\n2.1. {}\n===============\n\nThese:\n\n[1] Wax, by Cy.\n"
     )

@@ -1,4 +1,4 @@
-"""MongoDB as others leave it: documents of other pipelines, servers that are gone, silent or strict."""
+"""MongoDB in use: documents of other pipelines, and servers that are down, do not answer, or reject values."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_documents_of_another_pipeline_are_found_whatever_their_ids_are(
     assert await reader.count_contents() == {str(SOURCE): (2, 0), "by-name": (2, 0)}
 
 
-async def test_what_a_document_lacks_is_not_known(
+async def test_missing_fields_get_default_values(
     reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
 ) -> None:
     for name, own in (("sources", SOURCE), ("chunks", CHUNK), ("extractions", EXTRACTION)):
@@ -183,14 +183,14 @@ async def test_what_a_document_lacks_is_not_known(
         (None, Position()),
     ],
 )
-async def test_a_position_is_read_however_it_is_written(
+async def test_a_position_is_read_in_every_form(
     reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]], position: Any, expected: Position
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "position": position})
     assert (await reader.get_records([], [str(CHUNK)], [])).chunks[str(CHUNK)].position == expected
 
 
-async def test_what_only_mongodb_knows_becomes_text_that_reads_well(
+async def test_types_of_mongodb_become_readable_strings(
     reader: MongoKnowledgeReader, collections: dict[str, Collection[Any]]
 ) -> None:
     moment = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -245,7 +245,7 @@ def test_invalid_utf8_and_dates_out_of_range_are_read_as_far_as_possible() -> No
     assert str(2**60) in source.ingested_at
 
 
-async def test_the_side_that_writes_makes_the_indexes_and_the_other_makes_nothing(
+async def test_the_writer_creates_indexes_and_the_reader_creates_nothing(
     reader: MongoKnowledgeReader, store: MongoKnowledge, mongo: str, collections: dict[str, Collection[Any]]
 ) -> None:
     def indexes() -> dict[str, list[list[str]]]:
@@ -257,7 +257,7 @@ async def test_the_side_that_writes_makes_the_indexes_and_the_other_makes_nothin
     await reader.get_records([str(SOURCE)], [], [])
     await reader.list_sources()
     assert collections["sources"].database.list_collection_names() == []
-    # Somebody else's, by a name of their own.
+    # An index that another program created under its own name.
     collections["extractions"].create_index("type", name="by_kind")
     source = Source(str(SOURCE), "book", "T", (), "", "")
     await store.replace(source, [], [])
@@ -272,7 +272,7 @@ async def test_the_side_that_writes_makes_the_indexes_and_the_other_makes_nothin
 
 
 @pytest.mark.req("K-06")
-async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
+async def test_an_interrupted_replacement_is_not_ready_and_repeating_it_completes_it(
     store: MongoKnowledge, collections: dict[str, Collection[Any]]
 ) -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
@@ -294,9 +294,7 @@ async def test_what_is_interrupted_is_not_ready_and_doing_it_again_completes_it(
     assert await store.get_contents(source.id) == (new, [])
 
 
-async def test_what_another_pipeline_keeps_in_its_documents_stays(
-    store: MongoKnowledge, collections: dict[str, Collection[Any]]
-) -> None:
+async def test_fields_of_another_pipeline_stay(store: MongoKnowledge, collections: dict[str, Collection[Any]]) -> None:
     moment = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
     documents: dict[str, dict[str, Any]] = {
         "sources": {"title": "Theirs", "status": "complete", "isbn": "123", "metadata": {"when": moment}},
@@ -406,12 +404,12 @@ async def _unavailable_within(seconds: float, reader: MongoKnowledgeReader) -> s
     return message
 
 
-async def test_a_server_that_is_down_is_unavailable_within_bounds() -> None:
+async def test_a_server_that_is_down_is_unavailable_within_the_timeout() -> None:
     reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", timeout_seconds=0.3)
     assert "mongodb://127.0.0.1:9/books does not answer" in await _unavailable_within(1.5, reader)
 
 
-async def test_a_server_that_is_silent_is_unavailable_within_bounds() -> None:
+async def test_a_server_that_never_answers_is_unavailable_within_the_timeout() -> None:
     async with _silent() as port:
         reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", timeout_seconds=0.3)
         assert "timed out" in await _unavailable_within(1.5, reader)
@@ -453,7 +451,7 @@ async def test_timeouts_in_the_address_do_not_extend_the_timeout() -> None:
         await _unavailable_within(1.5, reader)
 
 
-async def test_a_server_that_falls_silent_in_between_is_unavailable_within_bounds(
+async def test_a_server_that_stops_answering_is_unavailable_within_the_timeout(
     mongo: str, collections: dict[str, Collection[Any]]
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "content": "text"})

@@ -1,4 +1,4 @@
-"""The index in PostgreSQL beyond what every index promises: its server, its rights, its neighbours and its graph."""
+"""What only the index in PostgreSQL has: its server, permissions, other processes, and its graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(url: str, *statements: str) -> None:
 
 @pytest.fixture
 def database(postgres_server: str) -> Iterator[str]:
-    """The URL of a database that nothing was ever done to."""
+    """The URL of an empty database."""
     name = f"index_{uuid.uuid4().hex}"
     run(postgres_server, f"CREATE DATABASE {name}")
     yield urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
@@ -126,7 +126,7 @@ async def test_processes_that_open_a_new_database_at_once_all_succeed(database: 
         await index.close()
 
 
-async def test_connections_that_were_cut_are_replaced(database: str) -> None:
+async def test_closed_connections_are_replaced(database: str) -> None:
     async with open_things(database) as index:
         await index.upsert(NAME, points(5))
         for work in (lambda: index.count(NAME), lambda: index.upsert(NAME, points(5))):
@@ -249,7 +249,7 @@ CONDITIONS: list[tuple[Op, Any]] = [
 
 
 @pytest.mark.req("D-03")
-async def test_filters_mean_the_same_for_the_oddest_payloads(database: str) -> None:
+async def test_filters_agree_with_the_oracle_for_unusual_payloads(database: str) -> None:
     for field in ("color", "100% 'odd'", "meta.free text"):
         payloads = {f"p{n:02d}": {field: value} for n, value in enumerate(ODD_VALUES)} | {"p99": {}}
         async with open_things(database) as index:
@@ -309,7 +309,7 @@ async def test_closing_cancels_a_graph_that_is_being_built(database: str) -> Non
 
 
 @pytest.mark.req("H-15")
-async def test_one_database_carries_store_and_index(small: Settings, database: str) -> None:
+async def test_one_database_serves_as_store_and_index(small: Settings, database: str) -> None:
     settings = replace(small, store=database, index=database)
     async with open_app(settings) as app:
         await app.sync.run(load_demo_items())

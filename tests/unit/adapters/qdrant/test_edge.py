@@ -157,9 +157,7 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
 
 @pytest.mark.req("H-14")
 @pytest.mark.parametrize("after", [1, 9, 23, 47])
-async def test_a_kill_in_the_middle_of_upserts_leaves_old_or_new_points_never_garbage(
-    tmp_path: Path, after: int
-) -> None:
+async def test_a_kill_during_upserts_leaves_each_point_old_or_new(tmp_path: Path, after: int) -> None:
     await (await fill(tmp_path, 500)).close()
     version, start = await asyncio.to_thread(_write_until_killed, tmp_path, after)
 

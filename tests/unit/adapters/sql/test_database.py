@@ -1,4 +1,4 @@
-"""What happens to transactions and connections when things go wrong, on both databases."""
+"""Transactions, connections and migrations after errors, on both databases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_transaction_that_fails_leaves_nothing(url: str) -> None:
     await database.close()
 
 
-async def test_opening_twice_migrates_once_and_keeps_what_is_there(url: str) -> None:
+async def test_opening_twice_migrates_once_and_keeps_the_data(url: str) -> None:
     first = Database(url)
     await first.write(lambda session: session.run(INSERT, id="a", w=["x"]))
     second = Database(url)
@@ -58,21 +58,21 @@ async def test_opening_twice_migrates_once_and_keeps_what_is_there(url: str) -> 
     await second.close()
 
 
-async def test_processes_that_start_together_take_turns(url: str) -> None:
+async def test_concurrent_migrations_wait_for_each_other(url: str) -> None:
     opened = await asyncio.gather(*(asyncio.to_thread(Database, url) for _ in range(4)))
     assert [await database.read(count) for database in opened] == [0, 0, 0, 0]
     for database in opened:
         await database.close()
 
 
-async def test_a_closed_store_says_so(url: str) -> None:
+async def test_a_closed_store_is_unavailable(url: str) -> None:
     database = Database(url)
     await database.close()
     with pytest.raises(Unavailable, match="closed"):
         await database.read(count)
 
 
-async def test_a_catalogue_of_an_earlier_version_is_brought_along(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_catalogue_of_an_earlier_version_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     item = "INSERT INTO tools (item_id, server, type, name, description, terms) VALUES ('a', 's', 'tool', 'n', '', :b)"
     with monkeypatch.context() as then:
         then.setattr(sql_database, "migrations", lambda: migrations()[:2])
@@ -94,7 +94,7 @@ def test_migrations_are_numbered_in_order() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
 
-async def test_a_connection_that_died_meanwhile_is_replaced(postgres: str) -> None:
+async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str) -> None:
     database, other = Database(postgres), Database(postgres)
     await asyncio.gather(*(database.read(count) for _ in range(20)))
     await other.write(
@@ -108,7 +108,7 @@ async def test_a_connection_that_died_meanwhile_is_replaced(postgres: str) -> No
     await other.close()
 
 
-async def test_a_connection_that_dies_in_the_middle_is_a_clear_error_and_the_next_call_works(postgres: str) -> None:
+async def test_a_connection_closed_during_a_transaction_is_an_error_and_the_next_call_works(postgres: str) -> None:
     database = Database(postgres)
 
     def work(session: Session) -> None:
@@ -121,7 +121,7 @@ async def test_a_connection_that_dies_in_the_middle_is_a_clear_error_and_the_nex
     await database.close()
 
 
-async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("not a database, only some notes that someone keeps here" * 20, encoding="utf-8")
     with pytest.raises(Unavailable, match=r"notes\.txt cannot be opened"):
@@ -130,7 +130,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("K-05")
-async def test_what_is_open_for_reading_only_reads_and_cannot_write(url: str) -> None:
+async def test_a_read_only_database_reads_and_cannot_write(url: str) -> None:
     database = Database(url)
     await database.write(lambda session: session.run(INSERT, id="a", w=["x"]))
     reading = Database(url, read_only=True)
@@ -147,7 +147,7 @@ async def test_what_is_open_for_reading_only_reads_and_cannot_write(url: str) ->
 
 
 @pytest.mark.req("K-05")
-async def test_tables_of_an_earlier_version_are_not_read_and_stay_as_they_are(
+async def test_a_read_only_database_does_not_migrate_tables_of_an_earlier_version(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = migrations()[-1][0]
@@ -162,14 +162,14 @@ async def test_tables_of_an_earlier_version_are_not_read_and_stay_as_they_are(
 
 
 @pytest.mark.req("K-05")
-async def test_a_postgresql_database_without_tables_is_not_given_any_by_reading(postgres: str) -> None:
+async def test_a_read_only_postgresql_database_creates_no_tables(postgres: str) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match="tables do not exist yet"):
             Database(postgres, read_only=True)
 
 
 @pytest.mark.req("K-05")
-def test_reading_makes_no_file_and_no_folder(tmp_path: Path) -> None:
+def test_a_read_only_database_creates_no_file_and_no_folder(tmp_path: Path) -> None:
     missing = tmp_path / "a folder" / "store.db"
     with pytest.raises(Unavailable, match=r"store\.db does not exist: nothing has been stored yet"):
         Database(f"sqlite:///{missing}", read_only=True)
@@ -186,12 +186,12 @@ def test_reading_makes_no_file_and_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("K-05")
-def test_what_is_in_memory_cannot_be_open_for_reading_only() -> None:
+def test_a_database_in_memory_cannot_be_read_only() -> None:
     with pytest.raises(Invalid, match="cannot be opened for reading only"):
         Database("sqlite://", read_only=True)
 
 
-# Holds a change back, says so, and completes it when its input ends.
+# Begins a change, prints a line, and commits when its input ends.
 WRITER = """
 import sqlite3, sys
 store = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -225,7 +225,7 @@ async def test_a_file_can_be_read_while_another_process_writes_to_it(tmp_path: P
 
 
 @pytest.mark.req("K-05")
-async def test_a_user_that_may_only_read_is_enough_for_reading(postgres: str) -> None:
+async def test_a_user_without_write_permission_can_open_a_read_only_database(postgres: str) -> None:
     database = Database(postgres)
     await database.write(lambda session: session.run(INSERT, id="a", w=[]))
 

@@ -493,15 +493,11 @@ SHARE = st.floats(0, 1)
 
 
 class FixedEmbedder(HashedEmbedder):
-    """Every query is one vector, and cosines mean what it is told."""
+    """Gives every query the same vector; the range of cosines is an argument."""
 
     def __init__(self, vector: Vector, similarity: SimilarityRange) -> None:
         super().__init__(DIMENSIONS)
-        self._vector, self._similarity = vector, similarity
-
-    @property
-    def similarity(self) -> SimilarityRange:
-        return self._similarity
+        self._vector, self.similarity = vector, similarity
 
     async def embed_query(self, text: str) -> Vector:
         return self._vector
