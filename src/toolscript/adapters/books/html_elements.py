@@ -23,33 +23,24 @@ _CONTROLS = frozenset("button select".split())
 _ISOLATING = _CELLS | {"table", "object", "template"}
 _TRANSPARENT = frozenset("address div p".split())
 
-_ClosingRule = tuple[Collection[str], Collection[str]]
-"""Tags that are closed, and tags that stop the search for them."""
-
-
-def _closing_rules(tag: str) -> list[_ClosingRule]:
-    rules: list[_ClosingRule] = []
-    if tag not in _HEAD_TAGS:
-        rules.append((("head",), () if tag == "body" else ("noscript", "template")))
-    if tag in _FLOW:
-        rules.append((("p",), _ISOLATING | {"button"}))
-    if tag in _FLOW - {"div"}:
-        rules.append((_CONTROLS, _ISOLATING))
-    if tag == "li":
-        rules.append((("li",), BLOCKS - _TRANSPARENT - {"li"}))
-    if tag in {"dt", "dd"}:
-        rules.append((("dt", "dd"), BLOCKS - _TRANSPARENT - {"dt", "dd"}))
-    if tag in _CELLS:
-        rules.append((_CELLS, ("table",)))
-    if tag == "tr":
-        rules.append((_CELLS | {"tr"}, ("table",)))
-    if tag in _ROW_GROUPS:
-        rules.append((_CELLS | _ROW_GROUPS | {"tr"}, ("table",)))
-    return rules
-
-
-_RULES = {tag: _closing_rules(tag) for tag in BLOCKS | _HEAD_TAGS}
-_DEFAULT_RULES = _closing_rules("")
+# Tags that begin, tags of open elements that they close, and tags that stop the search for those.
+_CLOSING_RULES: tuple[tuple[Collection[str], Collection[str], Collection[str]], ...] = (
+    (_FLOW, {"p"}, _ISOLATING | {"button"}),
+    (_FLOW - {"div"}, _CONTROLS, _ISOLATING),
+    ({"li"}, {"li"}, BLOCKS - _TRANSPARENT - {"li"}),
+    ({"dt", "dd"}, {"dt", "dd"}, BLOCKS - _TRANSPARENT - {"dt", "dd"}),
+    (_CELLS, _CELLS, {"table"}),
+    ({"tr"}, _CELLS | {"tr"}, {"table"}),
+    (_ROW_GROUPS, _CELLS | _ROW_GROUPS | {"tr"}, {"table"}),
+)
+_DEFAULT_RULES = [({"head"}, {"noscript", "template"})]
+_RULES = {
+    tag: [
+        *([] if tag in _HEAD_TAGS else [({"head"}, set())] if tag == "body" else _DEFAULT_RULES),
+        *((closed, barriers) for tags, closed, barriers in _CLOSING_RULES if tag in tags),
+    ]
+    for tag in BLOCKS | _HEAD_TAGS
+}
 
 
 class OpenElements:

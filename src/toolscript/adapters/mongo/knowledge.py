@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import pymongo
@@ -171,7 +171,9 @@ class MongoKnowledge(MongoKnowledgeReader):
         return super().at(uri, timeout_seconds=timeout_seconds)
 
     async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
-        own = _Update("sources", [source], [build_record(source)], always={"status": str(SourceStatus.INDEXING)})
+        # The status is not ready while old and new documents are mixed.
+        unready = source.with_status(SourceStatus.INDEXING)
+        own = _Update("sources", [unready], [build_record(unready)])
         numbered = [{**record, "number": number} for number, record in enumerate(build_records(source.id, chunks))]
         parts = (
             _Update("chunks", chunks, numbered),
@@ -183,7 +185,6 @@ class MongoKnowledge(MongoKnowledgeReader):
             self._find_by_id("sources", [source.id]), *(self._find(part.name, where) for part in parts)
         )
         with self._translate_errors():
-            # The status is not ready while old and new documents are mixed.
             for update, existing in zip((own, *parts), before, strict=True):
                 await self._write(update, existing)
             for update, existing in zip(parts, before[1:], strict=True):
@@ -244,12 +245,11 @@ class MongoKnowledge(MongoKnowledgeReader):
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What a collection must contain: items, their records, and fields to write even where nothing changed."""
+    """What a collection must contain: items, and their records."""
 
     name: str
     items: Sequence[Source | Chunk | Extraction]
     records: Sequence[dict[str, Any]]
-    always: Mapping[str, Any] = field(default_factory=dict)
 
     def find_changes(self, existing: Documents) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The keys and changed fields of the documents that must change. Other fields stay, and so do values that other
@@ -262,7 +262,6 @@ class _Update:
                 stored = READERS[self.name](document)
                 same = {name for name, value in values.items() if _is_same(name, item, stored, value, document)}
                 values = {name: value for name, value in values.items() if name not in same}
-            values |= self.always
             if values:
                 yield (_key(item.id) if document is None else document["_id"]), values
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from toolscript.adapters.sql.database import Database, upsert
-from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.session import Row, Session, load
 from toolscript.adapters.sql.skills import SCOPE, read_assignments, withdraw_suggestions
 from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
 from toolscript.domain.catalog import Assignment, Item, ItemFingerprint, ItemType, Schemas, StoredItem
@@ -125,15 +125,14 @@ def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = Fals
     assigned = read_assignments(session, None if all_items else [row["id"] for row in rows])
     return [
         StoredItem(
-            row["id"], _item(row), unpack_terms(row["terms"]), row["is_active"], tuple(assigned.get(row["id"], ()))
+            row["id"],
+            load(Item, {**row, "type": ItemType(row["type"])}),
+            unpack_terms(row["terms"]),
+            row["is_active"],
+            tuple(assigned.get(row["id"], ())),
         )
         for row in rows
     ]
-
-
-def _item(row: Row) -> Item:
-    values = {each.name: row[each.name] for each in fields(Item)}
-    return Item(**{**values, "type": ItemType(row["type"])})
 
 
 def _fingerprint(row: Row, assignments: Sequence[Assignment]) -> ItemFingerprint:

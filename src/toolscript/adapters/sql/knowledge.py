@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from toolscript.adapters.knowledge_records import (
@@ -14,7 +13,7 @@ from toolscript.adapters.knowledge_records import (
     unknown_source,
 )
 from toolscript.adapters.sql.database import Database, upsert
-from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.session import Row, Session, load
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source
 
 
@@ -29,23 +28,27 @@ class SqlKnowledgeReader:
     ) -> KnowledgeRecords:
         def work(session: Session) -> KnowledgeRecords:
             return KnowledgeRecords(
-                {row["id"]: _source(row) for row in _find_by_id(session, "knowledge_sources", source_ids)},
+                {row["id"]: load(Source, row) for row in _find_by_id(session, "knowledge_sources", source_ids)},
                 {row["id"]: _chunk(row) for row in _find_by_id(session, "knowledge_chunks", chunk_ids)},
-                {row["id"]: _extraction(row) for row in _find_by_id(session, "knowledge_extractions", extraction_ids)},
+                {
+                    row["id"]: load(Extraction, row)
+                    for row in _find_by_id(session, "knowledge_extractions", extraction_ids)
+                },
             )
 
         return await self._database.read(work)
 
     async def list_sources(self) -> list[Source]:
         found = await self._database.read(lambda session: session.rows("SELECT * FROM knowledge_sources"))
-        return sorted(map(_source, found), key=lambda source: (source.title, source.id))
+        return sorted((load(Source, row) for row in found), key=lambda source: (source.title, source.id))
 
     async def get_contents(self, source_id: str) -> tuple[list[Chunk], list[Extraction]]:
         def work(session: Session) -> tuple[list[Chunk], list[Extraction]]:
             own = "WHERE source_id = :source_id"
             chunks = session.rows(f"SELECT * FROM knowledge_chunks {own} ORDER BY number", source_id=source_id)
             extractions = session.rows(f"SELECT * FROM knowledge_extractions {own}", source_id=source_id)
-            return [*map(_chunk, chunks)], sorted(map(_extraction, extractions), key=lambda each: each.id)
+            findings = (load(Extraction, row) for row in extractions)
+            return [*map(_chunk, chunks)], sorted(findings, key=lambda each: each.id)
 
         return await self._database.read(work) if is_storable(source_id) else ([], [])
 
@@ -123,16 +126,6 @@ def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, **position}
 
 
-def _source(row: Row) -> Source:
-    values = {each.name: row[each.name] for each in fields(Source)}
-    return Source(**{**values, "authors": tuple(row["authors"])})
-
-
 def _chunk(row: Row) -> Chunk:
     position = Position(row["chapter"], row["section"], row["page"])
     return Chunk(row["id"], row["source_id"], row["content"], position, row["token_count"], row["schema_version"])
-
-
-def _extraction(row: Row) -> Extraction:
-    values = {each.name: row[each.name] for each in fields(Extraction)}
-    return Extraction(**{**values, "topics": tuple(row["topics"])})

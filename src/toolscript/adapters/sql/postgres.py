@@ -24,7 +24,9 @@ def _translate(sql: str) -> bytes:
 
 
 def _adapt(value: Any) -> Any:
-    return Json(value, _dump_json) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return Json(value, _dump_json)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _dump_json(value: Any) -> str:

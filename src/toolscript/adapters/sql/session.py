@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar, cast
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
@@ -67,6 +68,12 @@ class Session:
 
     def _adapt(self, row: Row) -> dict[str, Any]:
         return {name: self.dialect.adapt(value) for name, value in row.items()}
+
+
+def load(kind: Callable[..., T], row: Row) -> T:
+    """A dataclass from the columns that are named like its fields. Lists become tuples."""
+    values = {each.name: row[each.name] for each in fields(cast(Any, kind))}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 class Sessions(Protocol):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolscript.adapters.sql.database import Database, upsert
-from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.session import Session, load
 from toolscript.adapters.sql.terms import write_scope
 from toolscript.domain.catalog import (
     Assignment,
@@ -31,7 +31,7 @@ SCOPE = "catalogue"
 
 
 def _save_skills(session: Session, skills: Sequence[Skill]) -> None:
-    upsert(session, "skill_categories", [{**_skill_row(s), "is_seeded": False} for s in skills], keys=["id"])
+    upsert(session, "skill_categories", [{**asdict(s), "is_seeded": False} for s in skills], keys=["id"])
     _reset_classification(session, [s.id for s in skills if not s.is_active])
 
 
@@ -42,7 +42,7 @@ def _seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool
     deleted = "SELECT id FROM seeded_skills WHERE is_removed"
     decided_by_people = {row["id"] for row in session.rows(f"{saved} UNION {deleted}")}
     _remove_seeds(session, {s.id for s in skills})
-    rows = [{**_skill_row(s), "is_seeded": True} for s in skills if s.id not in decided_by_people]
+    rows = [{**asdict(s), "is_seeded": True} for s in skills if s.id not in decided_by_people]
     upsert(session, "skill_categories", rows, keys=["id"])
     ids = [{"id": s.id} for s in skills]
     session.run_many("INSERT INTO seeded_skills (id) VALUES (:id) ON CONFLICT (id) DO NOTHING", ids)
@@ -238,8 +238,8 @@ def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any
     return {
         "name": suggestion.name,
         "description": suggestion.description,
-        "keywords": list(suggestion.keywords),
-        "examples": list(suggestion.examples),
+        "keywords": suggestion.keywords,
+        "examples": suggestion.examples,
         "source": source,
         "status": suggestion.status.value,
     }
@@ -298,15 +298,6 @@ def _add_skill(session: Session, skill: Skill) -> None:
     _save_skills(session, [skill])
 
 
-def _skill_row(skill: Skill) -> dict[str, Any]:
-    return {**asdict(skill), "keywords": list(skill.keywords), "examples": list(skill.examples)}
-
-
-def _skill(row: Row) -> Skill:
-    values = {each.name: row[each.name] for each in fields(Skill)}
-    return Skill(**{**values, "keywords": tuple(row["keywords"]), "examples": tuple(row["examples"])})
-
-
 def _as_transaction(
     work: Callable[Concatenate[Session, P], T],
 ) -> Callable[Concatenate[SqlSkills, P], Coroutine[Any, Any, T]]:
@@ -337,7 +328,7 @@ class SqlSkills:
     async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
         statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"
         rows = await self._database.read(lambda session: session.rows(statement))
-        return sorted((_skill(row) for row in rows), key=lambda s: s.id)
+        return sorted((load(Skill, row) for row in rows), key=lambda s: s.id)
 
     async def count_items(self) -> dict[str, int]:
         statement = (

@@ -20,7 +20,7 @@ sqlite3.register_converter("BOOLEAN", lambda value: value != b"0")
 
 
 def _adapt(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else value
 
 
 SQLITE = Dialect(
