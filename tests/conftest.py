@@ -21,6 +21,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.servers.mongo import run_mongo
 from tests.servers.postgres import run_postgres
+from tests.servers.preloaded import VARIABLE as PRELOADED
+from tests.servers.preloaded import run_preloaded
 from tests.servers.processes import ServerFailed
 from tests.servers.real import require_programs
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -46,7 +48,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         require_programs()
         servers = ExitStack()
         session.config.add_cleanup(servers.close)
-        for variable, run in ((POSTGRES, run_postgres), (MONGO, run_mongo)):
+        for variable, run in ((POSTGRES, run_postgres), (MONGO, run_mongo), (PRELOADED, run_preloaded)):
             if variable not in os.environ:
                 os.environ[variable] = servers.enter_context(run())
                 servers.callback(os.environ.pop, variable)

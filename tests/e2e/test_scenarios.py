@@ -11,9 +11,7 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -32,6 +30,8 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.http_services import HttpDouble, Hub, hub_layout
 from tests.servers import make_scripted_spec
+from tests.servers.gateway import run_gateway
+from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.sync import SyncReport
@@ -204,7 +204,7 @@ def test_semantic_intent_matching(toolscript: Toolscript) -> None:
 async def test_default_model_initialization(tmp_path: Path) -> None:
     """Scenario: Default model initialization."""
     data, config = tmp_path / "data", configure(tmp_path, "Shell")
-    command = [sys.executable, "-m", "toolscript", "search", "execute", "--json", "--config", str(config)]
+    command = [*toolscript_command(), "search", "execute", "--json", "--config", str(config)]
     with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
         environment = os.environ | {"TOOLSCRIPT_HUB_URL": hub.root, "TOOLSCRIPT_DATA_DIR": str(data)}
         running = partial(subprocess.run, env=environment, capture_output=True, text=True, check=True)
@@ -535,27 +535,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real gateway with all the servers behind it."""
     folder = tmp_path_factory.mktemp("gateway")
     config = configure(folder, *TOOLS, *MORE_TOOLS)
-    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--config", str(config)]
-    chosen = {"TOOLSCRIPT_SEARCH_MODEL": PACKAGED, "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "PYTHONUNBUFFERED": "1"}
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")} | chosen
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=folder
-        ) as process,
-    ):
-        assert process.stdout is not None
-        printed = ""
-        for line in process.stdout:
-            printed += line
-            if found := re.search(r"Serving (http://\S+)", line):
-                yield found[1]
-                break
-        else:
-            pytest.fail(printed + (folder / "log").read_text())
-        process.send_signal(signal.SIGTERM)
-        process.stdout.read()
-        assert process.wait(timeout=30) == 0
+    with run_gateway(folder, "--config", str(config), SEARCH_MODEL=PACKAGED, DATA_DIR=str(folder / "data")) as running:
+        yield running.url
 
 
 def get(url: str) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from tests.servers.gateway import run_gateway
 
 
 @pytest.fixture
@@ -29,38 +27,8 @@ def small_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def start_gateway(small_folder: Path) -> Iterator[Callable[[], None]]:
     """Starts a gateway on the data folder, with the configuration of the current folder."""
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(_running(small_folder, Path.cwd()))
 
+        def start() -> None:
+            stack.enter_context(run_gateway(Path.cwd(), "--data-dir", str(small_folder)))
 
-@pytest.fixture(scope="module")
-def running_gateway() -> Callable[[Path, Path], AbstractContextManager[None]]:
-    """Runs a gateway on a data folder, in another folder, during the block."""
-    return _running
-
-
-@contextmanager
-def _running(data: Path, folder: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--data-dir", str(data)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_SEARCH")}
-    environment |= {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
-    log = data.parent / "gateway.log"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=folder
-        ) as process,
-    ):
-        assert process.stdout is not None
-        output = ""
-        for line in process.stdout:
-            output += line
-            if "Serving http://" in line:
-                break
-        else:
-            pytest.fail(output + log.read_text())
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.stdout.read()
-            assert process.wait(timeout=30) == 0
+        yield start

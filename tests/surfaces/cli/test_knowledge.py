@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fixtures.knowledge_search import stock_mongo
+from tests.servers.preloaded import toolscript_command
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.main import run
@@ -364,7 +364,7 @@ def test_a_full_disk_is_reported_in_one_line(books: Path, command: str) -> None:
     (books / "long.md").write_text("\n\n".join(f"# {n}\n\n{HANDBOOK}" for n in range(100)))
     knowledge("ingest", "books")
     with FULL.open("wb") as full:
-        arguments = [sys.executable, "-m", "toolscript", "knowledge", *command.split()]
+        arguments = [*toolscript_command(), "knowledge", *command.split()]
         done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, check=False)
     (line,) = done.stderr.decode().splitlines()
     assert "cannot write: No space left on device. Free some space, or write somewhere else" in line

@@ -15,14 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.preloaded import toolscript_command
+
 pytestmark = [
     pytest.mark.req("K-06", "G-09"),
     pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows"),
 ]
 
-COMMAND = [sys.executable, "-m", "toolscript", "knowledge"]
 TIMEOUT_SECONDS = 60.0
 SETTINGS = {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+
+
+def knowledge_command() -> list[str]:
+    return [*toolscript_command(), "knowledge"]
 
 
 class Terminal:
@@ -63,7 +68,11 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     try:
         with subprocess.Popen(
-            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **SETTINGS}
+            [*knowledge_command(), *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, **SETTINGS},
         ) as process:
             os.close(theirs)
             try:
@@ -76,7 +85,12 @@ def terminal(*arguments: str) -> Iterator[Terminal]:
 
 def in_a_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **SETTINGS}, check=False, timeout=120
+        [*knowledge_command(), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SETTINGS},
+        check=False,
+        timeout=120,
     )
 
 
@@ -138,7 +152,10 @@ def test_the_reader_of_an_export_may_close_the_pipe(long_book: Path) -> None:
     long_book.write_text("# A long book\n\n## All\n\n" + "\n\n".join(f"{n} " + "word " * 60 for n in range(400)))
     assert in_a_pipe("ingest", "long.md").returncode == 0
     with subprocess.Popen(
-        [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **SETTINGS}
+        [*knowledge_command(), "export"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **SETTINGS},
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -6,13 +6,14 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.servers.gateway import run_gateway
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.services.catalogue.demo import load_demo_items
@@ -61,15 +62,11 @@ def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript
 
 
 @pytest.fixture(scope="module", params=["alone", "with a gateway"])
-def unchanged(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    running_gateway: Callable[[Path, Path], AbstractContextManager[None]],
-) -> Iterator[Path]:
+def unchanged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data folder that is prepared once for tests that change nothing."""
     folder = tmp_path_factory.mktemp("unchanged")
     prepare(folder / "data")
-    with nullcontext() if request.param == "alone" else running_gateway(folder / "data", folder):
+    with nullcontext() if request.param == "alone" else run_gateway(folder, "--data-dir", str(folder / "data")):
         yield folder / "data"
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
-import signal
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
 from tests.servers import make_scripted_spec, serving_http
+from tests.servers.gateway import run_gateway
+from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.main import run
@@ -353,52 +352,8 @@ def test_a_public_address_is_refused_without_a_key(host: str, tmp_path: Path, mo
     assert not (tmp_path / "data").exists()
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A running gateway: its URL and its log."""
-
-    url: str
-    data: Path
-    log: Path
-
-
-@contextmanager
-def running(folder: Path, servers: Mapping[str, Any], *arguments: str, **variables: str) -> Iterator[Running]:
-    """Runs `toolscript gateway start` as a process until the block ends."""
-    configuration, log, data = folder / "servers.json", folder / "log", folder / "data"
-    configuration.write_text(json.dumps({"mcpServers": servers}))
-    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--config", str(configuration)]
-    environment = os.environ | variables | {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "PYTHONUNBUFFERED": "1"}
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [*command, "--data-dir", str(data), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=environment,
-            cwd=folder,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        output = ""
-        for line in process.stdout:
-            output += line
-            if found := re.search(r"Serving (http://\S+)", line):
-                break
-        else:
-            pytest.fail(output + log.read_text())
-        try:
-            yield Running(found[1], data, log)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            output += process.stdout.read()
-            log.write_text(log.read_text() + output)
-            assert process.wait(timeout=30) == 0
-
-
 def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "toolscript", *arguments]
+    command = [*toolscript_command(), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
 
 
@@ -406,9 +361,11 @@ def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess
 def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp_path: Path) -> None:
     with serving_http() as web:
         servers = {"good": make_scripted_spec(), "web": {"type": "http", "url": web.http}}
-        everywhere = ("--host", "0.0.0.0")
+        configuration, data = tmp_path / "servers.json", tmp_path / "data"
+        configuration.write_text(json.dumps({"mcpServers": servers}))
+        arguments = ("--host", "0.0.0.0", "--config", str(configuration), "--data-dir", str(data))
         with (
-            running(tmp_path, servers, *everywhere, TOOLSCRIPT_API_KEY=KEY, TOOLSCRIPT_LOG_LEVEL="debug") as gateway,
+            run_gateway(tmp_path, *arguments, API_KEY=KEY, LOG_LEVEL="debug") as gateway,
             httpx.Client(base_url=gateway.url, timeout=30) as http,
         ):
             assert gateway.url.startswith("http://127.0.0.1:")
@@ -422,10 +379,10 @@ def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp
             assert seen.json() == {"value": None}
             assert http.post("/tools/web__authorization").json() == {"value": None}
             # Commands on the same folder send the key if they have it, and report it missing if not.
-            list_command = ("list-tools", "good__echo", "--data-dir", str(gateway.data))
+            list_command = ("list-tools", "good__echo", "--data-dir", str(data))
             assert "echo(text: string" in toolscript(*list_command, TOOLSCRIPT_API_KEY=KEY).stdout
             refused = toolscript(*list_command)
             assert (refused.returncode, refused.stdout) == (6, "")
             assert "set TOOLSCRIPT_API_KEY" in refused.stderr
-        assert KEY not in gateway.log.read_text()
-        assert KEY not in "".join(f.read_text(errors="replace") for f in gateway.data.glob("*.json"))
+        assert KEY not in gateway.log.read_text() + gateway.output
+        assert KEY not in "".join(f.read_text(errors="replace") for f in data.glob("*.json"))

@@ -5,14 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.servers.gateway import run_gateway
 from tests.servers.otlp import OtlpCollector
 from toolscript.app.app import App, open_app
 from toolscript.domain.requests import current_request_id, request_id
@@ -237,51 +232,20 @@ async def test_tracking_a_request_is_fast(served: App) -> None:
     )
 
 
-@contextmanager
-def gateway(folder: Path, **environment: str) -> Iterator[tuple[str, Path]]:
-    """A gateway process: its URL, and the file with its log lines."""
-    command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0"]
-    variables = {"TOOLSCRIPT_DATA_DIR": str(folder / "data"), "TOOLSCRIPT_SEARCH_MODEL": "hashed-64", **environment}
-    log = folder / "gateway.log"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "HOME": str(folder), "PYTHONUNBUFFERED": "1", **variables},
-        ) as process,
-    ):
-        assert process.stdout is not None
-        output = ""
-        while not (found := re.search(r"Serving (http://\S+)", output)):
-            line = process.stdout.readline()
-            if not line:
-                pytest.fail(output + log.read_text())
-            output += line
-        try:
-            yield found[1], log
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.stdout.read()
-            assert process.wait(timeout=30) == 0
-
-
 @pytest.mark.req("D-12")
 def test_a_search_has_the_same_id_in_response_log_events_and_spans(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     with (
         OtlpCollector() as collector,
-        gateway(
+        run_gateway(
             tmp_path,
-            TOOLSCRIPT_LOG_LEVEL="info",
-            TOOLSCRIPT_EVENTS=str(events),
-            TOOLSCRIPT_OTLP_ENDPOINT=collector.root,
-            TOOLSCRIPT_DEBUG_BYPASS_AUTH="true",
-        ) as (url, log),
-        httpx.Client(base_url=url, headers={"X-Debug-Bypass-Auth": "1"}, timeout=30) as http,
+            DATA_DIR=str(tmp_path / "data"),
+            LOG_LEVEL="info",
+            EVENTS=str(events),
+            OTLP_ENDPOINT=collector.root,
+            DEBUG_BYPASS_AUTH="true",
+        ) as gateway,
+        httpx.Client(base_url=gateway.url, headers={"X-Debug-Bypass-Auth": "1"}, timeout=30) as http,
     ):
         assert http.put("/documents/one", json={"text": "The cat eats fish."}).status_code == 201
         query = {"query": "what does the cat eat", "search_type": "hybrid"}
@@ -293,7 +257,7 @@ def test_a_search_has_the_same_id_in_response_log_events_and_spans(tmp_path: Pat
     assert answer.headers["x-request-id"] == "mine"
     event, of_stream = map(json.loads, events.read_text().splitlines())
     assert (event["type"], event["request_id"], event["doc_ids"]) == ("documents.search", "mine", ["one"])
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in gateway.log.read_text().splitlines()]
     assert [each["event"] for each in lines if each["level"] != "info"] == []
     assert [(each["route"], each["status"]) for each in lines if each.get("request_id") == "mine"] == [("/search", 200)]
     assert (of_stream["request_id"], of_stream["doc_ids"]) == ("other", ["one"])

@@ -30,6 +30,7 @@ from tokenizers import Tokenizer
 
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_spec
+from tests.servers.preloaded import toolscript_command
 from toolscript.adapters.mcp.lenient_reader import read_items
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
@@ -126,9 +127,10 @@ def write_configuration(folder: Path) -> Path:
 
 def stdio(configuration: Path, data: Path, **variables: str) -> StdioServerParameters:
     """The command with which an agent starts the server."""
-    arguments = ["-m", "toolscript", "mcp", "--config", str(configuration), "--data-dir", str(data)]
+    command, *arguments = toolscript_command()
+    arguments += ["mcp", "--config", str(configuration), "--data-dir", str(data)]
     environment = {"TOOLSCRIPT_SEARCH_MODEL": MODEL, "HOME": str(data.parent)} | variables
-    return StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    return StdioServerParameters(command=command, args=arguments, env=environment)
 
 
 @asynccontextmanager

@@ -1,0 +1,122 @@
+"""Runs `toolscript` commands in forks of one process that has imported the package.
+
+The imports of a gateway take 3 s of processor time; a fork has them already. `python -m tests.servers.preloaded SOCKET`
+prints one line of JSON when it is ready, and ends with its input. `preloaded_command.py` asks it for a command and
+looks to its caller as the command itself would: its streams, signals and exit code are those of the command.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.servers.processes import run_server
+
+VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
+# What a gateway has imported when it serves. None of them may start a thread: a fork has only the thread that forks.
+MODULES = """
+    numpy uvicorn.lifespan.on uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
+    toolscript.surfaces.cli.main toolscript.surfaces.http.guard toolscript.surfaces.http.server
+""".split()
+
+
+def toolscript_command() -> list[str]:
+    """The beginning of a command line that runs `toolscript` in a process: preloaded where `run_preloaded` is used."""
+    if address := os.environ.get(VARIABLE):
+        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("preloaded_command.py")), address]
+    return [sys.executable, "-m", "toolscript"]
+
+
+@contextmanager
+def run_preloaded() -> Iterator[str]:
+    """Runs the process until the block ends, and yields the address of its socket."""
+    with TemporaryDirectory(prefix="preloaded-") as folder:
+        address = str(Path(folder, "socket"))
+        command = [sys.executable, "-m", "tests.servers.preloaded", address]
+        with run_server("The process that runs commands", command) as ready:
+            yield ready["address"]
+
+
+def _wait_for_command(address: str) -> dict[str, Any] | None:
+    """Returns in each fork what to run, and None in the process itself when its input ends."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen(64)
+        sys.stdout.write(json.dumps({"address": address}) + "\n")
+        sys.stdout.flush()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watching processes
+        while sys.stdin.fileno() not in select.select([server.fileno(), sys.stdin.fileno()], [], [])[0]:
+            connection, _ = server.accept()
+            if os.fork() == 0:
+                server.close()
+                return _watch_command(connection)
+            connection.close()
+    return None
+
+
+def _watch_command(connection: socket.socket) -> dict[str, Any]:
+    """Returns in a fork of its own what the caller wants to run. Here it waits for the end of that fork, to report its
+    exit code; it kills the fork when the caller is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("rw") as lines:
+        request: dict[str, Any] = json.loads(lines.readline())
+        ended, never_written = os.pipe()  # closed by the end of the fork; programs that it starts do not inherit it
+        pid = os.fork()
+        if pid == 0:
+            return request | {"streams": streams}
+        os.close(never_written)
+        for each in (*streams, 0, 1, 2):
+            os.close(each)
+        lines.write(f"{pid}\n")
+        lines.flush()
+        if ended not in select.select([connection.fileno(), ended], [], [])[0]:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        try:
+            lines.write(f"{os.waitstatus_to_exitcode(status)}\n")
+            lines.flush()
+        finally:
+            os._exit(0)
+
+
+def _run(command: dict[str, Any]) -> None:
+    """Runs the command in this process, as `python -m toolscript` would."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
+    for number, stream in enumerate(command["streams"]):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(command["folder"])
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=is_unbuffered)  # type: ignore[union-attr]
+    sys.argv = ["toolscript", *command["arguments"]]
+    runpy.run_module("toolscript", run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    if command := _wait_for_command(sys.argv[1]):
+        gc.unfreeze()
+        _run(command)
+
+
+if __name__ == "__main__":
+    main()
