@@ -13,10 +13,9 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
-from toolscript.evaluation.book_run import BookEvaluation
-from toolscript.evaluation.book_sets import BookSet
-from toolscript.evaluation.datasets import read_set
+from toolscript.evaluation.datasets import BookSet, read_set
 from toolscript.evaluation.metrics import mean
+from toolscript.evaluation.run import evaluate_books
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge.ingest import IngestKnowledge
 from toolscript.services.knowledge.search import KnowledgeSearch
@@ -60,7 +59,7 @@ async def test_four_of_five_questions_find_the_section_that_answers_them(
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, minilm, FileBooks(), None)
     search = KnowledgeSearch(Retriever(minilm, index), index, store, _Nobody())
-    outcome = await BookEvaluation(ingest, search).run(manual, "semantic")
+    outcome = await evaluate_books(ingest, search, manual, "semantic")
     await database.close()
     assert len(outcome.scores) >= 12
     assert mean(outcome.scores)["r@5"] >= 0.8

@@ -1,4 +1,4 @@
-"""Retrieval metrics per query, and their means and intervals over many queries."""
+"""Retrieval metrics per query, their means and intervals over many queries, and the effect of thresholds."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from toolscript.evaluation.datasets import JudgedQuery
 NAMES = ("hit@1", "r@5", "r@10", "ndcg@10", "c@10", "mrr")
 RESAMPLES = 2000
 SEED = 20_240
+# Thresholds from 0 to 1, and ranges of confidences.
+STEPS, BUCKETS = 20, 10
 
 Scores = dict[str, float]
 Table = NDArray[np.float64]
@@ -26,6 +28,26 @@ class Interval:
     mean: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtThreshold:
+    """The share of answerable queries with any answer, and of unanswerable queries without one; None if there are no
+    such queries."""
+
+    threshold: float
+    answered: float | None
+    left_empty: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The queries whose first hit has a confidence in a range: their number, and the share whose first hit is right."""
+
+    low: float
+    high: float
+    queries: int
+    precision: float
 
 
 def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
@@ -70,14 +92,9 @@ def mean(scores: Sequence[Scores]) -> Scores:
     return {name: float(np.mean([s[name] for s in scores])) for name in NAMES}
 
 
-def intervals(scores: Sequence[Scores]) -> Mapping[str, Interval]:
-    """The mean of each metric with its bootstrap interval, with the same resamples for every metric."""
-    return intervals_over([scores])
-
-
-def intervals_over(sets: Sequence[Sequence[Scores]]) -> Mapping[str, Interval]:
-    """The same for the mean over several sets. Each set has the same weight, whatever its number of queries, and is
-    resampled separately."""
+def intervals(*sets: Sequence[Scores]) -> Mapping[str, Interval]:
+    """The mean of each metric with its bootstrap interval, with the same resamples for every metric. Each of several
+    sets has the same weight, whatever its number of queries, and is resampled separately."""
     tables = [np.array([[s[name] for name in NAMES] for s in scores]) for scores in sets]
     rng = np.random.default_rng(SEED)
     means = np.mean([_resample_means(values, rng) for values in tables], axis=0)
@@ -86,16 +103,41 @@ def intervals_over(sets: Sequence[Sequence[Scores]]) -> Mapping[str, Interval]:
     return {n: Interval(float(middle[i]), float(low[i]), float(high[i])) for i, n in enumerate(NAMES)}
 
 
-def difference(ours: Sequence[Scores], theirs: Sequence[Scores]) -> Mapping[str, Interval]:
-    """The difference between two results, query by query. An interval above zero is a significant gain."""
-    return difference_over([(ours, theirs)])
-
-
-def difference_over(pairs: Sequence[tuple[Sequence[Scores], Sequence[Scores]]]) -> Mapping[str, Interval]:
-    """The same for the mean over several sets."""
-    return intervals_over(
-        [[{n: a[n] - b[n] for n in NAMES} for a, b in zip(ours, theirs, strict=True)] for ours, theirs in pairs]
+def difference(*pairs: tuple[Sequence[Scores], Sequence[Scores]]) -> Mapping[str, Interval]:
+    """The difference between two results for a set, query by query; for several sets, their mean. An interval above
+    zero is a significant gain."""
+    return intervals(
+        *([{n: a[n] - b[n] for n in NAMES} for a, b in zip(ours, theirs, strict=True)] for ours, theirs in pairs)
     )
+
+
+def curve(answerable: Sequence[float], unanswerable: Sequence[float]) -> list[AtThreshold]:
+    """Computes the shares at every threshold from the confidence of each query's first hit (0 without a hit)."""
+    thresholds = [step / STEPS for step in range(STEPS + 1)]
+    return [AtThreshold(t, share_answered(answerable, t), share_left_empty(unanswerable, t)) for t in thresholds]
+
+
+def reliability(confidences: Sequence[float], is_right: Sequence[bool]) -> list[Bucket]:
+    """Computes how often the first hit is right, by its confidence. For an unanswerable query it never is."""
+    found: list[list[bool]] = [[] for _ in range(BUCKETS)]
+    for confidence, right in zip(confidences, is_right, strict=True):
+        found[min(int(confidence * BUCKETS), BUCKETS - 1)].append(right)
+    return [
+        Bucket(number / BUCKETS, (number + 1) / BUCKETS, len(each), sum(each) / len(each))
+        for number, each in enumerate(found)
+        if each
+    ]
+
+
+def share_answered(confidences: Sequence[float], threshold: float) -> float | None:
+    """The share of queries with any answer at a threshold; None without queries."""
+    return sum(0 < c >= threshold for c in confidences) / len(confidences) if confidences else None
+
+
+def share_left_empty(confidences: Sequence[float], threshold: float) -> float | None:
+    """The share of queries without an answer at a threshold; None without queries."""
+    answered = share_answered(confidences, threshold)
+    return None if answered is None else 1 - answered
 
 
 def _resample_means(values: Table, rng: np.random.Generator) -> Table:

@@ -11,13 +11,15 @@ from typing import NamedTuple, TypeVar
 from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
 from toolscript.domain.errors import Invalid
+from toolscript.domain.knowledge import Source
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
-from toolscript.evaluation.curve import share_answered, share_left_empty
-from toolscript.evaluation.datasets import DocumentSet, JudgedQuery, ToolSet
-from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
+from toolscript.evaluation.datasets import BookSet, DocumentSet, JudgedQuery, ListedBook, Question, ToolSet
+from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group, share_answered, share_left_empty
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
+from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
+from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeSearch
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalSearch, Strategy
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
@@ -27,6 +29,10 @@ CONCURRENT_SEARCHES = 8
 BASELINE = "baseline"
 # The strategies of hierarchical search. Its hybrid strategy is named differently, because `hybrid` is a blend.
 STRATEGIES = {"hierarchical": Strategy.HIERARCHICAL, "direct": Strategy.DIRECT, "hierarchical+direct": Strategy.HYBRID}
+# The command's default, and the name of the only pipeline for books.
+BOOK_PIPELINES = ("hybrid", "semantic")
+ANSWER = "an answer"
+TEST_ONLY = "held out"
 
 T = TypeVar("T")
 
@@ -35,7 +41,7 @@ T = TypeVar("T")
 class EvaluationResult:
     """Scores per query. For tools also the confidence of the first hit of each answerable and unanswerable query (0
     without a hit) and the default threshold; with skills also the share of tools that each query was compared with. For
-    a set with parts, the scores of each part."""
+    books the scores by the book of a question's first place, and those of the test-only questions."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
@@ -128,15 +134,15 @@ class Evaluation:
             found = await self.document_search.search(principal, query)
             return score_by_grade(judged, [h.doc_id for h in found.hits])
 
-        return EvaluationResult(await run_concurrently(score, data.queries))
+        return EvaluationResult(await _run_concurrently(score, data.queries))
 
 
 async def _evaluate_tools(
     data: ToolSet, items: Mapping[str, Item], search: Callable[[str], Awaitable[_ToolRanking]], threshold: float
 ) -> EvaluationResult:
     set_ids = {item.id: set_id for set_id, item in items.items()}
-    rankings = await run_concurrently(search, [judged.text for judged in data.queries])
-    unanswerable = await run_concurrently(search, data.unanswerable)
+    rankings = await _run_concurrently(search, [judged.text for judged in data.queries])
+    unanswerable = await _run_concurrently(search, data.unanswerable)
     scores = [
         score_by_group(judged, [set_ids[i] for i in ranking.ids])
         for judged, ranking in zip(data.queries, rankings, strict=True)
@@ -176,7 +182,7 @@ def _parse_blend(pipeline: str) -> Blend:
         ) from error
 
 
-async def run_concurrently(work: Callable[..., Awaitable[T]], arguments: Sequence[object]) -> list[T]:
+async def _run_concurrently(work: Callable[..., Awaitable[T]], arguments: Sequence[object]) -> list[T]:
     """Calls `work` with each argument, a few at a time like a server with several clients. Keeps the order."""
     slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
 
@@ -185,3 +191,40 @@ async def run_concurrently(work: Callable[..., Awaitable[T]], arguments: Sequenc
             return await work(argument)
 
     return list(await asyncio.gather(*map(run_one, arguments)))
+
+
+async def evaluate_books(
+    ingest: IngestKnowledge, search: KnowledgeSearch, data: BookSet, pipeline: str
+) -> EvaluationResult:
+    """Ingests the books, scores every question and removes the books. Any of its places answers a question, once.
+    Raises Invalid for an unknown pipeline, and for a file that is not a book."""
+    if pipeline not in BOOK_PIPELINES:
+        raise Invalid(
+            f"pipeline {pipeline!r} is not available for books: leave out --pipeline",
+            details={"field": "--pipeline", "allowed": list(BOOK_PIPELINES)},
+        )
+
+    async def score(question: Question) -> Scores:
+        found = await search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
+        ranking = [
+            ANSWER if any(place.contains(hit.title, hit.position) for place in question.places) else hit.id
+            for hit in found.hits
+        ]
+        return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
+
+    sources = [await _ingest_book(ingest, book) for book in data.books]
+    scores = await _run_concurrently(score, data.queries)
+    for source in sources:
+        await ingest.remove(source.id)
+    parts: dict[str, list[Scores]] = {}
+    for question, each in zip(data.queries, scores, strict=True):
+        parts.setdefault(question.places[0].source, []).append(each)
+    test_only = [each for question, each in zip(data.queries, scores, strict=True) if question.is_test_only]
+    return EvaluationResult(scores, parts=parts | ({TEST_ONLY: test_only} if test_only else {}))
+
+
+async def _ingest_book(ingest: IngestKnowledge, book: ListedBook) -> Source:
+    about = SourceDetails(book.title, book.authors, book.type, extract=False)
+    if len(book.files) == 1:
+        return (await ingest.ingest(book.files[0], about)).source
+    return (await ingest.ingest_together(book.files[0].parent, book.files, about)).source

@@ -87,7 +87,7 @@ def test_other_pipelines_are_refused_for_books(library: Path) -> None:
     assert "not available for books" in result.output
 
 
-def test_measuring_leaves_the_own_knowledge_alone(
+def test_eval_does_not_change_the_users_own_knowledge(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_KNOWLEDGE", "mongodb://127.0.0.1:9/nobody-is-there")

@@ -1,4 +1,5 @@
-"""The metrics equal those of the reference script and of the library ranx."""
+"""The metrics equal those of the reference script and of the library ranx; curves over thresholds, the reliability of
+confidences, and means over sets."""
 
 from __future__ import annotations
 
@@ -14,7 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.evaluation.datasets import JudgedQuery
-from toolscript.evaluation.metrics import NAMES, Scores, difference, intervals, mean, score_by_grade, score_by_group
+from toolscript.evaluation.metrics import (
+    NAMES,
+    Scores,
+    curve,
+    difference,
+    intervals,
+    mean,
+    reliability,
+    score_by_grade,
+    score_by_group,
+    share_answered,
+    share_left_empty,
+)
 
 Reference = Callable[[list[dict[str, Any]], list[dict[str, Any]], list[list[int]]], dict[str, float]]
 
@@ -29,6 +42,7 @@ OURS_BY_RANX = {
 }
 
 few = st.integers(0, 19)
+confidences = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 answers = st.lists(st.frozensets(few, min_size=1, max_size=3), min_size=1, max_size=12)
 rankings = st.one_of(
     st.lists(few, unique=True, max_size=20),
@@ -137,18 +151,68 @@ def test_an_interval_is_the_same_each_time_and_narrows_with_more_queries() -> No
 
 def test_a_run_does_not_differ_from_itself() -> None:
     run = [same(n / 7) for n in range(8)]
-    assert {(d.mean, d.low, d.high) for d in difference(run, run).values()} == {(0.0, 0.0, 0.0)}
+    assert {(d.mean, d.low, d.high) for d in difference((run, run)).values()} == {(0.0, 0.0, 0.0)}
 
 
 def test_the_interval_of_a_significant_gain_lies_above_zero() -> None:
     base = [same((n * 37 % 100) / 200) for n in range(60)]
     better = [{n: v + 0.05 for n, v in s.items()} for s in base]
     mixed = [{n: v + (0.2 if i % 2 else -0.2) for n, v in s.items()} for i, s in enumerate(base)]
-    assert all(d.low > 0 and d.mean == pytest.approx(0.05) for d in difference(better, base).values())
-    assert all(d.high < 0 for d in difference(base, better).values())
-    assert all(d.low < 0 < d.high for d in difference(mixed, base).values())
+    assert all(d.low > 0 and d.mean == pytest.approx(0.05) for d in difference((better, base)).values())
+    assert all(d.high < 0 for d in difference((base, better)).values())
+    assert all(d.low < 0 < d.high for d in difference((mixed, base)).values())
 
 
 def test_runs_over_different_queries_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="zip"):
-        difference([same(1.0)], [same(1.0), same(0.0)])
+        difference(([same(1.0)], [same(1.0), same(0.0)]))
+
+
+@pytest.mark.req("S-01")
+def test_the_curve_goes_from_everything_answered_to_nothing_in_steps_of_a_twentieth() -> None:
+    points = curve([0.3, 0.6, 0.9, 1.0], [0.1, 0.4])
+    assert [p.threshold for p in points] == pytest.approx([step / 20 for step in range(21)])
+    by_threshold = {round(p.threshold, 2): (p.answered, p.left_empty) for p in points}
+    assert by_threshold[0.0] == (1.0, 0.0)
+    assert by_threshold[0.35] == (0.75, 0.5)
+    assert by_threshold[1.0] == (0.25, 1.0)
+
+
+@pytest.mark.req("S-01")
+@settings(max_examples=60, deadline=None)
+@given(confidences, confidences)
+def test_a_higher_threshold_never_answers_more(answerable: list[float], unanswerable: list[float]) -> None:
+    points = curve(answerable, unanswerable)
+    answered = [p.answered or 0.0 for p in points]
+    empty = [p.left_empty or 0.0 for p in points]
+    assert answered == sorted(answered, reverse=True)
+    assert empty == sorted(empty)
+
+
+@pytest.mark.req("S-01")
+def test_a_query_without_any_hit_is_not_answered_at_any_threshold() -> None:
+    assert share_answered([0.0], 0.0) == 0.0
+    assert share_left_empty([0.0], 0.0) == 1.0
+    assert (share_answered([], 0.5), share_left_empty([], 0.5)) == (None, None)
+
+
+@pytest.mark.req("S-01")
+def test_a_bucket_has_the_share_of_right_first_hits() -> None:
+    buckets = reliability([0.05, 0.62, 0.68, 0.95, 1.0], [False, True, False, True, True])
+    assert [(b.low, b.high, b.queries, b.precision) for b in buckets] == [
+        (0.0, 0.1, 1, 0.0),
+        (0.6, 0.7, 2, 0.5),
+        (0.9, 1.0, 2, 1.0),
+    ]
+
+
+def test_in_a_mean_over_sets_each_set_has_the_same_weight() -> None:
+    large, small = [same(1.0)] * 900, [same(0.0)] * 9
+    found = intervals(large, small)["r@5"]
+    assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_small_gains_on_several_sets_are_significant_together() -> None:
+    noisy = [same(0.3 if n % 2 else -0.2) for n in range(16)]
+    none = [same(0.0)] * 16
+    assert difference((noisy, none))["mrr"].low < 0 < difference(*[(noisy, none)] * 8)["mrr"].low

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,27 +19,14 @@ from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import open_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from toolscript.app.app import App
-    from toolscript.evaluation.curve import Bucket
     from toolscript.evaluation.datasets import AnySet
-    from toolscript.evaluation.metrics import Interval
+    from toolscript.evaluation.metrics import Bucket, Interval, Scores
     from toolscript.evaluation.run import EvaluationResult
     from toolscript.services.knowledge.ingest import IngestKnowledge
 
-PIPELINES = (
-    "hybrid",
-    "rrf",
-    "zscore",
-    "semantic",
-    "keyword",
-    "baseline",
-    "hierarchical",
-    "direct",
-    "hierarchical+direct",
-)
+TEXT_PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
+PIPELINES = (*TEXT_PIPELINES, "hierarchical", "direct", "hierarchical+direct")
 MEAN_ROW = "mean of the sets"
 MAX_NAME_CHARACTERS = 24
 
@@ -48,7 +35,7 @@ MAX_NAME_CHARACTERS = 24
 class Measurement:
     """The outcome of a set, and that of the other pipeline on the same queries."""
 
-    data: AnySet
+    name: str
     ours: EvaluationResult
     theirs: EvaluationResult | None
 
@@ -62,9 +49,7 @@ class Measurement:
 @click.option("--curve", is_flag=True, help="Show the effect of every threshold, and how reliable confidences are.")
 @options.model
 @options.as_json
-def evaluate(
-    folders: tuple[Path, ...], pipeline: str, against: str | None, curve: bool, as_json: bool, **flags: Any
-) -> None:
+def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curve: bool) -> None:
     """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
     Each DIR has tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl; without DIR the demo set is
@@ -77,25 +62,31 @@ def evaluate(
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
     """
     from toolscript.evaluation.datasets import demo_folder, read_set
+    from toolscript.evaluation.metrics import NAMES
 
     chosen = folders or (demo_folder(),)
-    same = {f.name for f in chosen if [g.name for g in chosen].count(f.name) > 1}
-    sets = [replace(read_set(f), name=str(f)) if f.name in same else read_set(f) for f in chosen]
-    with _temporary_folder(flags) as settings:
+    names = [folder.name for folder in chosen]
+    sets = [replace(read_set(f), name=str(f) if names.count(f.name) > 1 else f.name) for f in chosen]
+    with _temporary_folder() as settings:
         measured = asyncio.run(_measure(settings, sets, pipeline, against))
-    if as_json:
-        click.echo(json.dumps(_to_json(measured, against, curve)))
+    # Documents have no threshold: their scores have no fixed scale.
+    outcomes = {m.name: m.ours for m in measured if m.ours.answerable} if curve else None
+    if options.is_json():
+        click.echo(json.dumps(_to_json(measured, against, outcomes)))
         return
-    _show(measured, pipeline, against)
-    if curve:
-        _show_curve(_select_tool_outcomes(measured))
+    _show(measured, pipeline)
+    if against:
+        rows = [[name, *map(_format_gain, gained.values())] for name, gained in _compute_gains(measured)]
+        _print_figures(f"{pipeline} minus {against}, query by query", ("set", *NAMES), rows)
+    if outcomes is not None:
+        _show_curve(outcomes)
 
 
 @contextmanager
-def _temporary_folder(flags: dict[str, Any]) -> Iterator[Settings]:
+def _temporary_folder() -> Iterator[Settings]:
     """Settings with an empty data folder: a measurement must not depend on what was indexed before."""
     with tempfile.TemporaryDirectory(prefix="toolscript-eval-") as folder:
-        usual = read_settings(flags)
+        usual = read_settings()
         models = usual.data / "models"
         models.mkdir(parents=True, exist_ok=True)
         (Path(folder) / "models").symlink_to(models)
@@ -114,18 +105,17 @@ async def _measure(settings: Settings, sets: list[AnySet], pipeline: str, agains
             with console.status(f"Measuring {data.name}"):
                 ours = await _evaluate_set(app, data, pipeline)
                 theirs = await _evaluate_set(app, data, against) if against else None
-            done.append(Measurement(data, ours, theirs))
+            done.append(Measurement(data.name, ours, theirs))
     return done
 
 
 async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResult:
-    from toolscript.evaluation.book_run import BookEvaluation
-    from toolscript.evaluation.book_sets import BookSet
-    from toolscript.evaluation.run import Evaluation
+    from toolscript.evaluation.datasets import BookSet
+    from toolscript.evaluation.run import Evaluation, evaluate_books
 
     if isinstance(data, BookSet):
         ingest = cast("IngestKnowledge", app.ingest_knowledge)  # None only in an application that serves
-        return await BookEvaluation(ingest, app.knowledge_search).run(data, pipeline)
+        return await evaluate_books(ingest, app.knowledge_search, data, pipeline)
     evaluation = Evaluation(
         app.sync,
         app.tool_search,
@@ -137,36 +127,27 @@ async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResu
     return await evaluation.run(data, pipeline)
 
 
-def _to_json(measured: list[Measurement], against: str | None, curve: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {"sets": {m.data.name: _build_row(m.ours) for m in measured}}
+def _to_json(
+    measured: list[Measurement], against: str | None, outcomes: Mapping[str, EvaluationResult] | None
+) -> dict[str, Any]:
+    from toolscript.evaluation.metrics import curve
+
+    answer: dict[str, Any] = {"sets": {m.name: _build_row(m.ours) for m in measured}}
     if against:
         answer["against"] = {
             "pipeline": against,
-            "sets": {m.data.name: _build_row(m.theirs) for m in measured if m.theirs},
+            "sets": {m.name: _build_row(m.theirs) for m in measured if m.theirs},
             "difference": {
                 name: {n: [i.mean, i.low, i.high] for n, i in gained.items()}
                 for name, gained in _compute_gains(measured)
             },
         }
-    if curve:
-        answer["curve"] = _curve_to_json(_select_tool_outcomes(measured))
+    if outcomes is not None:
+        answer["curve"] = {
+            "sets": {name: [asdict(p) for p in curve(o.answerable, o.unanswerable)] for name, o in outcomes.items()},
+            "reliability": [asdict(bucket) for bucket in _compute_reliability(outcomes)],
+        }
     return answer
-
-
-def _compute_gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
-    """The gain in each set, and the mean gain of several sets, which all have the same weight."""
-    from toolscript.evaluation.metrics import difference_over
-
-    pairs = [(m.data.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
-    for name, pair in pairs:
-        yield name, difference_over([pair])
-    if len(pairs) > 1:
-        yield MEAN_ROW, difference_over([pair for _, pair in pairs])
-
-
-def _select_tool_outcomes(measured: list[Measurement]) -> dict[str, EvaluationResult]:
-    """The outcomes of sets of tools. Documents have no threshold: their scores have no fixed scale."""
-    return {m.data.name: m.ours for m in measured if m.ours.answerable}
 
 
 def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
@@ -184,54 +165,74 @@ def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
     return row
 
 
-def _show(measured: list[Measurement], pipeline: str, against: str | None) -> None:
-    from rich.table import Table
+def _compute_gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
+    """The gain in each set, and the mean gain of several sets, which all have the same weight."""
+    from toolscript.evaluation.metrics import difference
 
-    from toolscript.evaluation.metrics import NAMES, intervals, intervals_over
+    pairs = [(m.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
+    for name, pair in pairs:
+        yield name, difference(pair)
+    if len(pairs) > 1:
+        yield MEAN_ROW, difference(*(pair for _, pair in pairs))
 
-    console = open_console()
-    table = Table(title=f"pipeline {pipeline}", header_style="bold")
-    searched = any(m.ours.searched for m in measured)
-    for column in ("set", "queries", *NAMES, "answered", "no match: empty", *(["searched"] if searched else [])):
-        _add_column(table, column)
+
+def _compute_reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
+    from toolscript.evaluation.metrics import reliability
+
+    confidences = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
+    firsts = [[s["hit@1"] > 0 for s in o.scores] + [False] * len(o.unanswerable) for o in outcomes.values()]
+    return reliability(confidences, [right for of_set in firsts for right in of_set])
+
+
+def _show(measured: list[Measurement], pipeline: str) -> None:
+    from toolscript.evaluation.metrics import NAMES, intervals
+
+    def format_means(*sets: list[Scores]) -> list[str]:
+        return [f"{i.mean:.3f}\n[dim]{i.low:.2f}–{i.high:.2f}[/]" for i in intervals(*sets).values()]
+
+    rows = []
     for m in measured:
-        values = intervals(m.ours.scores)
-        none = f"{_format_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
-        cells = [_format_interval(values[n]) for n in NAMES]
-        shares = [_format_share(m.ours.answered), none, *([_format_share(m.ours.share_searched)] if searched else [])]
-        table.add_row(m.data.name, str(len(m.ours.scores)), *cells, *shares)
-        for name, scores in m.ours.parts.items():
-            values = intervals(scores)
-            table.add_row(f"  {name}", str(len(scores)), *(_format_interval(values[n]) for n in NAMES))
+        empty = f"{_format_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
+        shares = [_format_share(m.ours.answered), empty, _format_share(m.ours.share_searched)]
+        rows.append([m.name, str(len(m.ours.scores)), *format_means(m.ours.scores), *shares])
+        rows += [[f"  {name}", str(len(each)), *format_means(each)] for name, each in m.ours.parts.items()]
+    searched = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
     if len(measured) > 1:
-        over = intervals_over([m.ours.scores for m in measured])
-        known = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
-        mean_searched = [_format_share(sum(known) / len(known))] if known else []
-        table.add_row(MEAN_ROW, "", *(_format_interval(over[n]) for n in NAMES), "", "", *mean_searched)
-    console.print(table)
-    if against:
-        _show_difference(console, measured, pipeline, against)
+        means = format_means(*(m.ours.scores for m in measured))
+        rows.append([MEAN_ROW, "", *means, "", "", _format_share(sum(searched) / len(searched)) if searched else ""])
+    columns = ["set", "queries", *NAMES, "answered", "no match: empty", "searched"]
+    _print_figures(f"pipeline {pipeline}", columns if searched else columns[:-1], rows)
 
 
-def _show_difference(console: Console, measured: list[Measurement], pipeline: str, against: str) -> None:
+def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
+    from toolscript.evaluation.metrics import curve
+
+    curves = [curve(o.answerable, o.unanswerable) for o in outcomes.values()]
+    rows = [
+        [f"{at[0].threshold:.2f}", *(f"{_format_share(p.answered)} / {_format_share(p.left_empty)}" for p in at)]
+        for at in zip(*curves, strict=True)
+    ]
+    _print_figures("answered / correctly empty, by threshold", ("threshold", *outcomes), rows)
+    rows = [
+        [f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}"]
+        for bucket in _compute_reliability(outcomes)
+    ]
+    _print_figures("reliability of confidences", ("confidence of the first hit", "queries", "correct"), rows)
+
+
+def _print_figures(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table, whose cells are markup. In a narrow terminal, names of sets are cut off after figures."""
     from rich.table import Table
 
-    from toolscript.evaluation.metrics import NAMES
-
-    table = Table(title=f"{pipeline} minus {against}, query by query", header_style="bold")
-    for column in ("set", *NAMES):
-        _add_column(table, column)
-    for name, gained in _compute_gains(measured):
-        table.add_row(name, *(_format_gain(gained[n]) for n in NAMES))
-    console.print(table)
-
-
-def _add_column(table: Table, column: str) -> None:
-    """In a narrow terminal, figures are cut before names."""
-    if column == "set":
-        table.add_column(column, max_width=MAX_NAME_CHARACTERS, overflow="ellipsis", no_wrap=True)
-    else:
-        table.add_column(column, justify="right")
+    table = Table(title=title, header_style="bold")
+    for column in columns:
+        if column == "set":
+            table.add_column(column, max_width=MAX_NAME_CHARACTERS, overflow="ellipsis", no_wrap=True)
+        else:
+            table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row[: len(columns)])
+    open_console().print(table)
 
 
 def _format_gain(interval: Interval) -> str:
@@ -239,52 +240,5 @@ def _format_gain(interval: Interval) -> str:
     return f"[{colour}]{interval.mean:+.3f}[/]\n[dim]{interval.low:+.3f} to {interval.high:+.3f}[/]"
 
 
-def _format_interval(interval: Interval) -> str:
-    return f"{interval.mean:.3f}\n[dim]{interval.low:.2f}–{interval.high:.2f}[/]"
-
-
 def _format_share(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _curve_to_json(outcomes: Mapping[str, EvaluationResult]) -> dict[str, Any]:
-    from toolscript.evaluation.curve import curve
-
-    return {
-        "sets": {
-            name: [asdict(point) for point in curve(outcome.answerable, outcome.unanswerable)]
-            for name, outcome in outcomes.items()
-        },
-        "reliability": [asdict(bucket) for bucket in _compute_reliability(outcomes)],
-    }
-
-
-def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
-    from rich.table import Table
-
-    from toolscript.evaluation.curve import curve
-
-    console = open_console()
-    table = Table(title="answered / correctly empty, by threshold", header_style="bold")
-    for column in ("threshold", *outcomes):
-        table.add_column(column, justify="right")
-    for points in zip(*(curve(o.answerable, o.unanswerable) for o in outcomes.values()), strict=True):
-        table.add_row(
-            f"{points[0].threshold:.2f}",
-            *(f"{_format_share(p.answered)} / {_format_share(p.left_empty)}" for p in points),
-        )
-    console.print(table)
-    reliable = Table(title="reliability of confidences", header_style="bold")
-    for column in ("confidence of the first hit", "queries", "correct"):
-        reliable.add_column(column, justify="right")
-    for bucket in _compute_reliability(outcomes):
-        reliable.add_row(f"{bucket.low:.1f} to {bucket.high:.1f}", str(bucket.queries), f"{bucket.precision:.3f}")
-    console.print(reliable)
-
-
-def _compute_reliability(outcomes: Mapping[str, EvaluationResult]) -> list[Bucket]:
-    from toolscript.evaluation.curve import reliability
-
-    confidences = [c for o in outcomes.values() for c in [*o.answerable, *o.unanswerable]]
-    firsts = [[s["hit@1"] > 0 for s in o.scores] + [False] * len(o.unanswerable) for o in outcomes.values()]
-    return reliability(confidences, [right for of_set in firsts for right in of_set])

@@ -12,8 +12,7 @@ from benchmarks.books import BOOKS as FETCHED
 from benchmarks.books import NoBooks, lay_out, write_questions
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Position
-from toolscript.evaluation.book_sets import AnswerPlace, BookSet
-from toolscript.evaluation.datasets import read_set
+from toolscript.evaluation.datasets import AnswerPlace, BookSet, read_set
 
 pytestmark = pytest.mark.req("K-07")
 
