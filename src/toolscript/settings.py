@@ -20,10 +20,9 @@ DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
 
 @dataclass(frozen=True, slots=True)
 class SettingRule:
-    """How a value is parsed and what is allowed."""
+    """What a setting means, and which values are allowed."""
 
     help: str
-    read: Callable[[str], Any] = str
     bounds: tuple[float, float] | None = None
     allowed: tuple[str, ...] = ()
     secret: bool = False
@@ -43,6 +42,16 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+_READERS: dict[str, Callable[[str], Any]] = {
+    "bool": _parse_boolean,
+    "float": float,
+    "int": int,
+    "Path": Path,
+    "Path | None": Path,
+    "tuple[str, ...]": _parse_names,
+}
+
+
 def _setting(default: Any, help: str, **rule: Any) -> Any:  # noqa: A002
     return field(default=default, metadata={"rule": SettingRule(help, **rule)}, repr=not rule.get("secret"))
 
@@ -52,7 +61,7 @@ class Settings:
     """The settings of an application. Each field is read from TOOLSCRIPT_ and its name in capitals."""
 
     data_dir: Path = _setting(  # noqa: RUF009
-        Path("~/.toolscript"), "Folder for the embedded index, the embedded store and downloaded models.", read=Path
+        Path("~/.toolscript"), "Folder for the embedded index, the embedded store and downloaded models."
     )
     index: str = _setting(
         "",
@@ -80,7 +89,6 @@ class Settings:
         120,
         "Maximum number of knowledge searches per minute and client address, because these need no authentication. "
         "0: no limit.",
-        read=int,
         bounds=(0, 100_000),
     )
     search_model: str = _setting(
@@ -94,24 +102,18 @@ class Settings:
         allowed=("auto", "cpu", "gpu"),
     )
     search_alpha: float = _setting(
-        0.7,
-        "Weight of semantic similarity in tool search; the rest is the weight of words and names.",
-        read=float,
-        bounds=(0, 1),
+        0.7, "Weight of semantic similarity in tool search; the rest is the weight of words and names.", bounds=(0, 1)
     )
-    search_limit: int = _setting(3, "Maximum number of results of a tool search.", read=int, bounds=(1, 100))
-    search_threshold: float = _setting(0.35, "Minimum confidence of results in tool search.", read=float, bounds=(0, 1))
+    search_limit: int = _setting(3, "Maximum number of results of a tool search.", bounds=(1, 100))
+    search_threshold: float = _setting(0.35, "Minimum confidence of results in tool search.", bounds=(0, 1))
     search_capabilities: Path | None = _setting(  # noqa: RUF009
-        None, "TOML or JSON file that extends or replaces parts of the tables of domains and capabilities.", read=Path
+        None, "TOML or JSON file that extends or replaces parts of the tables of domains and capabilities."
     )
     skills: Path | None = _setting(  # noqa: RUF009
-        None, "TOML or JSON file that extends or replaces the packaged skills.", read=Path
+        None, "TOML or JSON file that extends or replaces the packaged skills."
     )
     search_no_cache: bool = _setting(
-        False,
-        "Do not cache embeddings on disk; they are computed again at every start.",
-        read=_parse_boolean,
-        allowed=("true", "false"),
+        False, "Do not cache embeddings on disk; they are computed again at every start.", allowed=("true", "false")
     )
     embeddings_url: str | None = _setting(
         None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
@@ -124,22 +126,19 @@ class Settings:
     )
     llm_key: str | None = _setting(None, "API key of the chat API.", secret=True)
     llm_model: str | None = _setting(None, "Model of the chat API. Required with TOOLSCRIPT_LLM_URL.")
-    llm_timeout: float = _setting(
-        30.0, "Timeout in seconds for one response of the chat API.", read=float, bounds=(1, 3600)
-    )
-    llm_at_once: int = _setting(4, "Maximum number of concurrent requests to the chat API.", read=int, bounds=(1, 64))
+    llm_timeout: float = _setting(30.0, "Timeout in seconds for one response of the chat API.", bounds=(1, 3600))
+    llm_at_once: int = _setting(4, "Maximum number of concurrent requests to the chat API.", bounds=(1, 64))
     hub_url: str = _setting("https://huggingface.co", "URL of the hub that models are downloaded from.")
     hub_token: str | None = _setting(None, "Token for private or gated models on the hub.", secret=True)
     config: Path | None = _setting(  # noqa: RUF009
         None,
         "Configuration file with the MCP servers, of Toolscript or another MCP client, read instead of "
         "`~/.toolscript.json` and `./.toolscript.json`.",
-        read=Path,
     )
     connect_timeout: float = _setting(
-        30.0, "Timeout in seconds for starting a server and listing its tools.", read=float, bounds=(1, 3600)
+        30.0, "Timeout in seconds for starting a server and listing its tools.", bounds=(1, 3600)
     )
-    call_timeout: float = _setting(60.0, "Timeout in seconds for a tool call.", read=float, bounds=(1, 3600))
+    call_timeout: float = _setting(60.0, "Timeout in seconds for a tool call.", bounds=(1, 3600))
     api_key: str | None = _setting(
         None,
         "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`); requests for documents "
@@ -168,13 +167,10 @@ class Settings:
     debug_bypass_auth: bool = _setting(
         False,
         "Requests for documents with `X-Debug-Bypass-Auth: 1` need no token. For development only.",
-        read=_parse_boolean,
         allowed=("true", "false"),
     )
     plans: Path | None = _setting(  # noqa: RUF009
-        None,
-        "TOML or JSON file with the plans of tenants: maximum number of results, fields, requests per minute.",
-        read=Path,
+        None, "TOML or JSON file with the plans of tenants: maximum number of results, fields, requests per minute."
     )
     page_secret: str | None = _setting(
         None,
@@ -198,10 +194,10 @@ class Settings:
         None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of searches."
     )
     allowed_hosts: tuple[str, ...] = _setting(
-        (), "Further host names, separated by commas, under which the gateway accepts requests.", read=_parse_names
+        (), "Further host names, separated by commas, under which the gateway accepts requests."
     )
     host: str = _setting("127.0.0.1", "Address on which the gateway listens.")
-    port: int = _setting(3780, "Port on which the gateway listens; 0 picks a free one.", read=int, bounds=(0, 65535))
+    port: int = _setting(3780, "Port on which the gateway listens; 0 picks a free one.", bounds=(0, 65535))
     log_level: str = _setting(
         "warning",
         "Minimum level of the log lines that are written to standard error.",
@@ -253,21 +249,22 @@ def get_rule(each: Field[Any]) -> SettingRule:
 def _parse(each: Field[Any], text: Any, source: str) -> Any:
     rule = get_rule(each)
     try:
-        value = rule.read(text)
+        value = _READERS.get(str(each.type), str)(text)
     except ValueError:
-        raise _build_error(source, text, rule) from None
-    if rule.read is _parse_boolean:
+        raise _build_error(source, text, each) from None
+    if isinstance(value, bool):
         return value
     outside = rule.bounds and not rule.bounds[0] <= value <= rule.bounds[1]
     if outside or (rule.allowed and value not in rule.allowed):
-        raise _build_error(source, text, rule)
+        raise _build_error(source, text, each)
     return value
 
 
-def _build_error(source: str, text: Any, rule: SettingRule) -> Invalid:
+def _build_error(source: str, text: Any, each: Field[Any]) -> Invalid:
+    rule = get_rule(each)
     if rule.allowed:
         allowed = f"one of {', '.join(rule.allowed)}"
     else:
-        kind = "a whole number" if rule.read is int else "a number"
+        kind = "a whole number" if each.type == "int" else "a number"
         allowed = "{} from {:g} to {:g}".format(kind, *(rule.bounds or ()))
     return Invalid(f"invalid value {source}={text}: expected {allowed}", details={"field": source, "allowed": allowed})

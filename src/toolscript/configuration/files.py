@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
@@ -69,27 +69,19 @@ def load_configuration(
     for source in sources:
         entries |= source.read_entries(required=path is not None)
     specs = [entry.build_spec() for entry in entries.values()]
-    problems = [problem for source in sources for problem in sorted(source.problems, key=lambda p: p.line or 0)]
+    problems = [problem for source in sources for problem in sorted(source.problems, key=lambda p: p["line"] or 0)]
     if problems:
         raise _build_error(problems)
     watched = [*(s.file for s in sources), *(file for s in sources for file in s.env_files)]
     return Configuration(tuple(s for s in specs if s is not None), tuple(dict.fromkeys(watched)))
 
 
-class _ConfigurationProblem(NamedTuple):
-    file: Path
-    key: str
-    line: int | None
-    message: str
-
-
-def _build_error(problems: list[_ConfigurationProblem]) -> Invalid:
-    messages = [p.message for p in problems[:MAX_REPORTED_PROBLEMS]]
+def _build_error(problems: list[dict[str, Any]]) -> Invalid:
+    messages = [p["message"] for p in problems[:MAX_REPORTED_PROBLEMS]]
     if len(problems) > MAX_REPORTED_PROBLEMS:
         messages.append(f"and {len(problems) - MAX_REPORTED_PROBLEMS} more")
-    details = [{"file": str(p.file), "key": p.key, "line": p.line, "message": p.message} for p in problems]
-    first = {k: v for k, v in details[0].items() if k != "message"}
-    return Invalid("\n".join(messages), details={**first, "problems": details})
+    first = {name: problems[0][name] for name in ("file", "key", "line")}
+    return Invalid("\n".join(messages), details={**first, "problems": problems})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +91,8 @@ class _ConfigurationFile:
     file: Path
     home: Path
     environment: Mapping[str, str]
-    problems: list[_ConfigurationProblem] = field(default_factory=list)
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """Each with `file`, `key`, `line` and `message`, as in the details of the error."""
     env_files: list[Path] = field(default_factory=list)
 
     @property
@@ -113,7 +106,7 @@ class _ConfigurationFile:
         self._record(f"{f'{node.key}: ' if node.key else ''}{message} (line {node.line})", node.key, node.line)
 
     def _record(self, message: str, key: str = "", line: int | None = None) -> None:
-        self.problems.append(_ConfigurationProblem(self.file, key, line, f"{self.file}: {message}"))
+        self.problems.append({"file": str(self.file), "key": key, "line": line, "message": f"{self.file}: {message}"})
 
     def read_entries(self, *, required: bool) -> dict[str, _ServerEntry]:
         """Reads the servers of the file, under the key that its client uses."""
@@ -163,8 +156,8 @@ class _ConfigurationFile:
             if required:
                 self._record("no such file")
             return None
-        for repeated in document.repeated:
-            self.report(repeated.first, f"duplicate key, again in line {repeated.line}")
+        for first, line in document.repeated:
+            self.report(first, f"duplicate key, again in line {line}")
         return document.root
 
     def resolve(self, node: JsoncNode, *, or_number: bool = False) -> str | None:

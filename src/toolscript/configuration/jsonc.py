@@ -56,18 +56,12 @@ class JsoncNode:
         return f"{self.parent.key}.{self.name}".removeprefix(".")
 
 
-class RepeatedKey(NamedTuple):
-    """A key that occurs twice in one object: the first node, and the line of the second."""
-
-    first: JsoncNode
-    line: int
-
-
 class JsoncDocument(NamedTuple):
-    """The parsed content of a file."""
+    """The parsed content of a file. A key that occurs twice in one object is repeated: its first node, and the line of
+    the second."""
 
     root: JsoncNode
-    repeated: list[RepeatedKey]
+    repeated: list[tuple[JsoncNode, int]]
 
 
 def parse_jsonc(text: str) -> JsoncDocument:
@@ -80,7 +74,7 @@ class _JsoncParser:
         self._text = text
         self._at = 0
         self._lines = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
-        self._repeated: list[RepeatedKey] = []
+        self._repeated: list[tuple[JsoncNode, int]] = []
         self._inside: list[JsoncNode] = []
         self._blank_pattern, self._string_pattern, self._literal_pattern = map(re.compile, (_BLANK, _STRING, _LITERAL))
 
@@ -94,24 +88,20 @@ class _JsoncParser:
     def _parse_value(self, node: JsoncNode) -> None:
         """Parses the next value into the node."""
         match self._next():
-            case "{":
-                self._enter(node)
-                self._parse_object(node)
-                self._inside.pop()
-            case "[":
-                self._enter(node)
-                self._parse_list(node)
+            case "{" | "[" as opening:
+                if len(self._inside) == MAX_DEPTH:
+                    self._fail(f"nested more than {MAX_DEPTH} deep")
+                self._inside.append(node)
+                self._at += 1
+                if opening == "{":
+                    self._parse_object(node)
+                else:
+                    self._parse_list(node)
                 self._inside.pop()
             case '"':
                 node.value = self._parse_string()
             case _:
                 self._parse_literal(node)
-
-    def _enter(self, node: JsoncNode) -> None:
-        if len(self._inside) == MAX_DEPTH:
-            self._fail(f"nested more than {MAX_DEPTH} deep")
-        self._inside.append(node)
-        self._at += 1
 
     def _parse_object(self, node: JsoncNode) -> None:
         members: dict[str, JsoncNode] = {}
@@ -122,7 +112,7 @@ class _JsoncParser:
             line = self._position()[0]
             name = self._parse_string()
             if name in members:
-                self._repeated.append(RepeatedKey(members[name], line))
+                self._repeated.append((members[name], line))
             if not self._take(":"):
                 self._fail_expecting('":"')
             members[name] = member = JsoncNode(line, name, node)

@@ -217,7 +217,7 @@ def test_a_number_keeps_its_source_text() -> None:
 @pytest.mark.req("G-01")
 def test_a_duplicate_key_is_reported_with_both_lines() -> None:
     parse = parse_jsonc('{"a": {"x": 1,\n"y": 2,\n"x": 3}}')
-    assert [(r.first.key, r.first.line, r.line) for r in parse.repeated] == [("a.x", 1, 3)]
+    assert [(first.key, first.line, line) for first, line in parse.repeated] == [("a.x", 1, 3)]
 
 
 @pytest.mark.req("G-01")
