@@ -17,8 +17,8 @@ from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
-from toolscript.surfaces.cli.client.documents import MAX_BATCH_BYTES
 from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json, send_to_gateway
+from toolscript.surfaces.cli.commands.ingest import MAX_BATCH_BYTES
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.cli.terminal.values import parse_conditions, parse_pairs, parse_value
 from toolscript.surfaces.http import guard
@@ -78,7 +78,7 @@ def ids() -> list[str]:
     return [each["id"] for each in run_json("documents", "list", "--limit", "1000")["documents"]]
 
 
-def test_a_folder_is_put_in_found_shown_and_removed(toolscript: Toolscript, notes: Path) -> None:
+def test_a_folder_is_ingested_found_shown_and_removed(toolscript: Toolscript, notes: Path) -> None:
     assert toolscript("ingest", "notes").stdout == "7 added, 0 changed, 0 unchanged\n"
     assert toolscript("ingest", "notes").stdout == "0 added, 0 changed, 7 unchanged\n"
     assert ids() == IDS
@@ -370,7 +370,7 @@ def test_headings_are_part_of_the_text_where_they_change(small_folder: Path) -> 
     assert run_json("documents", "show", "guide.md")["text"].split("\n\n") == ["One", "a", "b", "Deep", "c", "Two", "d"]
 
 
-def test_more_than_one_request_can_hold_is_sent_in_several(
+def test_documents_that_exceed_one_request_are_sent_in_several(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
     rows = [{"id": f"d{n}", "text": "ü" * (MAX_BATCH_BYTES // 8)} for n in range(6)]  # two bytes each in UTF-8

@@ -138,7 +138,7 @@ def test_a_folder_of_pages_is_one_source(books: Path) -> None:
     assert content.index("Contents") < content.index("oil and a wick") < content.index("A hive needs shade")
 
 
-def test_a_book_of_pages_that_say_their_language_begins_with_its_index_and_is_called_so(books: Path) -> None:
+def test_pages_with_a_language_start_with_the_index_and_have_its_title(books: Path) -> None:
     (books / "index.en.html").write_text('<title>All of it</title><p>Contents</p><a href="lamps.html">Lamps</a>')
     (source,) = run_json("knowledge", "ingest", "books", "--as-one")["sources"]
     assert source["title"] == "All of it"
@@ -147,7 +147,7 @@ def test_a_book_of_pages_that_say_their_language_begins_with_its_index_and_is_ca
     assert content.index("Contents") < content.index("oil and a wick") < content.index("A hive needs shade")
 
 
-def test_pages_that_are_numbered_as_sections_stand_in_their_chapter(small_folder: Path) -> None:
+def test_pages_with_section_numbers_belong_to_their_chapter(small_folder: Path) -> None:
     pages = {
         "index": ("All of it", "chapter"),
         "chapter": ("Chapter 6. Upkeep", "apt"),

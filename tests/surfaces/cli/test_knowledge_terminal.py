@@ -31,7 +31,7 @@ def knowledge_command() -> list[str]:
 
 
 class Terminal:
-    """A command in a terminal of its own, and its output so far."""
+    """A command in a new terminal, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
         self.process = process

@@ -52,7 +52,7 @@ def test_search_prints_json_on_request(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("S-05")
-def test_a_flag_beats_the_environment_which_beats_the_default(
+def test_a_flag_overrides_the_environment_and_that_the_default(
     toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_SEARCH_THRESHOLD", "0")

@@ -20,7 +20,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skills import CountedSkill
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import load_settings
-from toolscript.surfaces.cli.commands.skills_export import to_toml
+from toolscript.surfaces.cli.commands.skills import to_toml
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.json.skills import build_skills_response
 
@@ -103,7 +103,7 @@ def numbers(toolscript: Toolscript, status: str = "pending") -> dict[str, int]:
 
 
 @pytest.mark.req("H-09")
-def test_a_skill_lives_from_its_addition_to_its_removal(toolscript: Toolscript) -> None:
+def test_a_skill_is_added_changed_and_removed(toolscript: Toolscript) -> None:
     added = data_of(toolscript("skills", "add", *BEES, "--json"))
     assert added.pop("tool_count") == 0
     assert added == {

@@ -11,18 +11,8 @@ from typing import Any
 import click
 
 from toolscript import __version__
-from toolscript.domain.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    RateLimited,
-    TimedOut,
-    ToolscriptError,
-    Unauthorized,
-    Unavailable,
-    UpstreamFailed,
-)
+from toolscript.domain import errors
+from toolscript.domain.errors import ToolscriptError
 from toolscript.surfaces.cli.commands.completion import completion
 from toolscript.surfaces.cli.commands.documents import documents
 from toolscript.surfaces.cli.commands.evaluate import evaluate
@@ -38,15 +28,15 @@ from toolscript.surfaces.cli.commands.tools import call, get_types, list_servers
 from toolscript.surfaces.cli.terminal.text import printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
-    Invalid: 2,
-    Unavailable: 3,
-    RateLimited: 3,
-    NotFound: 4,
-    UpstreamFailed: 5,
-    TimedOut: 5,
-    Unauthorized: 6,
-    Forbidden: 6,
-    Conflict: 7,
+    errors.Invalid: 2,
+    errors.Unavailable: 3,
+    errors.RateLimited: 3,
+    errors.NotFound: 4,
+    errors.UpstreamFailed: 5,
+    errors.TimedOut: 5,
+    errors.Unauthorized: 6,
+    errors.Forbidden: 6,
+    errors.Conflict: 7,
 }
 INTERRUPTED = 130
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -75,7 +65,7 @@ def _explain(error: Exception) -> ToolscriptError:
     """Turns an unexpected error into a message: the disk is full, or there is a bug."""
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
         where = f" to {error.filename}" if error.filename else ""
-        return Unavailable(
+        return errors.Unavailable(
             f"cannot write{where}: {error.strerror}. Free some space, or write somewhere else",
             details={"path": error.filename} if error.filename else {},
         )

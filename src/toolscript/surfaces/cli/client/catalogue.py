@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolscript.configuration.files import Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
@@ -49,13 +49,13 @@ async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: 
         await load_demo(app)
         return
     specs = configuration.servers
-    indexed = IndexedServers(app.settings.data).read()
-    current = [s for s in specs if indexed.get(s.name) == compute_digest(s)]
+    current = compute_digests(specs).items() & read_indexed(app.settings.data).items()
     if refresh or (specs and not current):
         await index_servers(app, specs)
         return
-    await app.sync.configure([s.name for s in current])
-    missing = sorted({s.name for s in specs} - {s.name for s in current})
+    names = [name for name, _ in current]
+    await app.sync.configure(names)
+    missing = sorted({s.name for s in specs} - set(names))
     if missing:
         print_note(f"not indexed yet: {', '.join(missing)} (start the gateway, or run toolscript sync)")
 
@@ -65,43 +65,39 @@ async def load_demo(app: App) -> SyncReport:
     from toolscript.services.catalogue.demo import load_demo_items
 
     report = await app.sync.run(load_demo_items())
-    IndexedServers(app.settings.data).write({})
+    write_indexed(app.settings.data, {})
     return report
 
 
-class IndexedServers:
-    """A file in the data folder that lists which servers are indexed, and with which configuration."""
-
-    def __init__(self, data: Path) -> None:
-        self._file = data / FILE
-
-    def read(self) -> dict[str, str]:
-        """Names of servers to the digests of their configuration."""
-        try:
-            servers = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return {str(k): str(v) for k, v in servers.items()} if isinstance(servers, dict) else {}
-
-    def write(self, servers: dict[str, str]) -> None:
-        """Replaces the file. Errors are ignored: without the file, servers are indexed again."""
-        draft = self._file.with_suffix(".new")
-        with suppress(OSError):
-            draft.write_text(json.dumps(servers), encoding="utf-8")
-            draft.replace(self._file)
+def read_indexed(data: Path) -> dict[str, str]:
+    """The servers that are indexed in the data folder: names to the digests of their configuration."""
+    try:
+        servers = json.loads((data / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in servers.items()} if isinstance(servers, dict) else {}
 
 
-def compute_digest(spec: ServerSpec) -> str:
-    """Changes when the server might offer other tools. Does not depend on its environment or headers."""
-    parts: list[Any] = [spec.transport, spec.command, spec.args, spec.cwd, spec.url, spec.include_tools]
-    return hashlib.sha256(json.dumps([*parts, spec.exclude_tools]).encode()).hexdigest()[:16]
+def write_indexed(data: Path, servers: dict[str, str]) -> None:
+    """Replaces the list of `read_indexed`. Errors are ignored: without the list, servers are indexed again."""
+    draft = data / f"{FILE}.new"
+    with suppress(OSError):
+        draft.write_text(json.dumps(servers), encoding="utf-8")
+        draft.replace(data / FILE)
+
+
+def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
+    """A hash by server name, which changes when the server might offer other tools. Does not depend on its environment
+    or headers."""
+    parts = {s.name: [s.transport, s.command, s.args, s.cwd, s.url, s.include_tools, s.exclude_tools] for s in specs}
+    return {name: hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16] for name, each in parts.items()}
 
 
 async def index_servers(app: App, specs: Sequence[ServerSpec], *, within: float = CONNECT_SECONDS) -> None:
     """Connects to all servers, makes the catalogue theirs, and records which are indexed."""
     await connect_servers(app, specs, within=within)
     ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
-    IndexedServers(app.settings.data).write({s.name: compute_digest(s) for s in specs if s.name in ready})
+    write_indexed(app.settings.data, compute_digests([s for s in specs if s.name in ready]))
 
 
 async def connect_servers(

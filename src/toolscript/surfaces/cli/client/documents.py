@@ -10,7 +10,7 @@ from urllib.parse import quote
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, ToolscriptError
 from toolscript.domain.filters import Filter
-from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
 from toolscript.surfaces.cli.client.session import CommandSession, Local
 from toolscript.surfaces.json.documents import (
     build_batch_response,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # Embedding a batch of long documents can take many minutes on a small machine.
 TIMEOUT_SECONDS = 3600.0
-MAX_BATCH_DOCUMENTS = 500
-MAX_BATCH_BYTES = 8 * 2**20
 # Leaves room for the JSON around a single document.
 MAX_DOCUMENT_BYTES = MAX_BODY_BYTES - 1024
 
@@ -42,24 +40,27 @@ class TenantDocuments:
     def __init__(self, session: CommandSession) -> None:
         self._session = session
         self._caller = Principal(session.settings.tenant)
-        self._http = {"tenant": self._caller.tenant, "timeout_seconds": TIMEOUT_SECONDS}
+        self._http: dict[str, Any] = {"tenant": self._caller.tenant, "timeout_seconds": TIMEOUT_SECONDS}
 
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Response:
-        """Adds or replaces documents. The response counts those added, changed and unchanged; `refused` ({id: why})
-        has those that are too large for a request."""
-        if app := self._session.app:
+    def find_size_problem(self, size: int) -> str | None:
+        """Why a document of that size in bytes cannot be put; None when it can."""
+        if self._session.app or size <= MAX_DOCUMENT_BYTES:
+            return None
+        return (
+            f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB:"
+            " stop the gateway while ingesting it, or split it"
+        )
+
+    async def put(self, documents: Sequence[Document], progress: Progress) -> Any:
+        """Adds or replaces documents, which together fit a request. Counts those added, changed and unchanged."""
+
+        async def local(app: App) -> Response:
             report = await app.ingest_documents.put(self._caller.tenant, documents, progress)
-            return {**build_batch_response(report), "refused": {}}
-        counts = {"added": 0, "changed": 0, "unchanged": 0}
-        bodies = [(body, len(encode_json(body))) for body in map(_build_body, documents)]
-        refused = {body["id"]: _explain_size(size) for body, size in bodies if size > MAX_DOCUMENT_BYTES}
-        done = len(refused)
-        for batch in _split_into_batches([each for each in bodies if each[1] <= MAX_DOCUMENT_BYTES]):
-            response = await self._session.send("/documents", body={"documents": batch}, **self._http)
-            counts = {name: count + response[name] for name, count in counts.items()}
-            done += len(batch)
-            progress(done, len(documents))
-        return {**counts, "refused": refused}
+            return build_batch_response(report)
+
+        response = await self._request("/documents", local, body={"documents": list(map(build_body, documents))})
+        progress(len(documents), len(documents))
+        return response
 
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; returns how many existed."""
@@ -74,7 +75,7 @@ class TenantDocuments:
             removed += 1
         return removed
 
-    async def get(self, doc_id: str) -> Response:
+    async def get(self, doc_id: str) -> Any:
         """One document with its text. Raises NotFound."""
 
         async def local(app: App) -> Response:
@@ -83,7 +84,7 @@ class TenantDocuments:
 
         return await self._request(f"/documents/{quote(doc_id, safe='', errors='replace')}", local)
 
-    async def list_page(self, *, after: str | None, limit: int) -> Response:
+    async def list_page(self, *, after: str | None, limit: int) -> Any:
         """A page of documents, ordered by id."""
 
         async def local(app: App) -> Response:
@@ -92,7 +93,7 @@ class TenantDocuments:
 
         return await self._request("/documents", local, after=after, limit=limit)
 
-    async def search(self, request: Mapping[str, Any], where: Filter) -> Response:
+    async def search(self, request: Mapping[str, Any], where: Filter) -> Any:
         """The best matches for a request in the fields of `POST /search`, whose filter is `where`."""
 
         async def local(app: App) -> Response:
@@ -105,9 +106,8 @@ class TenantDocuments:
         must = [{"field": c.field, "op": c.op, "value": c.value} for c in where.must]
         return await self._request("/search", local, body={**request, "filters": {"must": must}})
 
-    async def _request(self, path: str, local: Local, **http: Any) -> Response:
-        response: Response = await self._session.request(path, local, **self._http, **http)
-        return response
+    async def _request(self, path: str, local: Local, **http: Any) -> Any:
+        return await self._session.request(path, local, **self._http, **http)
 
 
 async def _finish_interrupted(app: App) -> None:
@@ -121,26 +121,7 @@ async def _finish_interrupted(app: App) -> None:
             log.warning("documents_unfinished", extra={"reason": error.message})
 
 
-def _build_body(document: Document) -> Response:
+def build_body(document: Document) -> Response:
+    """The JSON of a document in a request."""
     metadata = dict(document.metadata)
     return {"id": document.id, "text": document.text, "title": document.title, "metadata": metadata}
-
-
-def _explain_size(size: int) -> str:
-    return (
-        f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB: "
-        "stop the gateway while ingesting it, or split it"
-    )
-
-
-def _split_into_batches(bodies: Sequence[tuple[Response, int]]) -> list[list[Response]]:
-    """Batches that fit a request; each body comes with its size in bytes."""
-    batches: list[list[Response]] = []
-    size = 0
-    for body, body_size in bodies:
-        if not batches or size + body_size > MAX_BATCH_BYTES or len(batches[-1]) == MAX_BATCH_DOCUMENTS:
-            batches.append([])
-            size = 0
-        batches[-1].append(body)
-        size += body_size
-    return batches

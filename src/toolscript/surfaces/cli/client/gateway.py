@@ -15,26 +15,14 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from toolscript.domain.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    RateLimited,
-    TimedOut,
-    ToolscriptError,
-    Unauthorized,
-    Unavailable,
-    UpstreamFailed,
-)
+from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings
 
 FILE = "gateway.json"
 TIMEOUT_SECONDS = 10.0
 # The gateway closes the connection when a request body is larger.
 MAX_BODY_BYTES = 16 * 2**20
-_KINDS = (Invalid, NotFound, Conflict, Unavailable, Unauthorized, Forbidden, RateLimited, UpstreamFailed, TimedOut)
-_ERRORS: dict[str, type[ToolscriptError]] = {kind.code: kind for kind in _KINDS}
+_ERRORS = {kind.code: kind for kind in ToolscriptError.__subclasses__()}
 
 
 @contextmanager

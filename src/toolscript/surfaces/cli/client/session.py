@@ -8,7 +8,7 @@ only reads, cannot be written then (see `open_knowledge_writer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import prepare_catalogue, read_configuration
 from toolscript.surfaces.cli.client.gateway import find_gateway_url, is_gateway_running, send_to_gateway
+from toolscript.surfaces.cli.terminal.options import get_overrides
+from toolscript.surfaces.cli.terminal.text import print_answer
 from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Local = Callable[["App"], Awaitable[Any]]
+ToJson = Callable[[Any], Any]
+Show = Callable[[Any], None]
 
 
-def read_settings(flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command with these flags. Starts logging at their level. Raises Invalid."""
-    settings = load_settings(**flags)
+def read_settings() -> Settings:
+    """The settings of the running command. Starts logging at their level. Raises Invalid."""
+    settings = load_settings(**get_overrides())
     configure_logging(settings.log_level)
     return settings
 
@@ -43,9 +47,13 @@ class CommandSession:
     app: App | None = None
     """The application opened in this process; None when a gateway answers."""
 
-    async def request(self, path: str, local: Local, **http: Any) -> Any:
-        """What `local` makes of the application, or the gateway's response to an HTTP request (see `send`)."""
-        return await local(self.app) if self.app is not None else await self.send(path, **http)
+    async def request(self, path: str, local: Local, to_json: ToJson | None = None, **http: Any) -> Any:
+        """The gateway's response to an HTTP request (see `send`); without a gateway, what `local` gets from the
+        application, converted to the same JSON by `to_json`."""
+        if self.app is None:
+            return await self.send(path, **http)
+        result = await local(self.app)
+        return to_json(result) if to_json else result
 
     async def send(self, path: str, **http: Any) -> Any:
         """The gateway's response to an HTTP request, described as `send_to_gateway` takes it. Waits when the gateway
@@ -61,53 +69,58 @@ class CommandSession:
             return response
 
 
-@asynccontextmanager
-async def open_session(
-    settings: Settings, *, use_gateway: bool = True, with_catalogue: bool = True, refresh: bool = False
-) -> AsyncIterator[CommandSession]:
-    """A session with the running gateway, or with the application opened here.
+def run_in_session(
+    settings: Settings,
+    use: Callable[[CommandSession], Awaitable[Result]],
+    *,
+    use_gateway: bool = True,
+    with_catalogue: bool = True,
+    refresh: bool = False,
+) -> Result:
+    """What `use` makes of a session with the running gateway, or with the application opened here.
 
     With a catalogue, the application's catalogue is first updated to the configuration, and with `refresh` read again
     from all servers. Documents and knowledge do not need it. Raises Invalid or Unavailable.
     """
-    if use_gateway and is_gateway_running(settings):
-        yield CommandSession(settings)
-        return
-    configuration = read_configuration(settings) if with_catalogue else None
-    from toolscript.app.app import open_app  # --help must not wait for engines to load
-
-    async with open_app(settings) as app:
-        if configuration:
-            await prepare_catalogue(app, configuration, refresh=refresh)
-        yield CommandSession(settings, app)
-
-
-def run_in_session(settings: Settings, use: Callable[[CommandSession], Awaitable[Result]], **how: bool) -> Result:
-    """Opens a session (`how` as `open_session` takes it) and returns what `use` makes of it."""
 
     async def run() -> Result:
-        async with open_session(settings, **how) as session:
-            return await use(session)
+        if use_gateway and is_gateway_running(settings):
+            return await use(CommandSession(settings))
+        configuration = read_configuration(settings) if with_catalogue else None
+        from toolscript.app.app import open_app  # --help must not wait for engines to load
+
+        async with open_app(settings) as app:
+            if configuration:
+                await prepare_catalogue(app, configuration, refresh=refresh)
+            return await use(CommandSession(settings, app))
 
     return asyncio.run(run())
 
 
-def request_once(settings: Settings, path: str, local: Local, *, refresh: bool = False, **http: Any) -> Any:
-    """The response to one request in a session of its own, with a catalogue."""
-    return run_in_session(settings, lambda session: session.request(path, local, **http), refresh=refresh)
+def request_once(
+    path: str,
+    local: Local,
+    to_json: ToJson | None = None,
+    *,
+    show: Show | None = None,
+    refresh: bool = False,
+    **http: Any,
+) -> Any:
+    """Sends the only request of a command (see `CommandSession.request`) and returns the answer; prints it when there
+    is a function that shows it."""
 
+    def use(session: CommandSession) -> Awaitable[Any]:
+        return session.request(path, local, to_json, **http)
 
-@dataclass(frozen=True, slots=True)
-class KnowledgeWriter:
-    """The services that write knowledge."""
-
-    ingest: IngestKnowledge
-    imports: ImportKnowledge
+    answer = run_in_session(read_settings(), use, refresh=refresh)
+    if show:
+        print_answer(answer, show)
+    return answer
 
 
 @asynccontextmanager
-async def open_knowledge_writer(settings: Settings) -> AsyncIterator[KnowledgeWriter]:
-    """Opens the application to write knowledge. Raises Unavailable while a gateway has the embedded index open."""
+async def open_knowledge_writer(settings: Settings) -> AsyncIterator[tuple[IngestKnowledge, ImportKnowledge]]:
+    """The services that write knowledge. Raises Unavailable while a gateway has the embedded index open."""
     if not settings.index and is_gateway_running(settings):
         raise Unavailable(
             f"the gateway at {find_gateway_url(settings.data)} uses {settings.data}, and knowledge cannot be written "
@@ -118,4 +131,4 @@ async def open_knowledge_writer(settings: Settings) -> AsyncIterator[KnowledgeWr
 
     async with open_app(settings) as app:
         if app.ingest_knowledge and app.import_knowledge:  # None only in an application that serves
-            yield KnowledgeWriter(app.ingest_knowledge, app.import_knowledge)
+            yield app.ingest_knowledge, app.import_knowledge

@@ -51,13 +51,11 @@ def documents() -> None:
 @click.option(
     "--filter", "filters", multiple=True, metavar="FIELD=VALUE", help="Or != >= <= > < ~ (contains); repeatable."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Maximum number of documents."
-)
+@options.limit(200, 10, "documents")
 @click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="Number of documents to skip.")
 @click.option("--rerank", is_flag=True, help="Reorder the best documents with a reranker (TOOLSCRIPT_RERANKER).")
 @_tenant_options
-def search(query: str, filters: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> None:
     """Find documents.
 
     Without QUERY, all documents that match the filters, by id.
@@ -67,42 +65,38 @@ def search(query: str, filters: tuple[str, ...], as_json: bool, **given: Any) ->
     toolscript documents search lease --type keyword --filter year>=2024 --filter tags=contract
     toolscript documents search --filter team=search
     """
-    request = {name: given.pop(name) for name in ("search_type", "fusion", "offset", "rerank")}
     request |= {
         "query": query or None,
-        "top_k": given.pop("limit"),
+        "top_k": limit,
         "snippet_max_chars": SNIPPET_CHARACTERS,
-        "highlight": not as_json and sys.stdout.isatty(),
+        "highlight": not options.is_json() and sys.stdout.isatty(),
     }
     where = parse_conditions(filters, "--filter")
-    answer = _run(given, lambda documents: documents.search(request, where))
-    print_answer(answer, as_json, lambda _: _show_hits(answer, request["offset"]))
+    answer = _run(lambda documents: documents.search(request, where))
+    print_answer(answer, lambda _: _show_hits(answer, request["offset"]))
 
 
 @documents.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of documents."
-)
+@options.limit(1000, 100, "documents")
 @click.option("--after", metavar="ID", help="Start after this id.")
 @_tenant_options
-def list_(limit: int, after: str | None, as_json: bool, **flags: Any) -> None:
+def list_(limit: int, after: str | None) -> None:
     """List documents by id."""
-    answer = _run(flags, lambda documents: documents.list_page(after=after, limit=limit))
-    print_answer(answer, as_json, _show_list)
+    print_answer(_run(lambda documents: documents.list_page(after=after, limit=limit)), _show_list)
 
 
 @documents.command()
 @click.argument("doc_id", metavar="ID")
 @_tenant_options
-def show(doc_id: str, as_json: bool, **flags: Any) -> None:
+def show(doc_id: str) -> None:
     """Print the title, metadata and text of a document."""
-    print_answer(_run(flags, lambda documents: documents.get(doc_id)), as_json, _show_document)
+    print_answer(_run(lambda documents: documents.get(doc_id)), _show_document)
 
 
 @documents.command()
 @click.argument("doc_ids", nargs=-1, required=True, metavar="ID...")
 @_tenant_options
-def remove(doc_ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
+def remove(doc_ids: tuple[str, ...]) -> None:
     """Remove documents. Missing ones are reported, and the others removed; exits with 4 when all are missing."""
     ids = list(dict.fromkeys(doc_ids))
 
@@ -110,14 +104,14 @@ def remove(doc_ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
         removed = [doc_id for doc_id in ids if await documents.remove([doc_id])]
         return {"removed": removed, "missing": [doc_id for doc_id in ids if doc_id not in removed]}
 
-    answer = _run(flags, remove_each)
+    answer = _run(remove_each)
     if not answer["removed"]:
         raise NotFound(f"no such document: {', '.join(map(repr, ids))}; see toolscript documents list")
-    print_answer(answer, as_json, _show_removed)
+    print_answer(answer, _show_removed)
 
 
-def _run(flags: Mapping[str, Any], use: Callable[[TenantDocuments], Awaitable[Answer]]) -> Answer:
-    return run_in_session(read_settings(flags), lambda session: use(TenantDocuments(session)), with_catalogue=False)
+def _run(use: Callable[[TenantDocuments], Awaitable[Answer]]) -> Answer:
+    return run_in_session(read_settings(), lambda session: use(TenantDocuments(session)), with_catalogue=False)
 
 
 def _show_hits(answer: Answer, offset: int) -> None:
@@ -142,11 +136,8 @@ def _show_hits(answer: Answer, offset: int) -> None:
 
 
 def _show_list(answer: Answer) -> None:
-    rows = [(each["id"], each["title"], f"{each['characters']:,}") for each in answer["documents"]]
-    if rows:
-        print_table(("Document", "Title", "Characters"), rows, right=("Characters",))
-    else:
-        click.echo("No documents: add some with toolscript ingest")
+    columns = {"Document": "id", "Title": "title", "Characters": "characters"}
+    print_table(columns, answer["documents"], empty="No documents: add some with toolscript ingest")
     if answer["next"]:
         click.echo(f"\nNext page: --after {printable(answer['next'])}")
 

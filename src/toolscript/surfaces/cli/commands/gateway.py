@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,11 +19,12 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.catalogue import (
-    IndexedServers,
-    compute_digest,
+    compute_digests,
     is_demo,
     load_demo,
     read_configuration,
+    read_indexed,
+    write_indexed,
 )
 from toolscript.surfaces.cli.client.gateway import announce_gateway
 from toolscript.surfaces.cli.client.session import read_settings
@@ -64,14 +65,14 @@ def gateway() -> None:
 @options.overrides("port", "--port", metavar="N")
 @options.model
 @options.data_dir
-def start(**flags: Any) -> None:
+def start() -> None:
     """Connect to all configured servers and serve HTTP and MCP until interrupted.
 
     Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config, which may be a configuration of Claude
     Desktop, Cursor or VS Code. Changes of the file are applied while running. Without any configuration, a built-in
     demo catalogue is served.
     """
-    settings = read_settings(flags)
+    settings = read_settings()
     from rich.console import Console
 
     with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
@@ -167,10 +168,10 @@ class GatewayRun:
             logger = logging.getLogger("toolscript.services.catalogue.gateway")
             logger.addFilter(lambda record: record.getMessage() != "server_failed")  # the board shows it
         specs = self._configuration.servers
-        indexed = IndexedServers(self._settings.data).read()
+        indexed = read_indexed(self._settings.data)
         with board.show():
             await app.gateway.apply(specs)
-            if all(indexed.get(s.name) == compute_digest(s) for s in specs):
+            if compute_digests(specs).items() <= indexed.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
             await app.gateway.settle(FIRST_CONNECT_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
@@ -189,10 +190,11 @@ class GatewayRun:
 
     def _record(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:
-            current = {s.name: compute_digest(s) for s in self._configuration.servers}
-            file = IndexedServers(self._settings.data)
-            indexed = {name: digest for name, digest in file.read().items() if current.get(name) == digest}
-            file.write({**indexed, **({status.name: current[status.name]} if status.name in current else {})})
+            current = compute_digests(self._configuration.servers)
+            indexed = dict(read_indexed(self._settings.data).items() & current.items())
+            if status.name in current:
+                indexed[status.name] = current[status.name]
+            write_indexed(self._settings.data, indexed)
 
 
 async def _finish_documents(app: App) -> None:
@@ -228,12 +230,12 @@ def _create_http_server(settings: Settings) -> HttpServer:
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
     """Modification times and sizes of the configuration files; None for those that do not exist."""
-    stamps: list[tuple[int, int] | None] = []
-    for file in configuration.files:
+
+    def read_stamp(file: Path) -> tuple[int, int] | None:
         try:
             status = file.stat()
         except OSError:
-            stamps.append(None)
-        else:
-            stamps.append((status.st_mtime_ns, status.st_size))
-    return stamps
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    return [read_stamp(file) for file in configuration.files]

@@ -29,13 +29,13 @@ def index() -> None:
 @options.model
 @options.data_dir
 @options.as_json
-def rebuild(as_json: bool, **flags: Any) -> None:
+def rebuild() -> None:
     """Delete the index and build it again from the store, with the current model.
 
     Needed after a change of model; also tries again to download a model that was not available before. Tools, skills,
     documents and knowledge are indexed. Stop a gateway that runs on the data folder first.
     """
-    print_answer(asyncio.run(_rebuild(read_settings(flags))), as_json, _show)
+    print_answer(asyncio.run(_rebuild(read_settings())), _show)
 
 
 async def _rebuild(settings: Settings) -> dict[str, Any]:

@@ -11,17 +11,19 @@ import click
 
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
-from toolscript.surfaces.cli.client.documents import Progress, TenantDocuments
+from toolscript.surfaces.cli.client.documents import Progress, TenantDocuments, build_body
+from toolscript.surfaces.cli.client.gateway import encode_json
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.files.documents import ENDINGS, SOURCE, DocumentFileReader
-from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, SkippedFile, normalize
+from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, normalize
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import print_answer
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
+# The documents of a request to the gateway; it accepts 16 MiB, for a single large document.
 MAX_BATCH_DOCUMENTS = 256
-MAX_BATCH_CHARACTERS = 4_000_000
+MAX_BATCH_BYTES = 8 * 2**20
 PAGE_SIZE = 1000
 OUTCOMES = ("added", "changed", "unchanged")
 
@@ -34,7 +36,7 @@ OUTCOMES = ("added", "changed", "unchanged")
 @click.option(
     "--metadata",
     multiple=True,
-    metavar="KEY=VALUE",
+    metavar="NAME=VALUE",
     help="Metadata of all documents: a number, true or false, or else text; repeatable.",
 )
 @click.option(
@@ -42,7 +44,9 @@ OUTCOMES = ("added", "changed", "unchanged")
 )
 @options.data_dir
 @options.as_json
-def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_json: bool, **given: Any) -> None:
+def ingest(
+    names: Sequence[str], include: Sequence[str], exclude: Sequence[str], metadata: Sequence[str], prune: bool
+) -> None:
     """Add files and folders to the documents that can be searched.
 
     Reads Markdown, reStructuredText, HTML, PDF, DOCX, EPUB and text files, .json and .jsonl (objects with id, title,
@@ -56,8 +60,8 @@ def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_js
     toolscript ingest notes/ --prune --metadata team=search --exclude 'drafts/*'
     toolscript ingest corpus.jsonl --tenant acme
     """
-    finder = FileFinder(ENDINGS, given.pop("include"), given.pop("exclude"))
-    settings = read_settings(given)
+    finder = FileFinder(ENDINGS, include, exclude)
+    settings = read_settings()
     more = parse_pairs(metadata, "--metadata")
     if SOURCE in more:
         raise Invalid(f"invalid --metadata {SOURCE}: it is the file that a document was read from; use another name")
@@ -66,30 +70,27 @@ def ingest(names: tuple[str, ...], metadata: tuple[str, ...], prune: bool, as_js
     if prune and finder.skipped:
         first = finder.skipped[0]
         raise Invalid(
-            f"cannot read {first.place}: {first.problem}. Nothing was removed, because it may be unreachable only for "
-            "now: run the command without --prune, or without that path",
+            f"cannot read {first['path']}: {first['problem']}. Nothing was removed, because it may be unreachable only "
+            "for now: run the command without --prune, or without that path",
             details={"field": "--prune"},
         )
-    if not files and not prune:
-        finder.skipped += [SkippedFile(str(path), "no readable files") for path in paths if path.is_dir()]
+    for path in paths if not files and not prune else ():
+        if path.is_dir():
+            finder.skip(path, "no readable files")
 
-    async def run(session: CommandSession) -> dict[str, Any]:
+    async def run(session: CommandSession) -> dict[str, int]:
         from toolscript.app.files import open_document_reader
 
-        work = _Ingestion(
-            TenantDocuments(session), DocumentFileReader(open_document_reader().read, more), finder.skipped
-        )
+        reader = DocumentFileReader(open_document_reader().read, more, finder)
+        work = _Ingestion(TenantDocuments(session), reader, finder)
         with show_bar("Ingesting") as show_progress:
             counts = await work.put(files, show_progress)
         removed = await work.prune([normalize(path) for path in paths]) if prune else 0
-        failed = [{"path": each.place, "problem": each.problem} for each in finder.skipped]
-        return {**counts, "removed": removed, "failed": failed}
+        return {**counts, "removed": removed}
 
-    answer = run_in_session(settings, run, with_catalogue=False)
-    finder.print_skipped()
-    if finder.skipped and not any(answer[name] for name in OUTCOMES):
-        raise Invalid(f"no readable files in {', '.join(names)}", details={"failed": answer["failed"]})
-    print_answer(answer, as_json, _show)
+    counts = run_in_session(settings, run, with_catalogue=False)
+    finder.report(names, is_anything_read=not finder.skipped or any(counts[name] for name in OUTCOMES))
+    print_answer({**counts, "failed": finder.skipped}, _show)
 
 
 @dataclass(slots=True)
@@ -98,12 +99,10 @@ class _Ingestion:
 
     documents: TenantDocuments
     reader: DocumentFileReader
-    skipped: list[SkippedFile]
+    finder: FileFinder
     sources: dict[str, str] = field(default_factory=dict)
     """The file that each document was read from, by id."""
     files: set[str] = field(default_factory=set)
-    incomplete: set[str] = field(default_factory=set)
-    """The files in which something could not be read."""
 
     async def put(self, files: Sequence[FoundFile], show_progress: Progress) -> dict[str, int]:
         """Counts the documents that were added, changed and unchanged."""
@@ -116,7 +115,6 @@ class _Ingestion:
                 show_progress(done + put, total)
 
             response = await self.documents.put(batch, progress)
-            self.skipped += [SkippedFile(self.sources[each], why) for each, why in response["refused"].items()]
             counts = {name: number + response[name] for name, number in counts.items()}
             done += len(batch)
         return counts
@@ -138,34 +136,36 @@ class _Ingestion:
                 return await self.documents.remove(gone)
 
     async def _read_batches(self, files: Sequence[FoundFile]) -> AsyncIterator[tuple[list[Document], int]]:
-        """Documents, and how many files are left to read after them."""
+        """Documents that fit a request, and how many files are left to read after them."""
         batch: list[Document] = []
-        size = 0
-        for number, found in enumerate(files, start=1):
-            async for document in self._read(found):
-                batch.append(document)
-                size += len(document.text)
-                if len(batch) == MAX_BATCH_DOCUMENTS or size > MAX_BATCH_CHARACTERS:
+        batch_size = 0
+        for number, found in enumerate(files):
+            async for document, size in self._read(found):
+                if len(batch) == MAX_BATCH_DOCUMENTS or (batch and batch_size + size > MAX_BATCH_BYTES):
                     yield batch, len(files) - number
-                    batch, size = [], 0
+                    batch, batch_size = [], 0
+                batch.append(document)
+                batch_size += size
         if batch:
             yield batch, 0
 
-    async def _read(self, found: FoundFile) -> AsyncIterator[Document]:
+    async def _read(self, found: FoundFile) -> AsyncIterator[tuple[Document, int]]:
+        """The documents in a file that can be put, with their sizes in bytes."""
         name = str(found.file)
         self.files.add(name)
-        async for each in self.reader.read(found):
-            if isinstance(each, SkippedFile):
-                self.skipped.append(each)
-                self.incomplete.add(name)
-            elif each.id in self.sources:
-                self.skipped.append(SkippedFile(name, f"its id {each.id!r} is already used by {self.sources[each.id]}"))
+        async for document in self.reader.read(found):
+            if other := self.sources.get(document.id):
+                self.finder.skip(name, f"its id {document.id!r} is already used by {other}")
+                continue
+            self.sources[document.id] = name
+            size = len(encode_json(build_body(document)))
+            if problem := self.documents.find_size_problem(size):
+                self.finder.skip(name, problem)
             else:
-                self.sources[each.id] = name
-                yield each
+                yield document, size
 
     def _is_gone(self, doc_id: str, source: str) -> bool:
-        if doc_id in self.sources or source in self.incomplete:
+        if doc_id in self.sources or source in self.reader.incomplete:
             return False
         return source in self.files or not Path(source).exists()
 

@@ -1,10 +1,13 @@
-"""`toolscript knowledge`: ingests, searches, lists, removes, exports and imports sources that can be cited."""
+"""`toolscript knowledge`: lists, removes and searches sources that can be cited; `knowledge_files.py` adds them."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,19 +15,24 @@ import click
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import SourceStatus
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import open_knowledge_writer, read_settings
-from toolscript.surfaces.cli.commands.knowledge_ingest import ingest
-from toolscript.surfaces.cli.commands.knowledge_search import NO_SOURCES, search
-from toolscript.surfaces.cli.commands.knowledge_transfer import export, import_
+from toolscript.surfaces.cli.client.session import CommandSession, open_knowledge_writer, read_settings, run_in_session
+from toolscript.surfaces.cli.commands.knowledge_files import export, import_, ingest
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.tables import print_lines
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
-from toolscript.surfaces.json.knowledge import build_source_response
+from toolscript.surfaces.json.citations import format_citation
+from toolscript.surfaces.json.knowledge import build_knowledge_response, build_source_response
 
 if TYPE_CHECKING:
+    from toolscript.app.app import App
     from toolscript.domain.knowledge import Source
 
 Answer = Mapping[str, Any]
+
+PASSAGE_CHARACTERS = 600
+MAX_WIDTH = 100
+INDENT = "     "
+NO_SOURCES = "No sources yet: add some with toolscript knowledge ingest FILE."
 
 
 @click.group()
@@ -39,17 +47,17 @@ def knowledge() -> None:
 @knowledge.command("list")
 @options.data_dir
 @options.as_json
-def list_(as_json: bool, **flags: Any) -> None:
+def list_() -> None:
     """List the sources by title."""
-    print_answer(asyncio.run(_list_sources(read_settings(flags))), as_json, _show_list)
+    print_answer(asyncio.run(_list_sources(read_settings())), _show_list)
 
 
 @knowledge.command()
 @click.argument("references", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @options.data_dir
 @options.as_json
-def remove(references: tuple[str, ...], yes: bool, as_json: bool, **flags: Any) -> None:
+def remove(references: tuple[str, ...], yes: bool) -> None:
     """Remove sources, with their chunks and extractions.
 
     SOURCE is an id, a path, a title, or the beginning of exactly one title. When one of them does not exist, nothing is
@@ -59,15 +67,56 @@ def remove(references: tuple[str, ...], yes: bool, as_json: bool, **flags: Any) 
     toolscript knowledge remove "The Debian Adm"
     toolscript knowledge remove 5f0c2a9d3b7e41c8a6f0d2e1 --yes
     """
-    settings = read_settings(flags)
+    settings = read_settings()
     if not yes and not (sys.stdin and sys.stdin.isatty()):
         raise Invalid(
             "nothing was removed: there is no terminal for the confirmation; use --yes", details={"field": "--yes"}
         )
-    print_answer(asyncio.run(_remove_sources(settings, references, is_confirmed=yes)), as_json, _show_removed)
+    print_answer(asyncio.run(_remove_sources(settings, references, is_confirmed=yes)), _show_removed)
 
 
-for command in (ingest, search, export, import_):
+@knowledge.command()
+@click.argument("query")
+@options.limit(100, 10, "results")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only chunk, extraction, or a type of extractions, like decision or warning; repeatable.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only results about this topic; repeatable.")
+@click.option("--full", is_flag=True, help="Print whole passages.")
+@options.data_dir
+@options.as_json
+def search(query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ...], full: bool) -> None:
+    """Find passages in the sources.
+
+    A gateway that runs on the data folder is used. --json prints the response of POST /search_knowledge.
+
+    \b
+    toolscript knowledge search "how do I undo a commit"
+    toolscript knowledge search "backups" --type warning --type decision
+    toolscript knowledge search "indexes" --topic postgresql --limit 3 --full
+    """
+    settings = read_settings()
+
+    async def local(app: App) -> Answer:
+        from toolscript.services.knowledge.search import KnowledgeQuery
+
+        found = await app.knowledge_search.search(KnowledgeQuery(query, limit, types, topics))
+        return build_knowledge_response(query, found)
+
+    def request(session: CommandSession) -> Awaitable[Any]:
+        body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
+        # The tenant's token makes it a request of the folder's owner, which has no rate limit.
+        return session.request("/search_knowledge", local, body=body, tenant=settings.tenant)
+
+    answer = run_in_session(settings, request, with_catalogue=False)
+    print_answer(answer, lambda _: _show_hits(answer, settings, None if full else PASSAGE_CHARACTERS))
+
+
+for command in (ingest, export, import_):
     knowledge.add_command(command)
 
 
@@ -87,35 +136,27 @@ def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str
 
 
 async def _remove_sources(settings: Settings, references: Sequence[str], *, is_confirmed: bool) -> Answer:
-    async with open_knowledge_writer(settings) as writer:
-        found = [await writer.ingest.find(reference) for reference in references]
+    async with open_knowledge_writer(settings) as (service, _):
+        found = [await service.find(reference) for reference in references]
         sources = {each.id: each for each in found}
         if not is_confirmed:
             confirm_or_raise(f"Remove {', '.join(printable(each.title) for each in sources.values())}?")
         for source_id in sources:
-            await writer.ingest.remove(source_id)
+            await service.remove(source_id)
         return {"removed": [{"id": each.id, "title": each.title} for each in sources.values()]}
 
 
 def _show_list(answer: Answer) -> None:
-    rows = [
-        (
-            each["title"],
-            ", ".join(each["authors"]),
-            each["type"],
-            f"{each['chunks']:,}",
-            f"{each['extractions']:,}",
-            each["ingested_at"][:10],
-            each["id"],
-        )
-        for each in answer["sources"]
-    ]
-    if not rows:
-        click.echo(NO_SOURCES)
-        return
-    columns = ("Title", "Authors", "Type", "Chunks", "Extractions", "Ingested", "Id")
-    right = ("Chunks", "Extractions")
-    print_lines(columns, rows, right=right, shortened=("Title", "Authors"), optional=("Ingested", "Type"))
+    columns: Columns = {
+        "Title": "title",
+        "Authors": "authors",
+        "Type": "type",
+        "Chunks": "chunks",
+        "Extractions": "extractions",
+        "Ingested": lambda source: source["ingested_at"][:10],
+        "Id": "id",
+    }
+    print_table(columns, answer["sources"], NO_SOURCES, shortened=("Title", "Authors"), optional=("Ingested", "Type"))
     for each in answer["sources"]:
         if each["status"] == SourceStatus.INDEXING:
             print_note(f"{each['title']} is incomplete: ingest it again, or run toolscript index rebuild")
@@ -124,3 +165,53 @@ def _show_list(answer: Answer) -> None:
 def _show_removed(answer: Answer) -> None:
     for each in answer["removed"]:
         click.echo(f"Removed {printable(each['title'])}.")
+
+
+def _show_hits(answer: Answer, settings: Settings, max_characters: int | None) -> None:
+    width = max(min(shutil.get_terminal_size().columns, MAX_WIDTH) - 1, 20 + len(INDENT))
+    for number, hit in enumerate(answer["results"], start=1):
+        score = click.style(f"{hit['score']:.3f}", dim=True)
+        click.echo(("" if number == 1 else "\n") + f"{number:>3}  {score}  {hit['type']}")
+        for line in _wrap_passage(_shorten(hit["content"], max_characters), width):
+            click.echo(line)
+        cited = printable(format_citation(hit))
+        for line in textwrap.wrap(cited, width, initial_indent=f"{INDENT}— ", subsequent_indent=f"{INDENT}  "):
+            click.echo(click.style(line, fg="cyan"))
+    if not answer["results"]:
+        click.echo(asyncio.run(_explain_no_results(settings)))
+    degraded = answer["metadata"].get("degraded")
+    if degraded:
+        print_note(f"incomplete results: {', '.join(degraded)} failed")
+
+
+def _shorten(content: str, max_characters: int | None) -> str:
+    """The content, or its beginning, cut between two words."""
+    content = content.strip()
+    if max_characters is None or len(content) <= max_characters:
+        return content
+    start = content[:max_characters]
+    last_word = re.search(r"\s+\S*$", start)
+    return (start[: last_word.start()] if last_word and last_word.start() > max_characters // 2 else start) + " …"
+
+
+def _wrap_passage(content: str, width: int) -> Iterator[str]:
+    """The lines of a passage: prose is wrapped; code, tables and lists keep their lines."""
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", content)):
+        if number:
+            yield ""
+        lines = [printable(line.expandtabs(4).rstrip()) for line in paragraph.splitlines()]
+        has_layout = any(re.match(r"\s|[|*+#>$-]|\d+[.)]\s|```|\w+: ", line) for line in lines)
+        for line in lines if has_layout else [" ".join(lines)]:
+            indent = INDENT + line[: len(line) - len(line.lstrip())]
+            yield from textwrap.wrap(
+                line.strip(), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+            )
+
+
+async def _explain_no_results(settings: Settings) -> str:
+    from toolscript.app.app import open_library
+
+    async with open_library(settings) as library:
+        if await library.list_sources():
+            return "Nothing found. Try other words, or leave out --type and --topic."
+    return NO_SOURCES

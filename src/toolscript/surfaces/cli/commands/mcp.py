@@ -34,13 +34,13 @@ _PAUSE_SECONDS = 0.1
 @options.config
 @options.model
 @options.data_dir
-def mcp(**flags: Any) -> None:
+def mcp() -> None:
     """Serve MCP on standard input and output: the only server that an agent needs.
 
     Put `toolscript` with the argument `mcp` into the agent's configuration. A gateway that runs on the same data folder
     is used; without one this process becomes the gateway, on a free local port.
     """
-    settings = read_settings(flags)
+    settings = read_settings()
     try:
         import mcp as _  # noqa: F401
     except ImportError as error:
@@ -114,11 +114,6 @@ class GatewayCalls:
             return None
         return self._run.server.served.current if self._run.server.served.is_ready else None
 
-    @property
-    def _other_url(self) -> str | None:
-        url = find_gateway_url(self._settings.data)
-        return None if self._run and url == self._run.server.url else url
-
     async def _become_gateway(self) -> None:
         from rich.console import Console
 
@@ -137,22 +132,17 @@ class GatewayCalls:
                 return
 
     async def _is_running_elsewhere(self) -> bool:
-        url = self._other_url
-        response = await self._post(f"{url}/mcp", {"method": "ping"}) if url else None
-        return response is not None and "result" in response
+        return "result" in (await self._post({"method": "ping"}) or {})
 
     async def _forward(self, params: CallToolRequestParams) -> CallToolResult | None:
         from mcp_types import CallToolResult
 
-        url = self._other_url
-        if url is None:
-            return None
-        message = {"method": "tools/call", "params": params.model_dump(by_alias=True, exclude_none=True)}
-        response = await self._post(f"{url}/mcp", message)
+        arguments = params.model_dump(by_alias=True, exclude_none=True)
+        response = await self._post({"method": "tools/call", "params": arguments})
         if response is None:
             return None
         if "result" not in response:
-            raise Unavailable(f"the gateway at {url} responded: {response.get('error', response)}")
+            raise Unavailable(f"the gateway responded with an error: {response.get('error', response)}")
         return CallToolResult.model_validate(response["result"], by_name=False)
 
     def _build_credentials(self) -> dict[str, str]:
@@ -161,17 +151,20 @@ class GatewayCalls:
         except Unavailable:  # a gateway of an older version: it answers everything but searches in documents
             return build_credentials(self._settings)
 
-    async def _post(self, url: str, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The gateway's response; None when none runs. Uses httpx instead of `send_to_gateway`, because the request has
-        to be cancelled when the agent disconnects."""
+    async def _post(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """The response of another process's gateway; None when none runs. Uses httpx instead of `send_to_gateway`,
+        because the request has to be cancelled when the agent disconnects."""
         import httpx
 
+        url = find_gateway_url(self._settings.data)
+        if url is None or (self._run and url == self._run.server.url):
+            return None
         headers = {"Accept": "application/json, text/event-stream", **self._build_credentials()}
         timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
             async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False) as client:
-                response = await client.post(url, json={"jsonrpc": "2.0", "id": 1, **message}, headers=headers)
-                content = response.json()
+                body = {"jsonrpc": "2.0", "id": 1, **message}
+                content = (await client.post(f"{url}/mcp", json=body, headers=headers)).json()
         except (httpx.ConnectError, ValueError):
             return None
         except httpx.HTTPError as error:

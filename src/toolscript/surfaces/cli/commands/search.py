@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,28 +12,19 @@ import click
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import print_note
+from toolscript.surfaces.cli.terminal.tables import format_value, print_table
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
 Answer = Mapping[str, Any]
-Row = tuple[str, ...]
 
 # What the words of `degraded` mean for a search; other words are printed as they are.
 DEGRADED = {
     "embedder": "the query could not be embedded",
     "catalogue": "not every tool is indexed yet: there may be more results in a moment (toolscript list-servers)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCode:
-    """The TypeScript client of the tools found, and an example call of the first."""
-
-    module: str
-    example: str
 
 
 @click.command()
@@ -58,7 +48,7 @@ class ClientCode:
 @options.data_dir
 @options.refresh
 @options.as_json
-def search(query: str, strategy: str | None, output: str, refresh: bool, as_json: bool, **flags: Any) -> None:
+def search(query: str, strategy: str | None, output: str, refresh: bool) -> None:
     """Find the tools for a task.
 
     QUERY describes what the tool should do, or is its name; typos are allowed. Until servers are configured, the
@@ -70,36 +60,35 @@ def search(query: str, strategy: str | None, output: str, refresh: bool, as_json
     toolscript search "read a file" --output types
     toolscript search "plan a meeting" --strategy hierarchical
     """
-    settings = read_settings(flags)
-    with_types = output == "types" and not as_json
+    settings, given = read_settings(), options.get_overrides()
+    with_types = output == "types" and not options.is_json()
 
-    async def request(session: CommandSession) -> tuple[Answer, ClientCode | None]:
+    async def request(session: CommandSession) -> tuple[Answer, str]:
         if strategy:
-            answer = await _search_skills(session, _skills_request(query, strategy, settings, flags))
+            answer = await _search_skills(session, _build_skills_request(query, strategy, settings))
         else:
             answer = await _search_tools(session, query)
-        return answer, await _generate_client(session, ids) if with_types and (ids := _list_ids(answer)) else None
+        return answer, await _render_markdown(session, answer) if with_types else ""
 
-    answer, code = run_in_session(settings, request, use_gateway=flags["search_model"] is None, refresh=refresh)
-    if as_json or output == "json":
+    answer, markdown = run_in_session(settings, request, use_gateway=given["search_model"] is None, refresh=refresh)
+    if output == "json":
         click.echo(json.dumps(answer, ensure_ascii=False))
-    elif code:
-        click.echo(render_markdown(answer, code))
     else:
-        show(answer)
+        print_answer(answer, lambda _: click.echo(markdown) if markdown else show(answer))
 
 
-def _skills_request(query: str, strategy: str, settings: Settings, flags: Mapping[str, Any]) -> dict[str, Any]:
+def _build_skills_request(query: str, strategy: str, settings: Settings) -> dict[str, Any]:
     """The body of `POST /api/v1/search`; its own defaults apply to options that are not given."""
+    given = options.get_overrides()
     request: dict[str, Any] = {"query": query, "strategy": strategy}
-    if flags["search_limit"] is not None:
+    if given["search_limit"] is not None:
         request["limit"] = settings.search_limit
-    if flags["search_threshold"] is not None:
+    if given["search_threshold"] is not None:
         request["tool_threshold"] = settings.search_threshold
     return request
 
 
-async def _search_skills(session: CommandSession, request: Mapping[str, Any]) -> Answer:
+async def _search_skills(session: CommandSession, request: Mapping[str, Any]) -> Any:
     async def local(app: App) -> Answer:
         from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
         from toolscript.surfaces.json.hierarchical import build_hierarchical_response
@@ -107,47 +96,51 @@ async def _search_skills(session: CommandSession, request: Mapping[str, Any]) ->
         hierarchical = HierarchicalQuery(**{**request, "strategy": Strategy(request["strategy"])})
         return build_hierarchical_response(await app.hierarchical_search.search(hierarchical), with_schemas=True)
 
-    answer: Answer = await session.request("/api/v1/search", local, body=request)
-    return answer
+    return await session.request("/api/v1/search", local, body=request)
 
 
-async def _search_tools(session: CommandSession, query: str) -> Answer:
-    limit, threshold = session.settings.search_limit, session.settings.search_threshold
+async def _search_tools(session: CommandSession, query: str) -> Any:
+    http: dict[str, Any] = {"limit": session.settings.search_limit, "threshold": session.settings.search_threshold}
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.tools import build_search_response
 
-        return build_search_response(await app.tool_search.search(query, limit=limit, threshold=threshold))
+        return build_search_response(await app.tool_search.search(query, **http))
 
-    answer: Answer = await session.request("/search", local, q=query, limit=limit, threshold=threshold)
-    return answer
+    return await session.request("/search", local, q=query, **http)
 
 
-async def _generate_client(session: CommandSession, ids: list[str]) -> ClientCode:
+async def _render_markdown(session: CommandSession, answer: Answer) -> str:
+    """The tools found, their types and how to use them, for a model to read; empty when no tool was found."""
     from toolscript.codegen.typescript import format_typescript_call, generate_typescript
     from toolscript.domain.catalog import Item
     from toolscript.surfaces.json.tools import build_tool_response
 
-    async def describe(app: App) -> Answer:
-        return build_tool_response(await app.call_tool.describe(ids[0]))
+    columns, records = _select_table(answer)
+    if not records:
+        return ""
+    hits = [[format_value(record[key]) for key in columns.values()] for record in records]
+    ids = [hit[0] for hit in hits]
 
     async def generate(app: App) -> str:
         return generate_typescript(list((await app.list_tools.by_id(ids)).values()))
 
-    first = await session.request(f"/tools/{quote(ids[0], safe='')}", describe)
+    first = await session.request(
+        f"/tools/{quote(ids[0], safe='')}", lambda app: app.call_tool.describe(ids[0]), build_tool_response
+    )
     module = await session.request("/runtime/tools.ts", generate, filter=",".join(ids))
     item = Item(server=first["serverName"], name=first["toolName"], input_schema=first["inputSchema"])
-    return ClientCode(module, format_typescript_call(item))
+    rows = [f"| {' | '.join(map(_escape_cell, hit))} |" for hit in hits]
+    lines = ["## Search Results", "", f"| {' | '.join(columns)} |", "|------|-----------|--------|", *rows, ""]
+    lines += ["```typescript", module.rstrip(), "```", "", "Usage example:", "```typescript"]
+    lines += ['import { tools } from "toolscript";', "", "// Call tools using the generated client"]
+    return "\n".join([*lines, format_typescript_call(item), "```"])
 
 
 def show(answer: Answer) -> None:
     """Prints an answer as a table, or what to try when it is empty."""
-    columns, rows = _build_table(answer)
-    if rows:
-        print_table(columns, rows, right=columns[1:2])
-    else:
-        click.echo("No tools found matching query")
-        click.echo("Try different keywords, or lower the threshold with --threshold.")
+    empty = "No tools found matching query\nTry different keywords, or lower the threshold with --threshold."
+    print_table(*_select_table(answer), empty)
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:
@@ -155,29 +148,12 @@ def show(answer: Answer) -> None:
         print_note(note)
 
 
-def render_markdown(answer: Answer, code: ClientCode) -> str:
-    """The tools found, their types and how to use them, for a model to read."""
-    columns, hits = _build_table(answer)
-    rows = [f"| {' | '.join(map(_escape_cell, hit))} |" for hit in hits]
-    header = f"| {' | '.join(columns)} |"
-    lines = ["## Search Results", "", header, "|------|-----------|--------|", *rows, ""]
-    lines += ["```typescript", code.module.rstrip(), "```", "", "Usage example:", "```typescript"]
-    lines += ['import { tools } from "toolscript";', "", "// Call tools using the generated client", code.example]
-    return "\n".join([*lines, "```"])
-
-
-def _build_table(answer: Answer) -> tuple[Row, list[Row]]:
-    hits: list[Row]
+def _select_table(answer: Answer) -> tuple[dict[str, str], list[Answer]]:
+    """The columns for an answer, and the records with their values."""
     if "tools" in answer:
-        hits = [(t["id"], f"{t['score']:.2f}", ", ".join(t["skill_ids"])) for t in answer["tools"]]
-        return ("Tool", "Score", "Skills"), hits
-    hits = [(h["toolId"], f"{h['confidence']:.2f}", h["reason"]) for h in answer["results"]]
-    return ("Tool", "Confidence", "Reason"), hits
+        return {"Tool": "id", "Score": "score", "Skills": "skill_ids"}, answer["tools"]
+    return {"Tool": "toolId", "Confidence": "confidence", "Reason": "reason"}, answer["results"]
 
 
 def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _list_ids(answer: Answer) -> list[str]:
-    return [row[0] for row in _build_table(answer)[1]]

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import Any
 from urllib.parse import quote
 
 import click
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
-from toolscript.surfaces.cli.commands.skills_export import export
+from toolscript.surfaces.cli.client.session import CommandSession, Local, read_settings, run_in_session
 from toolscript.surfaces.cli.commands.skills_review import (
+    SKILLS,
     TIMEOUT_SECONDS,
     approve,
     merge,
+    print_skill,
     propose,
     reject,
     request,
     suggestions,
 )
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_answer, printable
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, printable
 from toolscript.surfaces.json.hierarchical import build_skill_hit
 from toolscript.surfaces.json.skills import (
     build_skill_response,
@@ -33,14 +36,20 @@ from toolscript.surfaces.json.skills import (
     build_tool_skills_response,
 )
 
-if TYPE_CHECKING:
-    from toolscript.app.app import App
-
-SKILLS = "/api/v1/skills"
 # Path segments after /api/v1/skills/ that are not ids of skills.
 RESERVED_IDS = frozenset({"", "suggestions"})
+TEXTS = ("id", "name", "parent_domain", "description")
+LISTS = ("keywords", "examples")
+EXPORT_HEADER = """\
+# The skills of a Toolscript installation. Set TOOLSCRIPT_SKILLS to the path of this file.
+# The next line replaces the packaged skills; without it, these are added to them.
+replace = true
+"""
 
 Answer = Mapping[str, Any]
+
+skill_argument = click.argument("skill_id", metavar="ID")
+tool_argument = click.argument("tool_id", metavar="TOOL")
 
 
 @click.group()
@@ -64,17 +73,16 @@ def skills() -> None:
 @skills.command("list")
 @click.option("--active-only", is_flag=True, help="Leave out inactive skills.")
 @options.catalogue
-def list_(active_only: bool, as_json: bool, **flags: Any) -> None:
+def list_(active_only: bool) -> None:
     """List all skills, with the number of tools in each."""
     http = {"active_only": active_only}
-    answer = request(flags, SKILLS, lambda app: app.skills.all(**http), build_skills_response, **http)
-    print_answer(answer, as_json, _show_skills)
+    request(SKILLS, lambda app: app.skills.all(**http), build_skills_response, show=_show_skills, **http)
 
 
 @skills.command()
-@click.argument("skill_id", metavar="ID")
+@skill_argument
 @options.catalogue
-def show(skill_id: str, as_json: bool, **flags: Any) -> None:
+def show(skill_id: str) -> None:
     """Show a skill and its tools, ordered by confidence.
 
     \b
@@ -82,46 +90,44 @@ def show(skill_id: str, as_json: bool, **flags: Any) -> None:
     """
     path = _build_skill_path(skill_id)
 
-    async def local_skill(app: App) -> Answer:
-        return build_skill_response(await app.skills.get(skill_id))
-
-    async def local_tools(app: App) -> Answer:
-        return build_skill_tools_response(skill_id, await app.skills.tools(skill_id))
-
     async def find(session: CommandSession) -> Answer:
-        skill = await session.request(path, local_skill)
-        return {**skill, "tools": (await session.request(f"{path}/tools", local_tools))["tools"]}
+        skill = await session.request(path, lambda app: app.skills.get(skill_id), build_skill_response)
+        tools = await session.request(
+            f"{path}/tools",
+            lambda app: app.skills.tools(skill_id),
+            lambda items: build_skill_tools_response(skill_id, items),
+        )
+        return {**skill, "tools": tools["tools"]}
 
-    print_answer(run_in_session(read_settings(flags), find), as_json, _show_skill)
+    print_answer(run_in_session(read_settings(), find), _show_skill)
 
 
 @skills.command()
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 50), default=5, show_default=True, help="Maximum number of skills.")
+@options.limit(50, 5, "skills")
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="Minimum score of a skill."
 )
 @options.catalogue
-def search(query: str, limit: int, threshold: float, as_json: bool, **flags: Any) -> None:
+def search(query: str, limit: int, threshold: float) -> None:
     """Find the skills for a task.
 
     \b
     toolscript skills search "put a meeting into my calendar"
     """
-    answer = request(
-        flags,
+    http: dict[str, Any] = {"limit": limit, "threshold": threshold}
+    request(
         "/api/v1/search/skills",
-        lambda app: app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold),
+        lambda app: app.hierarchical_search.find_skills(query, **http),
         lambda hits: [build_skill_hit(hit) for hit in hits],
+        show=_show_hits,
         query=query,
-        limit=limit,
-        threshold=threshold,
+        **http,
     )
-    print_answer(answer, as_json, _show_hits)
 
 
 @skills.command()
-@click.argument("skill_id", metavar="ID")
+@skill_argument
 @click.option("--name", required=True, help="Name of the skill.")
 @click.option("--description", default="", help="What its tools do; a skill without tools is found by this text.")
 @click.option("--keyword", "keywords", multiple=True, metavar="WORD", help="A word that people use for it; repeatable.")
@@ -129,14 +135,7 @@ def search(query: str, limit: int, threshold: float, as_json: bool, **flags: Any
 @click.option("--domain", "parent_domain", help="The larger field that the skill belongs to.")
 @options.catalogue
 def add(
-    skill_id: str,
-    name: str,
-    description: str,
-    keywords: Sequence[str],
-    examples: Sequence[str],
-    parent_domain: str | None,
-    as_json: bool,
-    **flags: Any,
+    skill_id: str, parent_domain: str | None, keywords: Sequence[str], examples: Sequence[str], **texts: Any
 ) -> None:
     """Add a skill, and classify again the tools that are in no skill.
 
@@ -146,13 +145,20 @@ def add(
     toolscript skills add bee_keeping --name "Bee Keeping" --description "Hives, queens and honey." \\
         --keyword hive --keyword honey --example inspect_hive --domain nature
     """
-    skill = Skill(skill_id, name, description, parent_domain or None, tuple(keywords), tuple(examples))
-    answer = request(flags, SKILLS, lambda app: app.skills.create(skill), build_skill_response, body=asdict(skill))
-    print_answer(answer, as_json, lambda changed: _print_skill("Added", changed))
+    skill = Skill(
+        skill_id, parent_domain=parent_domain or None, keywords=tuple(keywords), examples=tuple(examples), **texts
+    )
+    request(
+        SKILLS,
+        lambda app: app.skills.create(skill),
+        build_skill_response,
+        show=lambda added: print_skill("Added", added),
+        body=asdict(skill),
+    )
 
 
 @skills.command()
-@click.argument("skill_id", metavar="ID")
+@skill_argument
 @click.option("--name", help="New name.")
 @click.option("--description", help="New description of what its tools do.")
 @click.option(
@@ -164,7 +170,7 @@ def add(
 @click.option("--domain", "parent_domain", help='The larger field that the skill belongs to; "" for none.')
 @click.option("--active/--inactive", "is_active", default=None, help="Whether searches and classifiers use the skill.")
 @options.catalogue
-def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None, **given: Any) -> None:
+def edit(skill_id: str, **given: Any) -> None:
     """Change a skill; options that are not given leave their fields unchanged.
 
     Tools that are in no skill are classified again, and so are those of a skill that becomes inactive.
@@ -183,24 +189,22 @@ def edit(skill_id: str, as_json: bool, config: str | None, data_dir: str | None,
         changes[name] = tuple(word for word in changes[name] if word)
     path = _build_skill_path(skill_id)
 
-    async def change(session: CommandSession) -> Answer:
+    async def change(session: CommandSession) -> Any:
         if session.app is not None:
             before = (await session.app.skills.get(skill_id)).skill
             return build_skill_response(await session.app.skills.replace(skill_id, replace(before, **changes)))
         existing = await session.send(path)
         body = {each.name: existing[each.name] for each in fields(Skill)} | changes
-        changed: Answer = await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
-        return changed
+        return await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
 
-    answer = run_in_session(read_settings({"config": config, "data_dir": data_dir}), change)
-    print_answer(answer, as_json, lambda changed: _print_skill("Changed", changed))
+    print_answer(run_in_session(read_settings(), change), lambda skill: print_skill("Changed", skill))
 
 
 @skills.command()
-@click.argument("skill_id", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@skill_argument
+@options.yes
 @options.catalogue
-def remove(skill_id: str, yes: bool, as_json: bool, **flags: Any) -> None:
+def remove(skill_id: str, yes: bool) -> None:
     """Remove a skill, and classify its tools again.
 
     People's decisions about its tools are lost. To keep them, make the skill inactive instead:
@@ -208,18 +212,15 @@ def remove(skill_id: str, yes: bool, as_json: bool, **flags: Any) -> None:
     """
     if not yes:
         confirm_or_raise(f"Remove the skill {printable(skill_id)}, and classify its tools again?")
-    removed = {"removed": skill_id}
-    request(
-        flags, _build_skill_path(skill_id), lambda app: app.skills.remove(skill_id), lambda _: removed, method="DELETE"
-    )
-    print_answer(removed, as_json, lambda _: click.echo(f"Removed {printable(skill_id)}."))
+    request(_build_skill_path(skill_id), lambda app: app.skills.remove(skill_id), method="DELETE")
+    print_answer({"removed": skill_id}, lambda _: click.echo(f"Removed {printable(skill_id)}."))
 
 
 @skills.command()
-@click.argument("tool_id", metavar="TOOL")
+@tool_argument
 @click.argument("skill_ids", metavar="SKILL...", nargs=-1, required=True)
 @options.catalogue
-def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) -> None:
+def assign(tool_id: str, skill_ids: Sequence[str]) -> None:
     """Assign a tool to one to three skills, the best match first.
 
     No classifier changes that, until the tool is released or a sync is forced.
@@ -228,27 +229,58 @@ def assign(tool_id: str, skill_ids: Sequence[str], as_json: bool, **flags: Any) 
     toolscript skills assign garden__inspect_hive bee_keeping
     toolscript skills assign github__create_issue issue_tracking source_control
     """
-    path, http = _build_tool_path(tool_id), {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
-    answer = request(flags, path, lambda app: app.skills.assign(tool_id, skill_ids), build_tool_skills_response, **http)
-    print_answer(answer, as_json, _print_assignment)
+    http = {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
+    _change_tool(tool_id, lambda app: app.skills.assign(tool_id, skill_ids), **http)
 
 
 @skills.command()
-@click.argument("tool_id", metavar="TOOL")
+@tool_argument
 @options.catalogue
-def release(tool_id: str, as_json: bool, **flags: Any) -> None:
+def release(tool_id: str) -> None:
     """Undo an assignment, and classify the tool again.
 
     \b
     toolscript skills release garden__inspect_hive
     """
-    path = _build_tool_path(tool_id)
-    answer = request(flags, path, lambda app: app.skills.release(tool_id), build_tool_skills_response, method="DELETE")
-    print_answer(answer, as_json, _print_assignment)
+    _change_tool(tool_id, lambda app: app.skills.release(tool_id), method="DELETE")
 
 
-for command in (suggestions, approve, reject, merge, propose, export):
+@skills.command()
+@options.catalogue
+def export() -> None:
+    """Print the active skills as a file for TOOLSCRIPT_SKILLS: TOML, or JSON with --json.
+
+    The file has the skills, not the tools in them. Inactive skills are left out, and named on standard error.
+
+    \b
+    toolscript skills export > skills.toml
+    TOOLSCRIPT_SKILLS=skills.toml toolscript gateway start
+    """
+    found = request(SKILLS, lambda app: app.skills.all(), build_skills_response)["skills"]
+    exported = [{key: s[key] for key in (*TEXTS, *LISTS) if s[key]} for s in found if s["is_active"]]
+    print_answer({"replace": True, "skill": exported}, lambda file: click.echo(to_toml(file["skill"]), nl=False))
+    inactive = [s["id"] for s in found if not s["is_active"]]
+    if inactive:
+        click.echo(f"Left out because inactive: {printable(', '.join(inactive))}", err=True)
+
+
+for command in (suggestions, approve, reject, merge, propose):
     skills.add_command(command)
+
+
+def to_toml(skills: Sequence[Answer]) -> str:
+    """The file with these skills; fields without a value are missing."""
+    tables = []
+    for skill in skills:
+        texts = [f"{key} = {_quote(skill[key])}\n" for key in TEXTS if skill.get(key)]
+        lists = [f"{key} = [{', '.join(map(_quote, skill[key]))}]\n" for key in LISTS if skill.get(key)]
+        tables.append("\n[[skill]]\n" + "".join([*texts, *lists]))
+    return EXPORT_HEADER + "".join(tables)
+
+
+def _quote(text: str) -> str:
+    """A basic string of TOML, which is a JSON string except for the character DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _build_skill_path(skill_id: str) -> str:
@@ -257,8 +289,9 @@ def _build_skill_path(skill_id: str) -> str:
     return f"{SKILLS}/{quote(skill_id, safe='', errors='replace')}"
 
 
-def _build_tool_path(tool_id: str) -> str:
-    return f"/api/v1/tools/{quote(tool_id, safe='', errors='replace')}/skills"
+def _change_tool(tool_id: str, local: Local, **http: Any) -> None:
+    path = f"/api/v1/tools/{quote(tool_id, safe='', errors='replace')}/skills"
+    request(path, local, build_tool_skills_response, show=_print_assignment, **http)
 
 
 def _format_name(skill: Answer) -> str:
@@ -266,27 +299,26 @@ def _format_name(skill: Answer) -> str:
 
 
 def _show_skills(answer: Answer) -> None:
-    rows = [(s["id"], _format_name(s), str(s["tool_count"]), s["parent_domain"] or "") for s in answer["skills"]]
-    if rows:
-        print_table(("Skill", "Name", "Tools", "Domain"), rows, right=["Tools"])
-    else:
-        click.echo("No skills: add one with toolscript skills add, or see toolscript skills propose.")
+    columns: Columns = {"Skill": "id", "Name": _format_name, "Tools": "tool_count", "Domain": "parent_domain"}
+    empty = "No skills: add one with toolscript skills add, or see toolscript skills propose."
+    print_table(columns, answer["skills"], empty)
 
 
 def _show_skill(answer: Answer) -> None:
-    about = [
-        ("Name", _format_name(answer)),
-        ("Description", answer["description"]),
-        ("Domain", answer["parent_domain"] or ""),
-        ("Keywords", ", ".join(answer["keywords"])),
-        ("Examples", ", ".join(answer["examples"])),
-        ("Tools", str(answer["tool_count"])),
-    ]
-    print_table(("Skill", answer["id"]), [(name, text) for name, text in about if text])
+    about = {
+        "Name": _format_name(answer),
+        "Description": answer["description"],
+        "Domain": answer["parent_domain"],
+        "Keywords": answer["keywords"],
+        "Examples": answer["examples"],
+        "Tools": str(answer["tool_count"]),
+    }
+    columns: Columns = {"Skill": itemgetter(0), answer["id"]: itemgetter(1)}
+    print_table(columns, [each for each in about.items() if each[1]])
     if answer["tools"]:
         click.echo()
-        rows = [(t["id"], f"{t['confidence']:.2f}", _describe_origin(t), t["description"]) for t in answer["tools"]]
-        print_table(("Tool", "Confidence", "Assigned by", "Description"), rows, right=["Confidence"])
+        columns = {"Tool": "id", "Confidence": "confidence", "Assigned by": _describe_origin}
+        print_table({**columns, "Description": "description"}, answer["tools"])
 
 
 def _describe_origin(assignment: Answer) -> str:
@@ -296,16 +328,9 @@ def _describe_origin(assignment: Answer) -> str:
 
 
 def _show_hits(answer: Sequence[Answer]) -> None:
-    rows = [(s["id"], f"{s['score']:.2f}", str(s["tool_count"]), s["name"]) for s in answer]
-    if rows:
-        print_table(("Skill", "Score", "Tools", "Name"), rows, right=["Score", "Tools"])
-    else:
-        click.echo("No skills found matching query")
-        click.echo("Try different words, or lower the threshold with --threshold.")
-
-
-def _print_skill(done: str, skill: Answer) -> None:
-    click.echo(f"{done} {skill['id']}: {format_count(skill['tool_count'], 'tool')}.")
+    columns = {"Skill": "id", "Score": "score", "Tools": "tool_count", "Name": "name"}
+    empty = "No skills found matching query\nTry different words, or lower the threshold with --threshold."
+    print_table(columns, answer, empty)
 
 
 def _print_assignment(answer: Answer) -> None:

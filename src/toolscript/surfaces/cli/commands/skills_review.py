@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import click
 
 from toolscript.domain.catalog import SuggestionStatus
-from toolscript.surfaces.cli.client.session import read_settings, request_once
+from toolscript.surfaces.cli.client.session import request_once
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, printable
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
+from toolscript.surfaces.cli.terminal.text import format_count, printable
 from toolscript.surfaces.json.skills import (
     build_proposals_response,
     build_skill_response,
@@ -19,10 +20,8 @@ from toolscript.surfaces.json.skills import (
     build_suggestions_response,
 )
 
-if TYPE_CHECKING:
-    from toolscript.app.app import App
-
-SUGGESTIONS = "/api/v1/skills/suggestions"
+SKILLS = "/api/v1/skills"
+SUGGESTIONS = f"{SKILLS}/suggestions"
 # Most changes classify tools again, with a language model if one is configured.
 TIMEOUT_SECONDS = 600.0
 ALL = "all"
@@ -31,25 +30,10 @@ MAX_NUMBER = 2**31 - 1
 MAX_NAMED_TOOLS = 5
 
 Answer = Mapping[str, Any]
-Result = TypeVar("Result")
 
+request = partial(request_once, timeout_seconds=TIMEOUT_SECONDS)
 number_argument = click.argument("number", metavar="N", type=click.IntRange(1, MAX_NUMBER))
 reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides; stored with the decision.")
-
-
-def request(
-    flags: Mapping[str, Any],
-    path: str,
-    call: Callable[[App], Awaitable[Result]],
-    to_json: Callable[[Result], Any],
-    **http: Any,
-) -> Any:
-    """The JSON of one request: of the gateway, or made from the result of the application's service."""
-
-    async def local(app: App) -> Any:
-        return to_json(await call(app))
-
-    return request_once(read_settings(flags), path, local, timeout_seconds=TIMEOUT_SECONDS, **http)
 
 
 @click.command()
@@ -61,7 +45,7 @@ def request(
     help="Only suggestions with this status, or all.",
 )
 @options.catalogue
-def suggestions(status: str, as_json: bool, **flags: Any) -> None:
+def suggestions(status: str) -> None:
     """List the skills that are suggested for tools, for a person to decide.
 
     Decide with toolscript skills approve, reject or merge, and the number of the suggestion.
@@ -71,10 +55,13 @@ def suggestions(status: str, as_json: bool, **flags: Any) -> None:
     toolscript skills suggestions --status all --json
     """
     wanted = None if status == ALL else SuggestionStatus(status)
-    answer = request(
-        flags, SUGGESTIONS, lambda app: app.skills.suggestions(wanted), build_suggestions_response, status=status
+    request(
+        SUGGESTIONS,
+        lambda app: app.skills.suggestions(wanted),
+        build_suggestions_response,
+        show=lambda answer: _show_suggestions(answer, status),
+        status=status,
     )
-    print_answer(answer, as_json, lambda _: _show_suggestions(answer, status))
 
 
 @click.command()
@@ -84,7 +71,7 @@ def suggestions(status: str, as_json: bool, **flags: Any) -> None:
 @click.option("--description", help="Description instead of the suggested one.")
 @reviewer
 @options.catalogue
-def approve(number: int, as_json: bool, config: str | None, data_dir: str | None, **wanted: Any) -> None:
+def approve(number: int, **body: Any) -> None:
     """Make a suggestion a skill, and classify again the tools that are in no skill.
 
     N is the number of the suggestion. Exits with 7 when it is already decided, or the id already exists.
@@ -93,25 +80,31 @@ def approve(number: int, as_json: bool, config: str | None, data_dir: str | None
     toolscript skills approve 3
     toolscript skills approve 3 --id bee_keeping --name "Bee Keeping" --by ada
     """
-    flags = {"config": config, "data_dir": data_dir}
-    path = f"{SUGGESTIONS}/{number}/approve"
-    answer = request(flags, path, lambda app: app.skills.approve(number, **wanted), build_skill_response, body=wanted)
-    summary = f"Added {answer['id']}: {format_count(answer['tool_count'], 'tool')}."
-    print_answer(answer, as_json, lambda _: click.echo(summary))
+    request(
+        f"{SUGGESTIONS}/{number}/approve",
+        lambda app: app.skills.approve(number, **body),
+        build_skill_response,
+        show=lambda skill: print_skill("Added", skill),
+        body=body,
+    )
 
 
 @click.command()
 @number_argument
 @reviewer
 @options.catalogue
-def reject(number: int, reviewed_by: str | None, as_json: bool, **flags: Any) -> None:
+def reject(number: int, **body: Any) -> None:
     """Reject a suggestion: it is not made for that tool again.
 
     N is the number of the suggestion. Exits with 7 when it is already decided.
     """
-    path, body = f"{SUGGESTIONS}/{number}/reject", {"reviewed_by": reviewed_by}
-    answer = request(flags, path, lambda app: app.skills.reject(number, **body), build_suggestion_response, body=body)
-    print_answer(answer, as_json, lambda _: click.echo(f"Rejected {answer['id']}, {printable(answer['name'])}."))
+    request(
+        f"{SUGGESTIONS}/{number}/reject",
+        lambda app: app.skills.reject(number, **body),
+        build_suggestion_response,
+        show=lambda rejected: click.echo(f"Rejected {rejected['id']}, {printable(rejected['name'])}."),
+        body=body,
+    )
 
 
 @click.command()
@@ -119,7 +112,7 @@ def reject(number: int, reviewed_by: str | None, as_json: bool, **flags: Any) ->
 @click.argument("skill_id", metavar="SKILL")
 @reviewer
 @options.catalogue
-def merge(number: int, skill_id: str, reviewed_by: str | None, as_json: bool, **flags: Any) -> None:
+def merge(number: int, skill_id: str, **review: Any) -> None:
     """Assign the tool of a suggestion to an existing skill instead.
 
     N is the number of the suggestion, SKILL the id of the skill. Exits with 7 when it is already decided.
@@ -127,23 +120,21 @@ def merge(number: int, skill_id: str, reviewed_by: str | None, as_json: bool, **
     \b
     toolscript skills merge 3 file_operations
     """
-    path, body = f"{SUGGESTIONS}/{number}/merge", {"skill_id": skill_id, "reviewed_by": reviewed_by}
-    answer = request(
-        flags,
-        path,
-        lambda app: app.skills.merge(number, skill_id, reviewed_by=reviewed_by),
+    request(
+        f"{SUGGESTIONS}/{number}/merge",
+        lambda app: app.skills.merge(number, skill_id, **review),
         build_suggestion_response,
-        body=body,
+        show=lambda answer: _print_merged(answer, skill_id),
+        body={"skill_id": skill_id, **review},
     )
-    print_answer(answer, as_json, lambda _: _print_merged(answer, skill_id))
 
 
 @click.command()
-@click.option("--count", "groups", type=int, metavar="N", help="Number of groups; chosen automatically by default.")
+@click.option("--count", type=int, metavar="N", help="Number of groups; chosen automatically by default.")
 @click.option("--waiting", "only_waiting", is_flag=True, help="Use only tools that are in no skill.")
 @click.option("--queue", is_flag=True, help="Add the proposals to the suggestions, to be approved or rejected.")
 @options.catalogue
-def propose(groups: int | None, only_waiting: bool, queue: bool, as_json: bool, **flags: Any) -> None:
+def propose(**body: Any) -> None:
     """Propose new skills for the tools of the catalogue.
 
     Tools are grouped by meaning. A language model names the groups if one is configured; otherwise the names are made
@@ -153,43 +144,44 @@ def propose(groups: int | None, only_waiting: bool, queue: bool, as_json: bool, 
     toolscript skills propose --count 12
     toolscript skills propose --waiting --queue
     """
-    wanted: dict[str, Any] = {"count": groups, "only_waiting": only_waiting, "queue": queue}
-    path = "/api/v1/skills/propose"
-    answer = request(
-        flags, path, lambda app: app.propose_skills.propose(**wanted), build_proposals_response, body=wanted
+    request(
+        f"{SKILLS}/propose",
+        lambda app: app.propose_skills.propose(**body),
+        build_proposals_response,
+        show=lambda answer: _show_proposals(answer, is_queued=body["queue"]),
+        body=body,
     )
-    print_answer(answer, as_json, lambda _: _show_proposals(answer, queue))
+
+
+def print_skill(done: str, skill: Answer) -> None:
+    """Prints what was done to a skill, and how many tools it has now."""
+    click.echo(f"{done} {skill['id']}: {format_count(skill['tool_count'], 'tool')}.")
 
 
 def _show_suggestions(answer: Answer, status: str) -> None:
-    rows = [
-        (str(s["id"]), s["name"], s["source_tool_id"] or "", s["status"], s["reviewed_by"] or "", s["description"])
-        for s in answer["suggestions"]
-    ]
-    if rows:
-        print_table(("N", "Name", "Tool", "Status", "Decided by", "Description"), rows)
-    else:
-        click.echo("No suggestions." if status == ALL else f"No {status} suggestions.")
+    columns: Columns = {
+        "N": lambda suggestion: str(suggestion["id"]),
+        "Name": "name",
+        "Tool": "source_tool_id",
+        "Status": "status",
+        "Decided by": "reviewed_by",
+        "Description": "description",
+    }
+    empty = "No suggestions." if status == ALL else f"No {status} suggestions."
+    print_table(columns, answer["suggestions"], empty)
 
 
-def _show_proposals(answer: Answer, queued: bool) -> None:
-    rows = [
-        (
-            p["id"],
-            p["name"],
-            str(p["tool_count"]),
-            f"{p['cohesion']:.2f}",
-            p["nearest_skill"] or "",
-            _name_some(p["tools"]),
-        )
-        for p in answer["proposals"]
-    ]
-    if not rows:
-        click.echo("No tools to propose skills for.")
-        return
-    columns = ("Skill", "Name", "Tools", "Cohesion", "Nearest skill", "Examples")
-    print_table(columns, rows, right=("Tools", "Cohesion"))
-    if queued:
+def _show_proposals(answer: Answer, *, is_queued: bool) -> None:
+    columns: Columns = {
+        "Skill": "id",
+        "Name": "name",
+        "Tools": "tool_count",
+        "Cohesion": "cohesion",
+        "Nearest skill": "nearest_skill",
+        "Examples": lambda proposal: _name_some(proposal["tools"]),
+    }
+    print_table(columns, answer["proposals"], empty="No tools to propose skills for.")
+    if is_queued and answer["proposals"]:
         click.echo("\nNew proposals were added to the suggestions: toolscript skills suggestions")
 
 

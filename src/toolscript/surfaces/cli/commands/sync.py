@@ -15,7 +15,7 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import print_answer, printable
+from toolscript.surfaces.cli.terminal.text import print_answer
 from toolscript.surfaces.json.hierarchical import build_sync_response
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Answer = Mapping[str, Any]
 @click.option("--reclassify", is_flag=True, help="Classify every tool again, not only new and changed ones.")
 @click.option("--force", is_flag=True, help="The same, including tools that a person has assigned to skills.")
 @options.catalogue
-def sync(reclassify: bool, force: bool, as_json: bool, **flags: Any) -> None:
+def sync(**wanted: bool) -> None:
     """Update catalogue, skills and index to what the servers offer now.
 
     A gateway that runs on the data folder does the work; without one the configured servers are connected, or the
@@ -43,24 +43,22 @@ def sync(reclassify: bool, force: bool, as_json: bool, **flags: Any) -> None:
     toolscript sync
     toolscript sync --reclassify --json
     """
-    wanted = {"reclassify": reclassify, "force": force}
 
-    async def request(session: CommandSession) -> Answer:
+    async def request(session: CommandSession) -> Any:
         from rich.console import Console
 
         with nullcontext() if session.app else Console(stderr=True).status("Syncing"):
-            answer: Answer = await session.request(
+            return await session.request(
                 "/api/v1/sync", lambda app: _sync(app, **wanted), body=wanted, timeout_seconds=TIMEOUT_SECONDS
             )
-        return answer
 
-    answer = run_in_session(read_settings(flags), request, with_catalogue=False)
-    print_answer(answer, as_json, _show)
+    answer = run_in_session(read_settings(), request, with_catalogue=False)
+    print_answer(answer, _show)
     if answer["servers"] and all(s["error"] for s in answer["servers"]):
         sys.exit(3)
 
 
-async def _sync(app: App, *, reclassify: bool, force: bool) -> Answer:
+async def _sync(app: App, **wanted: bool) -> Answer:
     configuration = read_configuration(app.settings)
     classified = 0
     if is_demo(configuration):
@@ -68,20 +66,16 @@ async def _sync(app: App, *, reclassify: bool, force: bool) -> Answer:
     else:
         await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS)
     with show_bar("Classifying tools") as show_progress:
-        report = await app.resync.run(reclassify=reclassify, force=force, just_connected=True, progress=show_progress)
+        report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))
 
 
 def _show(answer: Answer) -> None:
+    columns = {"Server": "name", "Added": "added", "Changed": "changed", "Removed": "vanished", "Error": "error"}
+    empty = "No servers are configured: this is the demo catalogue, or that of a file without servers."
+    print_table(columns, answer["servers"], empty)
     if answer["servers"]:
-        rows = [
-            (s["name"], *(str(s[kind]) for kind in ("added", "changed", "vanished")), printable(s["error"] or ""))
-            for s in answer["servers"]
-        ]
-        print_table(("Server", "Added", "Changed", "Removed", "Error"), rows, right=("Added", "Changed", "Removed"))
         click.echo()
-    else:
-        click.echo("No servers are configured: this is the demo catalogue, or that of a file without servers.")
     refined = f", {answer['refined']} reviewed by the language model" if answer["refined"] else ""
     waiting = "1 suggestion waits" if answer["waiting"] == 1 else f"{answer['waiting']} suggestions wait"
     click.echo(f"{answer['items']} tools, {answer['classified']} newly classified{refined}; {waiting} for a decision")

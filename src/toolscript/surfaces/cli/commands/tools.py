@@ -16,20 +16,24 @@ from toolscript.surfaces.cli.client.gateway import is_gateway_running
 from toolscript.surfaces.cli.client.session import read_settings, request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
-from toolscript.surfaces.cli.terminal.text import escape_markup, print_answer, printable
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
+from toolscript.surfaces.cli.terminal.text import print_answer, printable
+from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
+ENDINGS = {"typescript": "ts", "python": "py"}
+
 
 @click.command("list-servers")
 @options.catalogue
-def list_servers(as_json: bool, **flags: Any) -> None:
+def list_servers() -> None:
     """Show the state of every configured server.
 
     A running gateway knows it; without one the servers are connected now, once. Exits with 3 when none is ready.
     """
-    settings = read_settings(flags)
+    settings = read_settings()
     if not is_gateway_running(settings) and is_demo(read_configuration(settings)):
         raise NotFound(
             "no servers are configured: write ~/.toolscript.json or ./.toolscript.json, or name a file with --config"
@@ -40,8 +44,7 @@ def list_servers(as_json: bool, **flags: Any) -> None:
 
         return build_servers_response(app.gateway.statuses, app.gateway.configuration_error)
 
-    answer = request_once(settings, "/servers", local, refresh=True)
-    print_answer(answer, as_json, _show_servers)
+    answer = request_once("/servers", local, show=_show_servers, refresh=True)
     if answer["servers"] and not any(s["state"] == "ready" for s in answer["servers"]):
         sys.exit(3)
 
@@ -52,7 +55,7 @@ def list_servers(as_json: bool, **flags: Any) -> None:
 @options.data_dir
 @options.refresh
 @options.as_json
-def list_tools(filter_: str | None, refresh: bool, as_json: bool, **flags: Any) -> None:
+def list_tools(filter_: str | None, refresh: bool) -> None:
     """List all tools, prompts and resources, with their signatures.
 
     FILTER is a list of servers and tools, separated by commas.
@@ -73,15 +76,14 @@ def list_tools(filter_: str | None, refresh: bool, as_json: bool, **flags: Any) 
         if not answer["tools"]:
             click.echo("No tools" + (f" match {filter_}" if filter_ else ""), err=True)
 
-    answer = request_once(read_settings(flags), "/tools", local, refresh=refresh, filter=filter_)
-    print_answer(answer, as_json, show)
+    request_once("/tools", local, show=show, refresh=refresh, filter=filter_)
 
 
 @click.command("get-types")
 @click.argument("filter_", metavar="[FILTER]", required=False)
 @click.option(
     "--language",
-    type=click.Choice(["typescript", "python"]),
+    type=click.Choice(list(ENDINGS)),
     default="typescript",
     show_default=True,
     help="Language of the client.",
@@ -90,7 +92,7 @@ def list_tools(filter_: str | None, refresh: bool, as_json: bool, **flags: Any) 
 @options.data_dir
 @options.refresh
 @options.as_json
-def get_types(filter_: str | None, language: str, refresh: bool, as_json: bool, **flags: Any) -> None:
+def get_types(filter_: str | None, language: str, refresh: bool) -> None:
     """Print a typed client for tools, ready to import.
 
     FILTER is a list of servers and tools, separated by commas; without it the client has every tool. The client finds
@@ -108,9 +110,8 @@ def get_types(filter_: str | None, language: str, refresh: bool, as_json: bool, 
         items = await app.list_tools.matching(filter_)
         return generate_typescript(items) if language == "typescript" else generate_python(items)
 
-    path = "/runtime/tools.ts" if language == "typescript" else "/runtime/tools.py"
-    source = request_once(read_settings(flags), path, local, refresh=refresh, filter=filter_)
-    click.echo(json.dumps({"language": language, "source": source}) if as_json else source, nl=as_json)
+    source = request_once(f"/runtime/tools.{ENDINGS[language]}", local, refresh=refresh, filter=filter_)
+    print_answer({"language": language, "source": source}, lambda _: click.echo(source, nl=False))
     if filter_ and "/tools/" not in source:
         click.echo(f"No tools match {filter_}", err=True)
 
@@ -123,7 +124,7 @@ def get_types(filter_: str | None, language: str, refresh: bool, as_json: bool, 
 )
 @options.overrides("call_timeout", "--call-timeout", metavar="SECONDS")
 @options.catalogue
-def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], as_json: bool, **flags: Any) -> None:
+def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...]) -> None:
     """Call a tool and print its answer.
 
     ARGUMENTS is a JSON object, or `-` to read it from standard input. Without a running gateway, only the tool's own
@@ -133,19 +134,16 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], as_json: b
     toolscript call time__get_current_time '{"timezone": "Europe/Lisbon"}'
     toolscript call filesystem__read_file --arg path=notes.txt
     """
-    settings = read_settings(flags)
+    settings = read_settings()
     given = _parse_arguments(arguments, pairs)
-
-    async def local(app: App) -> dict[str, Any]:
-        return await _call(app, tool_id, given)
-
-    path = f"/tools/{quote(tool_id, safe='', errors='replace')}"
-    http: dict[str, Any] = {
-        "body": given,
-        "timeout_seconds": settings.call_timeout + 15,
-        "timeout": settings.call_timeout if flags["call_timeout"] is not None else None,
-    }
-    print_answer(request_once(settings, path, local, **http), as_json, _show_result)
+    request_once(
+        f"/tools/{quote(tool_id, safe='', errors='replace')}",
+        lambda app: _call(app, tool_id, given),
+        show=_show_result,
+        body=given,
+        timeout_seconds=settings.call_timeout + 15,
+        timeout=settings.call_timeout if options.get_overrides()["call_timeout"] is not None else None,
+    )
 
 
 def _parse_arguments(text: str | None, pairs: Sequence[str]) -> dict[str, Any]:
@@ -157,15 +155,14 @@ def _parse_arguments(text: str | None, pairs: Sequence[str]) -> dict[str, Any]:
         raise Invalid(f"ARGUMENTS is not valid JSON: {error}", details={"field": "ARGUMENTS"}) from error
     if not isinstance(given, dict):
         raise Invalid('ARGUMENTS must be a JSON object, like \'{"path": "notes.txt"}\'', details={"field": "ARGUMENTS"})
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise Invalid(f"invalid --arg {pair}: expected NAME=VALUE", details={"field": "--arg"})
-        try:
-            given[name] = json.loads(value)
-        except ValueError:
-            given[name] = value
-    return given
+    return given | parse_pairs(pairs, "--arg", _parse_json_or_text)
+
+
+def _parse_json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,20 +179,18 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[st
 
 
 def _show_servers(answer: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    if not answer["servers"]:
-        click.echo("No servers are configured: the gateway serves its demo catalogue, or a file without servers.")
-    table = Table(box=None, header_style="bold", pad_edge=False, show_header=bool(answer["servers"]))
-    numbers = ("Tools", "Prompts", "Resources")
-    for name in ("Server", "State", *numbers, "Reason"):
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    for s in answer["servers"]:
-        counts = [str(s[kind]) for kind in ("tools", "prompts", "resources")]
-        reason = escape_markup("; ".join(filter(None, [s["reason"], *s["problems"]])))
-        table.add_row(escape_markup(s["name"]), f"[{COLOURS[s['state']]}]{s['state']}[/]", *counts, reason)
-    Console(highlight=False).print(table)
+    columns: Columns = {
+        "Server": "name",
+        "State": lambda server: Text(server["state"], COLOURS[server["state"]]),
+        "Tools": "tools",
+        "Prompts": "prompts",
+        "Resources": "resources",
+        "Reason": lambda server: "; ".join(filter(None, [server["reason"], *server["problems"]])),
+    }
+    empty = "No servers are configured: the gateway serves its demo catalogue, or a file without servers."
+    print_table(columns, answer["servers"], empty)
     if answer["configurationError"]:
         click.echo(click.style("configuration: ", fg="red") + answer["configurationError"], err=True)
 

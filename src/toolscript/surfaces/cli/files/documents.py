@@ -4,8 +4,8 @@ any other file is plain text. A problem with one file or line does not stop the 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,58 +13,85 @@ from typing import TYPE_CHECKING, Any
 from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS
-from toolscript.surfaces.cli.files.finder import FoundFile, SkippedFile
+from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, describe_error
 
 if TYPE_CHECKING:
     from toolscript.domain.knowledge import Book
 
-JSON_ENDINGS = (".json", ".jsonl")
-ENDINGS = (*BOOK_ENDINGS, *JSON_ENDINGS)
+ENDINGS = (*BOOK_ENDINGS, ".json", ".jsonl")
 # UTF-8 needs at most four bytes for a character.
 MAX_FILE_BYTES = 4 * MAX_TEXT_LENGTH
 MAX_TITLE_CHARACTERS = 200
 SOURCE = "source_path"
 """The metadata field with the file that a document was read from. Only this command sets it."""
-_FIELDS = ("id", "title", "text", "metadata")
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": (str | int, "is missing or not a string"),
+    "title": (str | None, "is not a string"),
+    "text": (str, "is missing or not a string"),
+    "metadata": (dict | None, "is not an object"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentFileReader:
-    """Reads files as documents, with that metadata added to each."""
+    """Reads files as documents, with that metadata added to each. What cannot be read is skipped."""
 
     read_book: Callable[[Path], Awaitable[Book]]
     metadata: Mapping[str, Any]
+    finder: FileFinder
+    incomplete: set[str] = field(default_factory=set)
+    """The files in which something could not be read."""
 
-    async def read(self, found: FoundFile) -> AsyncIterator[Document | SkippedFile]:
-        """The documents in a file, and what is wrong with it."""
+    async def read(self, found: FoundFile) -> AsyncIterator[Document]:
+        """The documents in a file."""
         file = found.file
-        ending = file.suffix.lower()
+        values: Iterable[tuple[Any, str]]
         try:
             about = _describe(file)
-            if ending in BOOK_ENDINGS:
+            if file.suffix.lower() in BOOK_ENDINGS:
                 book = await self.read_book(file)
                 title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
-                yield self._make({"id": found.name, "title": title, "text": text}, str(file), about)
-            elif ending in JSON_ENDINGS:
-                for value, place in _read_lines(file) if ending == ".jsonl" else _read_json(found):
-                    yield value if isinstance(value, SkippedFile) else self._make(value, place, about)
+                values = [({"id": found.name, "title": title, "text": text}, str(file))]
+            elif file.suffix.lower() == ".jsonl":
+                values = self._read_lines(file)
+            elif file.suffix.lower() == ".json":
+                values = _read_json(found)
             else:
-                yield self._make({"id": found.name, "title": file.name, "text": _read_text(file)}, str(file), about)
+                values = [({"id": found.name, "title": file.name, "text": _read_text(file)}, str(file))]
+            for value, place in values:
+                try:
+                    yield self._make(value, about)
+                except Invalid as error:
+                    self._skip(file, place, error.message)
         except OSError as error:
-            yield SkippedFile(str(file), error.strerror or str(error))
+            self._skip(file, str(file), describe_error(error))
         except Invalid as error:
-            yield SkippedFile(str(file), error.message)
+            self._skip(file, str(file), error.message)
 
-    def _make(self, value: Any, place: str, about: Mapping[str, Any]) -> Document | SkippedFile:
-        problem = _find_problem(value)
-        if problem:
-            return SkippedFile(place, problem)
+    def _skip(self, file: Path, place: str, problem: str) -> None:
+        self.finder.skip(place, problem)
+        self.incomplete.add(str(file))
+
+    def _read_lines(self, file: Path) -> Iterator[tuple[Any, str]]:
+        """The documents in a file of JSON lines, and where each is."""
+        is_empty = True
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                is_empty, place = False, f"{file}, line {number}"
+                try:
+                    yield _parse_json(_decode(line)), place
+                except Invalid as error:
+                    self._skip(file, place, error.message)
+        if is_empty:
+            raise Invalid("empty")
+
+    def _make(self, value: Any, about: Mapping[str, Any]) -> Document:
+        _check_fields(value)
         metadata = {**about, **(value.get("metadata") or {}), **self.metadata, SOURCE: about["path"]}
         document = Document(str(value["id"]), value["text"], value.get("title") or "", metadata)
-        try:
-            check_document(document)
-        except Invalid as error:
-            return SkippedFile(place, error.message)
+        check_document(document)
         return document
 
 
@@ -119,22 +146,6 @@ def _read_json(found: FoundFile) -> Iterator[tuple[Any, str]]:
         yield each, f"{found.file}, document {number}"
 
 
-def _read_lines(file: Path) -> Iterator[tuple[Any, str]]:
-    """The documents in a file of JSON lines, and where each is."""
-    is_empty = True
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            is_empty, place = False, f"{file}, line {number}"
-            try:
-                yield _parse_json(_decode(line)), place
-            except Invalid as error:
-                yield SkippedFile(place, error.message), place
-    if is_empty:
-        raise Invalid("empty")
-
-
 def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -142,16 +153,12 @@ def _parse_json(text: str) -> Any:
         raise Invalid(f"not valid JSON: {error}") from error
 
 
-def _find_problem(value: Any) -> str | None:
+def _check_fields(value: Any) -> None:
     if not isinstance(value, dict):
-        return f"not a document: expected an object with {', '.join(_FIELDS)}"
-    unknown = sorted(value.keys() - set(_FIELDS))
+        raise Invalid(f"not a document: expected an object with {', '.join(_FIELDS)}")
+    unknown = sorted(value.keys() - _FIELDS.keys())
     if unknown:
-        return f"unknown field {unknown[0]!r}: expected {', '.join(_FIELDS)}"
-    if not isinstance(value.get("id"), str | int) or isinstance(value.get("id"), bool):
-        return "id is missing or not a string"
-    if not isinstance(value.get("text"), str):
-        return "text is missing or not a string"
-    if not isinstance(value.get("title"), str | None):
-        return "title is not a string"
-    return None if isinstance(value.get("metadata"), dict | None) else "metadata is not an object"
+        raise Invalid(f"unknown field {unknown[0]!r}: expected {', '.join(_FIELDS)}")
+    for name, (kinds, problem) in _FIELDS.items():
+        if not isinstance(value.get(name), kinds) or isinstance(value.get(name), bool):
+            raise Invalid(f"{name} {problem}")

@@ -9,15 +9,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.terminal.text import print_note, print_skipped
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFile:
-    """A path, or a place in a file, that could not be read, and why."""
-
-    place: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +28,21 @@ class FileFinder:
     endings: Collection[str]
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
-    skipped: list[SkippedFile] = field(default_factory=list)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    """As in the answer: the `path`, or a place in a file, and the `problem`."""
     ignored: set[Path] = field(default_factory=set)
     """Links that lead out of their folder, and special files, which would have been read otherwise."""
+
+    def skip(self, place: Path | str, problem: str) -> None:
+        """Records a path, or a place in a file, that cannot be read."""
+        self.skipped.append({"path": str(place), "problem": problem})
 
     def check_paths(self, names: Sequence[str]) -> list[Path]:
         """The paths that exist; the others are skipped. An empty name is not the current folder."""
         paths = []
         for name in names:
-            problem = _find_problem(name)
-            if problem:
-                self.skipped.append(SkippedFile(name or '""', problem))
+            if problem := _find_problem(name):
+                self.skip(name or '""', problem)
             else:
                 paths.append(Path(name))
         return paths
@@ -62,15 +59,16 @@ class FileFinder:
                 found.setdefault(path, FoundFile(path, path.name))
         return list(found.values())
 
-    def print_skipped(self) -> None:
-        """Prints what was skipped, a line each, and how many files were ignored, on standard error."""
+    def report(self, names: Sequence[str], *, is_anything_read: bool) -> None:
+        """Prints what was skipped, a line each, and how many files were ignored, on standard error. Raises Invalid when
+        nothing else was read."""
         for each in self.skipped:
-            print_skipped(each.place, each.problem)
+            print_skipped(each["path"], each["problem"])
         if self.ignored:
-            is_one = len(self.ignored) == 1
-            print_note(
-                f"ignored {len(self.ignored)} link{'' if is_one else 's'} or special file{'' if is_one else 's'}"
-            )
+            end = "" if len(self.ignored) == 1 else "s"
+            print_note(f"ignored {len(self.ignored)} link{end} or special file{end}")
+        if not is_anything_read:
+            raise Invalid(f"no readable files in {', '.join(names)}", details={"failed": self.skipped})
 
     def _walk(self, root: Path, entered: set[str]) -> Iterator[Path]:
         folders, real_root = [root], Path(os.path.realpath(root))
@@ -83,7 +81,7 @@ class FileFinder:
             try:
                 entries = sorted(folder.iterdir())
             except OSError as error:
-                self._skip(folder, error)
+                self.skip(folder, describe_error(error))
                 continue
             subfolders = []
             for entry in entries:
@@ -112,11 +110,13 @@ class FileFinder:
         except OSError as error:
             if os.path.islink(entry):  # noqa: PTH114 - unlike Path.is_symlink, works with a path that is too long
                 return 0
-            self._skip(entry, error)
+            self.skip(entry, describe_error(error))
             return None
 
-    def _skip(self, path: Path, error: OSError) -> None:
-        self.skipped.append(SkippedFile(str(path), error.strerror or str(error)))
+
+def describe_error(error: OSError) -> str:
+    """Why a file cannot be read, without its path."""
+    return error.strerror or str(error)
 
 
 def normalize(path: Path) -> Path:
@@ -132,7 +132,7 @@ def _find_problem(name: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return "no such file"
     except OSError as error:
-        return error.strerror or str(error)
+        return describe_error(error)
     return None
 
 

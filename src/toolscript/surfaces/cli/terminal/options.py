@@ -1,4 +1,5 @@
-"""Options that several commands share. The help of each names the setting that it overrides and its default."""
+"""Options that several commands share. Their values are not arguments of the command: click's context keeps them, for
+`get_overrides` and `is_json`."""
 
 from __future__ import annotations
 
@@ -11,14 +12,34 @@ import click
 from toolscript.settings import Settings, get_rule, get_variable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+OVERRIDES, JSON = f"{__name__}.overrides", f"{__name__}.json"
+
+
+def get_overrides() -> dict[str, Any]:
+    """The settings that options of the running command override; None for an option that is not given."""
+    overridden: dict[str, Any] = click.get_current_context().meta.setdefault(OVERRIDES, {})
+    return overridden
+
+
+def is_json() -> bool:
+    """Whether the running command has the flag --json."""
+    return bool(click.get_current_context().meta.get(JSON))
 
 
 def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Command]:
-    """An option that overrides a setting; its help comes from the setting."""
+    """An option that overrides a setting. Its help comes from the setting, and names the variable and the default."""
+
+    def keep(_: click.Context, __: click.Parameter, value: str | None) -> None:
+        get_overrides()[setting] = value
+
     each = next(f for f in fields(Settings) if f.name == setting)
     default = "" if each.default is None else f"; default: {each.default}"
     text = f"{get_rule(each).help}  [env: {get_variable(setting)}{default}]"
-    return click.option(flag, setting, default=None, help=text, **how)
+    return click.option(flag, setting, default=None, help=text, expose_value=False, callback=keep, **how)
+
+
+def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[JSON] = value
 
 
 data_dir = overrides("data_dir", "--data-dir", metavar="DIR")
@@ -26,7 +47,10 @@ model = overrides("search_model", "--model", metavar="NAME")
 config = overrides("config", "--config", metavar="FILE")
 tenant = overrides("tenant", "--tenant", metavar="NAME")
 refresh = click.option("--refresh", is_flag=True, help="Without a gateway: connect to all servers now and index them.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+as_json = click.option(
+    "--json", is_flag=True, help="Print one JSON object instead of text.", expose_value=False, callback=_keep_json
+)
+yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 include = click.option(
     "--include",
     multiple=True,
@@ -36,6 +60,12 @@ include = click.option(
 exclude = click.option(
     "--exclude", multiple=True, metavar="GLOB", help="In folders, skip files and folders that match; repeatable."
 )
+
+
+def limit(maximum: int, default: int, things: str) -> Callable[[Command], Command]:
+    """The option for the maximum number of results."""
+    text = f"Maximum number of {things}."
+    return click.option("--limit", type=click.IntRange(1, maximum), default=default, show_default=True, help=text)
 
 
 def catalogue(command: Command) -> Command:

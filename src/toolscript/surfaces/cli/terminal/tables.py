@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from toolscript.surfaces.cli.terminal.text import escape_markup, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+# For each column, the key of its value in a record, or a function that makes the value of a record.
+Columns = Mapping[str, str | Callable[[Any], Any]]
 
 FILE_WIDTH = 200
 GAP = 2
@@ -18,50 +23,69 @@ GAP = 2
 MIN_WIDTH = 12
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Prints rows, with the first column in colour and the columns in `right` right-aligned. The texts may contain
-    markup or control characters: they are escaped."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, name in enumerate(columns):
-        table.add_column(
-            name,
-            justify="right" if name in right else "left",
-            style=None if number else "cyan",
-            overflow="fold",
-        )
-    for row in rows:
-        table.add_row(*map(escape_markup, row))
-    open_console().print(table)
-
-
-def print_lines(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
+def print_table(
+    columns: Columns,
+    records: Sequence[Any],
+    empty: str = "",
     *,
-    right: Sequence[str] = (),
     shortened: Sequence[str] = (),
     optional: Sequence[str] = (),
 ) -> None:
-    """The same, each row on one line. In a narrow terminal the columns in `shortened` are cut off and those in
-    `optional` left out; the others stay complete."""
-    from rich.cells import cell_len
-    from rich.table import Table
+    """Prints a row for each record, or `empty` when there is none. The first column is in colour, numbers are
+    right-aligned. Strings may contain markup or control characters: they are escaped.
 
-    texts = [list(map(printable, row)) for row in rows]
-    needed = {name: max(map(cell_len, column)) for name, *column in zip(columns, columns, *texts, strict=True)}
-    if _has_width():
-        widths = _fit_widths(needed, shortened, optional, open_console().width)
-    else:
-        widths = {name: min(need, FILE_WIDTH) if name in shortened else need for name, need in needed.items()}
+    With columns in `shortened`, each row takes one line. In a narrow terminal these are cut off, and those in
+    `optional` left out; the others stay complete.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    if not records:
+        click.echo(empty)
+        return
+    rows = [{name: _get_value(each, source) for name, source in columns.items()} for each in records]
+    widths = _choose_widths(rows, shortened, optional) if shortened else {}
+    shown = list(widths or columns)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, width in widths.items():
-        style = "cyan" if name == columns[0] else None
-        table.add_column(name, justify="right" if name in right else "left", style=style, width=width, no_wrap=True)
-    for row in texts:
-        table.add_row(*(escape_markup(text) for name, text in zip(columns, row, strict=True) if name in widths))
-    open_console(_sum_widths(widths)).print(table)
+    for name in shown:
+        width = widths.get(name)
+        table.add_column(
+            name,
+            justify="right" if isinstance(rows[0][name], int | float) else "left",
+            style=None if table.columns else "cyan",
+            width=width,
+            no_wrap=width is not None,
+            overflow="fold" if width is None else "ellipsis",
+        )
+    for row in rows:
+        values = [row[name] for name in shown]
+        table.add_row(*(each if isinstance(each, Text) else escape_markup(format_value(each)) for each in values))
+    open_console(_sum_widths(widths) if widths else None).print(table)
+
+
+def format_value(value: Any) -> str:
+    """The text of a table cell."""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
+
+
+def _get_value(record: Any, source: str | Callable[[Any], Any]) -> Any:
+    return record[source] if isinstance(source, str) else source(record)
+
+
+def _choose_widths(
+    rows: Sequence[Mapping[str, Any]], shortened: Sequence[str], optional: Sequence[str]
+) -> dict[str, int]:
+    from rich.cells import cell_len
+
+    texts = {name: [name, *(printable(format_value(row[name])) for row in rows)] for name in rows[0]}
+    needed = {name: max(map(cell_len, column)) for name, column in texts.items()}
+    if _has_width():
+        return _fit_widths(needed, shortened, optional, open_console().width)
+    return {name: min(need, FILE_WIDTH) if name in shortened else need for name, need in needed.items()}
 
 
 def _fit_widths(

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from toolscript.surfaces.cli.terminal.options import is_json
+
 
 def printable(text: str) -> str:
     """The text without control characters; a line end becomes a space."""
@@ -32,9 +34,9 @@ def print_skipped(place: str, problem: str) -> None:
     print_note(f"{place}: {problem}", label="skipped")
 
 
-def print_answer(answer: Any, as_json: bool, show: Callable[[Any], None]) -> None:
-    """Prints an answer as one JSON object, or for people, with `show`."""
-    if as_json:
+def print_answer(answer: Any, show: Callable[[Any], None]) -> None:
+    """Prints an answer as one JSON object with the flag --json, otherwise with `show`."""
+    if is_json():
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
         show(answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolscript.domain.errors import Invalid
@@ -27,14 +27,14 @@ def parse_value(text: str) -> str | int | float | bool:
     return text
 
 
-def parse_pairs(given: Sequence[str], flag: str) -> dict[str, Any]:
-    """Parses `KEY=VALUE` options. Raises Invalid."""
+def parse_pairs(given: Sequence[str], flag: str, parse: Callable[[str], Any] = parse_value) -> dict[str, Any]:
+    """Parses `NAME=VALUE` options. Raises Invalid."""
     values: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise Invalid(f"invalid {flag} {pair}: expected KEY=VALUE", details={"field": flag})
-        values[name.strip()] = parse_value(value)
+            raise Invalid(f"invalid {flag} {pair}: expected NAME=VALUE", details={"field": flag})
+        values[name.strip()] = parse(value)
     return values
 
 

@@ -19,7 +19,7 @@ def put(folder: Path, pages: dict[str, str]) -> list[str]:
     return [each.relative_to(folder).as_posix() for each in ordered]
 
 
-def test_without_a_first_page_names_are_counted_as_people_do(tmp_path: Path) -> None:
+def test_without_a_first_page_numbers_in_names_are_compared_as_numbers(tmp_path: Path) -> None:
     assert put(tmp_path, {"page 10.md": "", "page 2.md": "", "Page 1.md": ""}) == [
         "Page 1.md",
         "page 2.md",
@@ -27,7 +27,7 @@ def test_without_a_first_page_names_are_counted_as_people_do(tmp_path: Path) -> 
     ]
 
 
-def test_each_page_says_which_is_next(tmp_path: Path) -> None:
+def test_next_links_give_the_order(tmp_path: Path) -> None:
     pages = {
         "index.html": '<head><link rel="home" href="index.html"/><link rel="next" href="preface.html"></head>',
         "preface.html": "<LINK href='deep/b%20b.html#top' rel='next'>",
@@ -38,7 +38,7 @@ def test_each_page_says_which_is_next(tmp_path: Path) -> None:
     assert put(tmp_path, pages) == ["index.html", "preface.html", "deep/b b.html", "a.html", "aside.html"]
 
 
-def test_else_the_first_page_tells_the_order_by_its_links(tmp_path: Path) -> None:
+def test_without_next_links_the_links_of_the_first_page_give_the_order(tmp_path: Path) -> None:
     contents = '<a class="x" href="z.html#one">Z</a> <a href="http://host/a.html">A</a> <a href="../b.html">B</a>'
     pages = {"index.html": contents + '<a href="m.html">M</a><a href="z.html">Z</a>', "a.html": "", "b.html": ""}
     assert put(tmp_path, {**pages, "m.html": "", "z.html": ""}) == [
@@ -64,7 +64,7 @@ def test_the_first_page_is_the_uppermost_one(tmp_path: Path) -> None:
     "first",
     ["index.en.html", "index.pt-br.html", "index.zh_CN.xhtml", "Index.HTM", "toc.html", "default.html", "toc.de.html"],
 )
-def test_the_first_page_may_say_its_language_and_end_otherwise(tmp_path: Path, first: str) -> None:
+def test_the_first_page_may_have_a_language_and_another_extension(tmp_path: Path, first: str) -> None:
     pages = {"a.en.html": "", first: '<link rel="next" href="z.en.html">', "z.en.html": ""}
     assert put(tmp_path, pages) == [first, "z.en.html", "a.en.html"]
 
@@ -74,7 +74,7 @@ def test_of_several_first_pages_the_one_without_a_language_is_first(tmp_path: Pa
     assert put(tmp_path, pages)[:2] == ["index.html", "z.html"]
 
 
-def test_a_page_that_only_begins_like_a_first_one_is_none(tmp_path: Path) -> None:
+def test_a_name_that_only_starts_like_one_of_a_first_page_is_not_first(tmp_path: Path) -> None:
     pages = {"a.html": "", "index.of.names.html": '<a href="z.html">', "indexes.html": "", "z.html": ""}
     assert put(tmp_path, pages) == sorted(pages)
 
@@ -85,7 +85,7 @@ def test_no_page_is_lost_or_read_twice_whatever_the_links_say(tmp_path: Path) ->
     assert sorted(put(tmp_path, pages)) == sorted(pages)
 
 
-def test_a_first_page_that_cannot_be_read_holds_up_nothing(tmp_path: Path) -> None:
+def test_a_first_page_that_cannot_be_read_is_ordered_without_its_links(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text("")
     gone = tmp_path / "index.html"
     assert order_pages([tmp_path / "b.html", gone]) == [gone, tmp_path / "b.html"]
