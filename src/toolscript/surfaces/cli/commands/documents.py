@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import click
 
-from toolscript.domain.errors import NotFound
-from toolscript.surfaces.cli.client.documents import TenantDocuments
-from toolscript.surfaces.cli.client.session import read_settings, run_in_session
+from toolscript.domain.access import Principal
+from toolscript.domain.errors import NotFound, ToolscriptError
+from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, printable
 from toolscript.surfaces.cli.terminal.values import parse_conditions
+from toolscript.surfaces.json.documents import (
+    build_batch_response,
+    build_document_list_response,
+    build_document_response,
+    build_page_response,
+)
+
+if TYPE_CHECKING:
+    from toolscript.app.app import App
+    from toolscript.domain.documents import Document
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Answer = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+TenantLocal = Callable[["App", Principal], Awaitable[Any]]
 
+# Embedding a batch of long documents can take many minutes on a small machine.
+TIMEOUT_SECONDS = 3600.0
+# Leaves room for the JSON around a single document.
+MAX_DOCUMENT_BYTES = MAX_BODY_BYTES - 1024
 SNIPPET_CHARACTERS = 240
 _HIGHLIGHTED = re.compile(r"\*\*(.+?)\*\*")
+
+log = logging.getLogger(__name__)
 
 
 def _tenant_options(command: Command) -> Command:
@@ -72,7 +93,16 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
         "highlight": not options.is_json() and sys.stdout.isatty(),
     }
     where = parse_conditions(filters, "--filter")
-    answer = _run(lambda documents: documents.search(request, where))
+
+    async def local(app: App, caller: Principal) -> Answer:
+        from toolscript.services.documents.request import DocumentQuery, SearchType
+
+        await _finish_interrupted(app)
+        typed = {**request, "search_type": SearchType(request["search_type"]), "where": where}
+        return build_page_response(await app.document_search.search(caller, DocumentQuery(**typed)))
+
+    must = [{"field": c.field, "op": c.op, "value": c.value} for c in where.must]
+    answer = _run(lambda documents: documents.request("/search", local, body={**request, "filters": {"must": must}}))
     print_answer(answer, lambda _: _show_hits(answer, request["offset"]))
 
 
@@ -90,7 +120,12 @@ def list_(limit: int, after: str | None) -> None:
 @_tenant_options
 def show(doc_id: str) -> None:
     """Print the title, metadata and text of a document."""
-    print_answer(_run(lambda documents: documents.get(doc_id)), _show_document)
+
+    async def local(app: App, caller: Principal) -> Answer:
+        return build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), app.plans.get(caller))
+
+    path = f"/documents/{quote(doc_id, safe='', errors='replace')}"
+    print_answer(_run(lambda documents: documents.request(path, local)), _show_document)
 
 
 @documents.command()
@@ -108,6 +143,77 @@ def remove(doc_ids: tuple[str, ...]) -> None:
     if not answer["removed"]:
         raise NotFound(f"no such document: {', '.join(map(repr, ids))}; see toolscript documents list")
     print_answer(answer, _show_removed)
+
+
+class TenantDocuments:
+    """The documents of the session's tenant, in the gateway or the application."""
+
+    def __init__(self, session: CommandSession) -> None:
+        self._session = session
+        self._caller = Principal(session.settings.tenant)
+        self._http: dict[str, Any] = {"tenant": self._caller.tenant, "timeout_seconds": TIMEOUT_SECONDS}
+
+    async def request(self, path: str, local: TenantLocal, **http: Any) -> Any:
+        """The response to a request for the tenant (see `CommandSession.request`)."""
+        return await self._session.request(path, lambda app: local(app, self._caller), **self._http, **http)
+
+    def find_size_problem(self, size: int) -> str | None:
+        """Why a document of that size in bytes cannot be put; None when it can."""
+        if self._session.app or size <= MAX_DOCUMENT_BYTES:
+            return None
+        return (
+            f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB:"
+            " stop the gateway while ingesting it, or split it"
+        )
+
+    async def put(self, documents: Sequence[Document], progress: Progress) -> Any:
+        """Adds or replaces documents, which together fit a request. Counts those added, changed and unchanged."""
+
+        async def local(app: App, caller: Principal) -> Answer:
+            return build_batch_response(await app.ingest_documents.put(caller.tenant, documents, progress))
+
+        response = await self.request("/documents", local, body={"documents": list(map(build_body, documents))})
+        progress(len(documents), len(documents))
+        return response
+
+    async def remove(self, ids: Sequence[str]) -> int:
+        """Removes documents; returns how many existed."""
+        if app := self._session.app:
+            return await app.ingest_documents.delete(self._caller.tenant, ids)
+        removed = 0
+        for doc_id in ids:
+            try:
+                await self._session.send(f"/documents/{quote(doc_id, safe='')}", method="DELETE", **self._http)
+            except NotFound:
+                continue
+            removed += 1
+        return removed
+
+    async def list_page(self, *, after: str | None, limit: int) -> Any:
+        """A page of documents, ordered by id."""
+
+        async def local(app: App, caller: Principal) -> Answer:
+            documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
+            return build_document_list_response(documents, app.plans.get(caller), limit=limit)
+
+        return await self.request("/documents", local, after=after, limit=limit)
+
+
+def build_body(document: Document) -> dict[str, Any]:
+    """The JSON of a document in a request."""
+    metadata = dict(document.metadata)
+    return {"id": document.id, "text": document.text, "title": document.title, "metadata": metadata}
+
+
+async def _finish_interrupted(app: App) -> None:
+    """Indexes the documents that an interrupted command has stored and not indexed."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("Checking the index"):
+        try:
+            await app.ingest_documents.repair()
+        except ToolscriptError as error:
+            log.warning("documents_unfinished", extra={"reason": error.message})
 
 
 def _run(use: Callable[[TenantDocuments], Awaitable[Answer]]) -> Answer:

@@ -221,7 +221,7 @@ def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
 
 
 def _print_figures(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table, whose cells are markup. In a narrow terminal, names of sets are cut off after figures."""
+    """Prints a table, whose cells are markup. In a narrow terminal, figures are cut off before names of sets."""
     from rich.table import Table
 
     table = Table(title=title, header_style="bold")

@@ -198,7 +198,7 @@ class GatewayRun:
 
 
 async def _finish_documents(app: App) -> None:
-    """Indexes documents that an earlier run has stored only; repeats until all are indexed. Errors are logged and
+    """Indexes documents that an earlier run has stored and not indexed; repeats until all are. Errors are logged and
     ignored: tools must be served whatever is wrong with documents."""
     pause = MIN_PAUSE_SECONDS
     while True:

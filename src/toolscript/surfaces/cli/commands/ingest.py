@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ import click
 
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
-from toolscript.surfaces.cli.client.documents import Progress, TenantDocuments, build_body
 from toolscript.surfaces.cli.client.gateway import encode_json
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
+from toolscript.surfaces.cli.commands.documents import Progress, TenantDocuments, build_body
 from toolscript.surfaces.cli.files.documents import ENDINGS, SOURCE, DocumentFileReader
-from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, normalize
+from toolscript.surfaces.cli.files.finder import FileFinder, normalize
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import print_answer
@@ -104,7 +104,7 @@ class _Ingestion:
     """The file that each document was read from, by id."""
     files: set[str] = field(default_factory=set)
 
-    async def put(self, files: Sequence[FoundFile], show_progress: Progress) -> dict[str, int]:
+    async def put(self, files: Mapping[Path, str], show_progress: Progress) -> dict[str, int]:
         """Counts the documents that were added, changed and unchanged."""
         counts = dict.fromkeys(OUTCOMES, 0)
         done = 0
@@ -135,12 +135,12 @@ class _Ingestion:
             if after is None:
                 return await self.documents.remove(gone)
 
-    async def _read_batches(self, files: Sequence[FoundFile]) -> AsyncIterator[tuple[list[Document], int]]:
+    async def _read_batches(self, files: Mapping[Path, str]) -> AsyncIterator[tuple[list[Document], int]]:
         """Documents that fit a request, and how many files are left to read after them."""
         batch: list[Document] = []
         batch_size = 0
-        for number, found in enumerate(files):
-            async for document, size in self._read(found):
+        for number, (file, name) in enumerate(files.items()):
+            async for document, size in self._read(file, name):
                 if len(batch) == MAX_BATCH_DOCUMENTS or (batch and batch_size + size > MAX_BATCH_BYTES):
                     yield batch, len(files) - number
                     batch, batch_size = [], 0
@@ -149,18 +149,18 @@ class _Ingestion:
         if batch:
             yield batch, 0
 
-    async def _read(self, found: FoundFile) -> AsyncIterator[tuple[Document, int]]:
+    async def _read(self, file: Path, name: str) -> AsyncIterator[tuple[Document, int]]:
         """The documents in a file that can be put, with their sizes in bytes."""
-        name = str(found.file)
-        self.files.add(name)
-        async for document in self.reader.read(found):
+        path = str(file)
+        self.files.add(path)
+        async for document in self.reader.read(file, name):
             if other := self.sources.get(document.id):
-                self.finder.skip(name, f"its id {document.id!r} is already used by {other}")
+                self.finder.skip(path, f"its id {document.id!r} is already used by {other}")
                 continue
-            self.sources[document.id] = name
+            self.sources[document.id] = path
             size = len(encode_json(build_body(document)))
             if problem := self.documents.find_size_problem(size):
-                self.finder.skip(name, problem)
+                self.finder.skip(path, problem)
             else:
                 yield document, size
 

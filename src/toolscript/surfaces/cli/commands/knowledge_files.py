@@ -139,7 +139,7 @@ def _find_sources(finder: FileFinder, paths: Sequence[Path], *, as_one: bool) ->
     """What becomes a source: a file, or a folder with its pages in reading order."""
     sources: dict[Path, list[Path]] = {}
     for path in paths:
-        files = [found.file for found in finder.find_files([path])]
+        files = list(finder.find_files([path]))
         if path.is_dir() and not files:
             finder.skip(path, f"no readable files; expected {' '.join(BOOK_ENDINGS)}")
         elif path.is_dir() and as_one:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS
-from toolscript.surfaces.cli.files.finder import FileFinder, FoundFile, describe_error
+from toolscript.surfaces.cli.files.finder import FileFinder, describe_error
 
 if TYPE_CHECKING:
     from toolscript.domain.knowledge import Book
@@ -42,22 +42,21 @@ class DocumentFileReader:
     incomplete: set[str] = field(default_factory=set)
     """The files in which something could not be read."""
 
-    async def read(self, found: FoundFile) -> AsyncIterator[Document]:
-        """The documents in a file."""
-        file = found.file
+    async def read(self, file: Path, name: str) -> AsyncIterator[Document]:
+        """The documents in a file; `name` is the id of one that has none itself."""
         values: Iterable[tuple[Any, str]]
         try:
             about = _describe(file)
             if file.suffix.lower() in BOOK_ENDINGS:
                 book = await self.read_book(file)
                 title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
-                values = [({"id": found.name, "title": title, "text": text}, str(file))]
+                values = [({"id": name, "title": title, "text": text}, str(file))]
             elif file.suffix.lower() == ".jsonl":
                 values = self._read_lines(file)
             elif file.suffix.lower() == ".json":
-                values = _read_json(found)
+                values = _read_json(file, name)
             else:
-                values = [({"id": found.name, "title": file.name, "text": _read_text(file)}, str(file))]
+                values = [({"id": name, "title": file.name, "text": _read_text(file)}, str(file))]
             for value, place in values:
                 try:
                     yield self._make(value, about)
@@ -132,18 +131,18 @@ def _decode(content: bytes) -> str:
     return text
 
 
-def _read_json(found: FoundFile) -> Iterator[tuple[Any, str]]:
+def _read_json(file: Path, name: str) -> Iterator[tuple[Any, str]]:
     """The documents in a JSON file (one, a list, or a list in `documents`), and where each is."""
-    content = _parse_json(_read_text(found.file))
+    content = _parse_json(_read_text(file))
     if isinstance(content, dict) and isinstance(content.get("documents"), list):
         content = content["documents"]
     if isinstance(content, dict):
-        yield {"id": found.name, **content}, str(found.file)
+        yield {"id": name, **content}, str(file)
         return
     if not isinstance(content, list):
         raise Invalid(f"contains no document: expected an object with {', '.join(_FIELDS)}, or a list of them")
     for number, each in enumerate(content, start=1):
-        yield each, f"{found.file}, document {number}"
+        yield each, f"{file}, document {number}"
 
 
 def _parse_json(text: str) -> Any:

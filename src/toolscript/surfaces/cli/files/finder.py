@@ -13,14 +13,6 @@ from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.terminal.text import print_note, print_skipped
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file to read, and the id of a document made from it: its path below the folder that was given."""
-
-    file: Path
-    name: str
-
-
 @dataclass(slots=True)
 class FileFinder:
     """Finds files, and collects what had to be skipped on the way."""
@@ -47,17 +39,18 @@ class FileFinder:
                 paths.append(Path(name))
         return paths
 
-    def find_files(self, paths: Sequence[Path]) -> list[FoundFile]:
-        """The files, by path. Hidden files and links that lead out of their folder are left out, and no folder is
-        entered twice. A file that is named itself is always found."""
-        found: dict[Path, FoundFile] = {}
+    def find_files(self, paths: Sequence[Path]) -> dict[Path, str]:
+        """The files, and for each the id of a document made from it: its path below the folder that was given. Hidden
+        files and links that lead out of their folder are left out, and no folder is entered twice. A file that is named
+        itself is always found."""
+        found: dict[Path, str] = {}
         for path in map(normalize, paths):
             if path.is_dir():
                 for file in self._walk(path, set()):
-                    found.setdefault(file, FoundFile(file, file.relative_to(path).as_posix()))
+                    found.setdefault(file, file.relative_to(path).as_posix())
             else:
-                found.setdefault(path, FoundFile(path, path.name))
-        return list(found.values())
+                found.setdefault(path, path.name)
+        return found
 
     def report(self, names: Sequence[str], *, is_anything_read: bool) -> None:
         """Prints what was skipped, a line each, and how many files were ignored, on standard error. Raises Invalid when
