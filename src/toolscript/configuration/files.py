@@ -226,8 +226,8 @@ class _ServerEntry:
             exclude_tools=self._read_list("excludeTools"),
         )
         if transport is Transport.STDIO:
-            command, args = self._read_command(), self._read_list("args")
-            return replace(spec, command=command, args=args, env=self._read_env(), cwd=self._read_cwd())
+            command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")
+            return replace(spec, command=command, args=args, env=self._read_env(), cwd=cwd and str(cwd))
         if url_node is None:
             self.source.report(self.node, f"a server of type {transport} needs a url")
             return None
@@ -285,10 +285,10 @@ class _ServerEntry:
             self.source.report(node, "must not be empty")
         return _expand_home(command or "", self.source.home)
 
-    def _read_cwd(self) -> str | None:
-        node = self._get("cwd")
+    def _read_path(self, name: str) -> Path | None:
+        node = self._get(name)
         text = self.source.resolve(node) if node else None
-        return str(self.source.folder / _expand_home(text, self.source.home)) if text else None
+        return self.source.folder / _expand_home(text, self.source.home) if text else None
 
     def _read_url(self, node: JsoncNode) -> str:
         url = self.source.resolve(node)
@@ -319,15 +319,13 @@ class _ServerEntry:
 
     def _read_env(self) -> dict[str, str]:
         env: dict[str, str] = {}
-        node = self._get("envFile")
-        text = self.source.resolve(node) if node else None
-        if node and text:
-            file = self.source.folder / _expand_home(text, self.source.home)
+        file = self._read_path("envFile")
+        if file:
             self.source.env_files.append(file)
             try:
                 env.update(_parse_env_file(_read_text(file) or ""))
             except ValueError as error:
-                self.source.report(node, f"{file}: {error}")
+                self.source.report(self.members["envFile"], f"{file}: {error}")
         return env | self._read_mapping("env", _VARIABLE_NAME, _ANYTHING)
 
     def _read_mapping(self, name: str, names: str, values: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,37 +52,33 @@ class Bucket:
 
 def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Computes the metrics for tools: one member of every group must be found, and each group counts once."""
-    left = list(judged.groups)
-    gains = []
-    for found in ranking[:10]:
-        hit = next((g for g in left if found in g), None)
-        gains.append(1.0 if hit else 0.0)
-        if hit:
-            left.remove(hit)
-    total = len(judged.groups)
-    ideal = sum(1 / math.log2(i + 2) for i in range(min(total, 10)))
-    return {
-        "hit@1": gains[0] if gains else 0.0,
-        "r@5": sum(gains[:5]) / total,
-        "r@10": sum(gains) / total,
-        "ndcg@10": _discount(gains) / ideal,
-        "c@10": float(not left),
-        "mrr": _reciprocal_rank(judged, ranking),
-    }
+    return _score(judged, ranking, judged.groups, lambda _: 1.0)
 
 
 def score_by_grade(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Computes the metrics for documents, with grades as gains."""
-    relevant = {i for i, grade in judged.grades.items() if grade > 0}
-    gains = [max(0.0, judged.grades.get(i, 0.0)) for i in ranking[:10]]
-    ideal = _discount(sorted((judged.grades[i] for i in relevant), reverse=True)[:10])
-    found = len(relevant.intersection(ranking[:10]))
+    relevant = [frozenset({i}) for i, grade in judged.grades.items() if grade > 0]
+    return _score(judged, ranking, relevant, judged.grades.__getitem__)
+
+
+def _score(
+    judged: JudgedQuery, ranking: Sequence[str], groups: Sequence[frozenset[str]], gain: Callable[[str], float]
+) -> Scores:
+    left = list(groups)
+    gains = []
+    for found in ranking[:10]:
+        hit = next((g for g in left if found in g), None)
+        gains.append(gain(found) if hit else 0.0)
+        if hit:
+            left.remove(hit)
+    is_hit = [each > 0 for each in gains]
+    ideal = sorted((max(map(gain, group)) for group in groups), reverse=True)
     return {
-        "hit@1": float(ranking[0] in relevant) if ranking else 0.0,
-        "r@5": len(relevant.intersection(ranking[:5])) / len(relevant),
-        "r@10": found / len(relevant),
-        "ndcg@10": _discount(gains) / ideal,
-        "c@10": float(found == len(relevant)),
+        "hit@1": float(any(is_hit[:1])),
+        "r@5": sum(is_hit[:5]) / len(groups),
+        "r@10": sum(is_hit) / len(groups),
+        "ndcg@10": _discount(gains) / _discount(ideal[:10]),
+        "c@10": float(not left),
         "mrr": _reciprocal_rank(judged, ranking),
     }
 
