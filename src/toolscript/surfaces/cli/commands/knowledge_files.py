@@ -239,11 +239,13 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 async def _import(settings: Settings, file: Path) -> dict[str, Any]:
+    numbers: list[int] = []
+    refused: list[tuple[int, str]] = []
     async with open_knowledge_writer(settings) as (_, service):
         with _open(file) as (stream, size), show_bar("Importing") as show_progress:
-            lines = JsonLineReader(stream, lambda read: show_progress(read, size))
+            lines = _read_objects(stream, numbers, refused, lambda read: show_progress(read, size))
             taken = await service.take(lines, show_progress)
-    refused = lines.refused + [(lines.numbers[number - 1], problem) for number, problem in taken.refused]
+    refused += [(numbers[number - 1], problem) for number, problem in taken.refused]
     counts = {name: getattr(taken, name) for name in ("sources", "added", "changed", "chunks", "extractions")}
     return {**counts, "refused": [{"line": number, "problem": problem} for number, problem in sorted(refused)]}
 
@@ -261,32 +263,25 @@ def _open(file: Path) -> Iterator[tuple[IO[bytes], int]]:
         raise Invalid(f"cannot read {file}: {error.strerror}", details={"field": "FILE"}) from error
 
 
-class JsonLineReader:
-    """Iterates over the objects in the lines of a stream, and collects invalid lines."""
-
-    def __init__(self, stream: IO[bytes], progress: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._progress = progress
-        self.numbers: list[int] = []
-        """The line of each object."""
-        self.refused: list[tuple[int, str]] = []
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        number = read = 0
-        while line := self._stream.readline(MAX_LINE_BYTES + 1):
-            number, read = number + 1, read + len(line)
-            if len(line) > MAX_LINE_BYTES:
-                self.refused.append((number, f"longer than {MAX_LINE_BYTES // 2**20} MiB: reading stops here"))
-                return
-            self._progress(read)
-            if line.strip():
-                try:
-                    value = parse_object(line)
-                except Invalid as error:
-                    self.refused.append((number, error.message))
-                else:
-                    self.numbers.append(number)
-                    yield value
+def _read_objects(
+    stream: IO[bytes], numbers: list[int], refused: list[tuple[int, str]], progress: Callable[[int], None]
+) -> Iterator[Mapping[str, Any]]:
+    """The objects in the lines of a stream. Collects the number of each object's line, and invalid lines."""
+    number = read = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number, read = number + 1, read + len(line)
+        if len(line) > MAX_LINE_BYTES:
+            refused.append((number, f"longer than {MAX_LINE_BYTES // 2**20} MiB: reading stops here"))
+            return
+        progress(read)
+        if line.strip():
+            try:
+                value = parse_object(line)
+            except Invalid as error:
+                refused.append((number, error.message))
+            else:
+                numbers.append(number)
+                yield value
 
 
 def _describe(counts: Mapping[str, int]) -> str:
