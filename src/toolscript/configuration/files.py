@@ -227,7 +227,7 @@ class _ServerEntry:
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")
-            return replace(spec, command=command, args=args, env=self._read_env(), cwd=cwd and str(cwd))
+            return replace(spec, command=command, args=args, env=self._read_env(), cwd=str(cwd) if cwd else None)
         if url_node is None:
             self.source.report(self.node, f"a server of type {transport} needs a url")
             return None
