@@ -1,4 +1,4 @@
-"""What a tenant's plan allows, how a file of plans is read, and how often a tenant may ask."""
+"""Plans: what they allow, how their file is read, and the rate limit of each tenant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE_PLAN = Plan("free", 20, frozenset({"title", "tags"}), 60)
 
 
 class Clock:
-    """Says what it is told."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ def write_plans(folder: Path, text: str, name: str = "plans.toml") -> Path:
 # --- the file ---
 
 
-def test_without_a_file_there_is_one_plan_and_it_limits_nothing() -> None:
+def test_without_a_file_there_is_one_plan_without_limits() -> None:
     assert load_plans(None) == {"default": Plan()}
 
 
@@ -89,7 +89,7 @@ def test_the_file_may_limit_the_default_plan(tmp_path: Path) -> None:
         ('[plans.free]\nfields = [""]', "plan free, fields", "list of names"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_with_file_plan_and_field(
+def test_an_invalid_file_is_refused_naming_file_plan_and_field(
     tmp_path: Path, text: str, key: str, response: str
 ) -> None:
     file = write_plans(tmp_path, text)
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: st
     assert error.value.details == {"file": str(file)}
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"nowhere\.toml"):
         load_plans(tmp_path / "nowhere.toml")
 
@@ -127,7 +127,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 # --- whose plan ---
 
 
-def test_a_plan_that_nobody_has_defined_is_the_default_one() -> None:
+def test_an_undefined_plan_is_the_default_plan() -> None:
     plans = Plans({"default": Plan("default", 5), "free": FREE_PLAN})
     assert plans.get(Principal("a", "free")) == FREE_PLAN
     assert plans.get(Principal("a", "gold")) == Plan("default", 5)
@@ -135,7 +135,7 @@ def test_a_plan_that_nobody_has_defined_is_the_default_one() -> None:
     assert Plans({}).get(Principal("a", "gold")) == Plan()
 
 
-def test_a_caller_is_not_limited_is_never_refused_nor_remembered() -> None:
+def test_a_caller_without_a_limit_is_never_refused_nor_stored() -> None:
     plans = Plans({}, Clock())
     for _ in range(1000):
         assert plans.admit(Principal("a")) == Plan()
@@ -159,7 +159,7 @@ def count_admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> fl
     return 0.0
 
 
-def test_a_minutes_amount_may_come_at_once_and_then_one_at_a_time() -> None:
+def test_a_burst_of_one_minute_is_allowed_then_one_request_at_a_time() -> None:
     clock = Clock()
     plans = build_limited(clock, 6)
     assert [count_admitted(plans) for _ in range(8)] == [0, 0, 0, 0, 0, 0, 10, 10]
@@ -171,7 +171,7 @@ def test_a_minutes_amount_may_come_at_once_and_then_one_at_a_time() -> None:
     assert [count_admitted(plans) for _ in range(7)] == [0] * 6 + [10]
 
 
-def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
+def test_a_refusal_names_the_limit_and_the_seconds_to_wait() -> None:
     plans = Plans({"free": replace(FREE_PLAN, requests_per_minute=1)}, Clock())
     plans.admit(Principal("a", "free"))
     with pytest.raises(RateLimited) as error:
@@ -180,7 +180,7 @@ def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
     assert error.value.message == ("requests on the plan free are limited to 1 a minute: try again in 60 seconds")
 
 
-def test_one_tenant_does_not_use_up_what_another_has() -> None:
+def test_tenants_do_not_share_a_bucket() -> None:
     plans = build_limited(Clock(), 1)
     assert [count_admitted(plans, "a"), count_admitted(plans, "b")] == [0, 0]
     assert count_admitted(plans, "a") > 0
@@ -209,7 +209,7 @@ Ask = tuple[float, str]
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=300),
 )
-def test_in_any_stretch_of_time_no_tenant_gets_more_than_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
+def test_in_any_period_a_tenant_gets_at_most_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
     clock = Clock()
     plans = build_limited(clock, limit)
     let_in: dict[str, list[float]] = {"a": [], "b": []}
@@ -224,7 +224,7 @@ def test_in_any_stretch_of_time_no_tenant_gets_more_than_its_burst_and_its_share
 
 
 @given(st.integers(1, 10_000), st.lists(st.floats(0, 10, allow_nan=False), max_size=60))
-def test_a_caller_waits_as_long_as_reported_gets_in_and_not_before(limit: int, pauses: list[float]) -> None:
+def test_after_the_reported_wait_a_request_is_admitted_and_not_before(limit: int, pauses: list[float]) -> None:
     clock = Clock()
     plans = build_limited(clock, limit)
     for pause in [*pauses, *[0.0] * min(limit, 200)]:
@@ -238,7 +238,7 @@ def test_a_caller_waits_as_long_as_reported_gets_in_and_not_before(limit: int, p
             assert count_admitted(plans) == 0
 
 
-def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_recent_callers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "MAX_BUCKETS", 50)
     clock = Clock()
     plans = build_limited(clock, 2)
@@ -248,7 +248,7 @@ def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pyt
     assert [count_admitted(plans, "t499"), count_admitted(plans, "t499")] == [0, 30]
 
 
-def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
+def test_full_buckets_are_dropped_a_few_at_a_time() -> None:
     clock = Clock()
     plans = build_limited(clock, 60)
     for n in range(100):

@@ -1,4 +1,4 @@
-"""How often a client may ask, who a client is, and what is kept of them."""
+"""The rate limit of each client, what identifies a client, and what is stored of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("K-03")
 
 
 class Clock:
-    """Says what it is told."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -36,13 +36,13 @@ def wait_of(rates: Rates, client: str = "a") -> float:
     return 0.0
 
 
-def test_a_limit_of_none_refuses_and_remembers_nobody() -> None:
+def test_without_a_limit_nobody_is_refused_nor_stored() -> None:
     rates = Rates(0, Clock())
     assert [wait_of(rates, f"c{n % 7}") for n in range(1000)] == [0.0] * 1000
     assert len(rates._buckets) == 0
 
 
-def test_a_minutes_amount_may_come_at_once_and_then_an_even_share() -> None:
+def test_a_burst_of_one_minute_is_allowed_then_an_even_share() -> None:
     clock = Clock()
     rates = Rates(4, clock)
     assert [wait_of(rates) for _ in range(6)] == [0, 0, 0, 0, 15, 15]
@@ -52,7 +52,7 @@ def test_a_minutes_amount_may_come_at_once_and_then_an_even_share() -> None:
     assert [wait_of(rates) for _ in range(5)] == [0, 0, 0, 0, 15]
 
 
-def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
+def test_a_refusal_names_the_limit_and_the_seconds_to_wait() -> None:
     rates = Rates(1, Clock())
     rates.admit("a")
     with pytest.raises(RateLimited) as error:
@@ -61,7 +61,7 @@ def test_who_is_refused_is_reported_the_limit_and_how_long_to_wait() -> None:
     assert error.value.details == {"retry_after_seconds": 60, "requests_per_minute": 1}
 
 
-def test_one_client_does_not_use_up_what_another_has() -> None:
+def test_clients_do_not_share_a_bucket() -> None:
     rates = Rates(1, Clock())
     assert [wait_of(rates, "a"), wait_of(rates, "b"), wait_of(rates, "a")] == [0, 0, 60]
 
@@ -78,9 +78,7 @@ def test_refused_requests_do_not_make_the_wait_longer() -> None:
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=200),
 )
-def test_in_any_stretch_of_time_no_client_gets_more_than_its_burst_and_its_share(
-    limit: int, asks: list[tuple[float, str]]
-) -> None:
+def test_in_any_period_a_client_gets_at_most_its_burst_and_its_share(limit: int, asks: list[tuple[float, str]]) -> None:
     clock = Clock()
     rates = Rates(limit, clock)
     let_in: dict[str, list[float]] = {"a": [], "b": []}
@@ -94,7 +92,7 @@ def test_in_any_stretch_of_time_no_client_gets_more_than_its_burst_and_its_share
                 assert m <= limit + limit * (end - begin) / MINUTE + 0.001
 
 
-def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_recent_callers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BUCKETS", 50)
     rates = Rates(2, Clock())
     for n in range(500):
@@ -103,7 +101,7 @@ def test_memory_stays_bounded_and_who_asks_now_is_not_forgotten(monkeypatch: pyt
     assert [wait_of(rates, "c499"), wait_of(rates, "c499")] == [0, 30]
 
 
-def test_full_buckets_are_forgotten_a_few_at_a_time() -> None:
+def test_full_buckets_are_dropped_a_few_at_a_time() -> None:
     clock = Clock()
     rates = Rates(60, clock)
     for n in range(100):

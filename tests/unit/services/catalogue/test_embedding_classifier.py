@@ -1,4 +1,4 @@
-"""Sorting without a language model: each item for itself, the same way every time, and sensibly for real tools."""
+"""Classification by embeddings: independent of other items, deterministic, and sensible for real tools."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def classify(items: list[Item], skills: list[Skill], embedder: Embedder | 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ANY_ITEMS, min_size=1, max_size=8), ANY_SKILLS)
-def test_each_item_is_sorted_by_the_rules_and_as_it_would_be_alone(items: list[Item], skills: list[Skill]) -> None:
+def test_each_item_is_classified_independently_of_the_others(items: list[Item], skills: list[Skill]) -> None:
     async def check() -> None:
         together = await classify(items, skills)
         alone = [(await classify([item], skills))[0] for item in items]
@@ -64,7 +64,7 @@ def test_each_item_is_sorted_by_the_rules_and_as_it_would_be_alone(items: list[I
     asyncio.run(check())
 
 
-async def test_skills_of_equal_fit_come_by_id() -> None:
+async def test_equally_fitting_skills_are_ordered_by_id() -> None:
     twins = [Skill(i, "Files", "Read a file", keywords=("file",)) for i in "cab"]
     (found,) = await classify([READ], twins)
     assert [a.skill_id for a in found.assignments] == ["a", "b", "c"]
@@ -108,7 +108,7 @@ async def test_long_texts_of_a_server_are_cut_in_suggestions() -> None:
 
 
 @pytest.mark.parametrize("description", ["", "   ", "the and of to you", "😀😀😀", "\0" * 100, "file " * 400_000])
-async def test_extremes_take_no_time_and_break_nothing(description: str) -> None:
+async def test_extreme_descriptions_are_classified_quickly(description: str) -> None:
     item = Item("disk", "read_file", description)
     (vector,) = await HashedEmbedder(32).embed_documents(["read file"])
     classifier = EmbeddingClassifier(HashedEmbedder(32))
@@ -119,7 +119,7 @@ async def test_extremes_take_no_time_and_break_nothing(description: str) -> None
     assert [a.skill_id for a in found.assignments] == ["files"]
 
 
-async def test_long_descriptions_do_not_drown_the_name() -> None:
+async def test_a_long_description_does_not_outweigh_the_name() -> None:
     long = Item("disk", "read_file", "Read a file. " + "It costs a payment and an invoice. " * 500)
     (found,) = await classify([long], SKILLS)
     assert found.assignments[0].skill_id == "files"
@@ -141,14 +141,14 @@ CLEAR = [
 ]
 
 
-async def test_tools_that_are_clear_to_people_go_where_people_would_put_them(minilm: OnnxEmbedder) -> None:
+async def test_unambiguous_tools_get_the_expected_skill(minilm: OnnxEmbedder) -> None:
     skills = load_skills()
     found = await classify([item for item, _ in CLEAR], skills, minilm)
     placed = {item.name: each.assignments[0].skill_id for (item, _), each in zip(CLEAR, found, strict=True)}
     assert placed == {item.name: skill for item, skill in CLEAR}
 
 
-async def test_the_example_tools_of_the_packaged_skills_find_home(minilm: OnnxEmbedder) -> None:
+async def test_the_example_tools_of_the_packaged_skills_get_their_skill(minilm: OnnxEmbedder) -> None:
     skills = load_skills()
     examples = [(Item("server", name), skill.id) for skill in skills for name in skill.examples]
     found = await classify([item for item, _ in examples], skills, minilm)
@@ -158,7 +158,7 @@ async def test_the_example_tools_of_the_packaged_skills_find_home(minilm: OnnxEm
     assert sum(at_home) >= 0.9 * len(at_home)
 
 
-async def test_the_items_of_other_tests_are_sorted_as_they_expect() -> None:
+async def test_the_items_of_other_tests_are_classified_as_those_tests_expect() -> None:
     found = await classify(ITEMS, SKILLS)
     placed = [[a.skill_id for a in each.assignments] for each in found]
     assert placed == [["files"], ["files"], ["files"], ["mail"], ["mail"], ["files"], []]

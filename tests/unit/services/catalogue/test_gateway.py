@@ -52,7 +52,7 @@ async def ids(app: App) -> set[str]:
 
 
 @pytest.mark.req("G-02")
-async def test_servers_that_fail_hinder_nobody_and_are_named_with_their_reasons(app: App) -> None:
+async def test_failing_servers_do_not_affect_others_and_report_their_reasons(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=60))
     await gateway.apply(
         [spec("good"), spec("crash", crash=True), spec("hang", hang=True), ServerSpec("no", Transport.STDIO, "nope")]
@@ -130,7 +130,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
 
 
 @pytest.mark.req("G-01", "G-03")
-async def test_an_edit_made_before_the_first_look_is_applied(gateway: Gateway) -> None:
+async def test_an_edit_before_the_first_poll_is_applied(gateway: Gateway) -> None:
     await gateway.apply([spec("old")])
     following = asyncio.create_task(gateway.follow("as it was read", lambda: "edited since", lambda: [spec("new")]))
     await until(lambda: states(gateway) == {"new": "ready"})
@@ -289,7 +289,7 @@ async def test_a_resource_of_a_template_is_read_with_its_variables(calls: CallTo
 
 
 @pytest.mark.req("G-02", "G-05")
-async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
+async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
     limits = Timeouts(heartbeat=0.1, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     with serving_http() as web:
@@ -305,7 +305,7 @@ async def test_a_server_on_http_that_was_away_is_found_again(app: App) -> None:
 
 
 @pytest.mark.req("G-02")
-async def test_a_server_that_keeps_dying_after_it_was_listed_is_not_tried_in_a_storm(app: App) -> None:
+async def test_a_server_that_keeps_dying_is_retried_with_pauses(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=0.2, max_pause=60))
     await gateway.apply([spec("dies", crash_after_listing=True)])
     await until(lambda: gateway.statuses[0].attempts >= 2)
@@ -359,7 +359,7 @@ async def test_a_tool_that_an_edit_excludes_cannot_be_called_any_more(
 
 
 @pytest.mark.req("G-02", "G-05")
-async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App) -> None:
+async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
@@ -370,7 +370,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(app: App)
 
 
 @pytest.mark.req("G-03")
-async def test_a_server_that_announces_changes_all_the_time_is_listed_now_and_then(app: App) -> None:
+async def test_constant_change_notices_lead_to_debounced_listings(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(debounce=0.3))
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)
@@ -391,7 +391,7 @@ async def test_a_list_that_fails_costs_that_list_alone(gateway: Gateway) -> None
 
 
 @pytest.mark.req("G-01", "G-03")
-async def test_a_reload_that_fails_for_no_fault_of_the_file_is_tried_again(
+async def test_a_reload_that_fails_for_another_reason_than_the_file_is_repeated(
     app: App, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await gateway.apply([spec("old")])

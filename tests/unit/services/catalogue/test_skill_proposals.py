@@ -1,4 +1,4 @@
-"""Skills are proposed from the tools there are: by their own words, or named by a language model."""
+"""Proposals of skills for existing tools, named by words or by a language model."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def is_one_clean_line(text: str) -> bool:
     return not any(unicodedata.category(c)[0] == "C" for c in text) and text == " ".join(text.split())
 
 
-async def test_tools_that_belong_together_are_proposed_together_and_named_so_that_a_person_understands(
+async def test_similar_tools_are_proposed_together_under_a_readable_name(
     clear: SyncedCatalogue,
 ) -> None:
     proposals = await clear.propose().propose(count=len(CLEAR))
@@ -131,7 +131,7 @@ async def test_tools_that_belong_together_are_proposed_together_and_named_so_tha
         assert {i.partition("__")[0] for i in proposal.items} == {item_id.partition("__")[0]}
 
 
-async def test_a_proposal_is_a_skill_that_could_be_used_as_it_is(demo: SyncedCatalogue) -> None:
+async def test_a_proposal_is_a_valid_skill(demo: SyncedCatalogue) -> None:
     proposals = await demo.propose().propose()
     for skill in (p.skill for p in proposals):
         assert re.fullmatch("[a-z][a-z0-9_]*", skill.id)
@@ -149,14 +149,14 @@ async def test_a_proposal_is_described_by_its_own_words_and_its_central_tools(cl
     assert calendar.skill.examples[0] in calendar.skill.description
 
 
-async def test_a_group_without_a_word_of_its_own_gets_the_words_of_its_names_as_keywords(
+async def test_a_group_without_a_theme_gets_the_words_of_its_names_as_keywords(
     catalogue: SyncedCatalogue,
 ) -> None:
     (all_of_them,) = await catalogue.propose().propose(count=1)
     assert {"mail", "time"} <= set(all_of_them.skill.keywords)
 
 
-async def test_an_existing_skill_that_nearly_is_the_proposed_one_is_named(clear: SyncedCatalogue) -> None:
+async def test_a_nearly_equal_existing_skill_is_named(clear: SyncedCatalogue) -> None:
     await clear.skill_store.save_skills(
         [
             Skill("weather", "Weather", "Current weather and forecasts for a place."),
@@ -196,7 +196,7 @@ async def test_a_single_tool_is_left_out(catalogue: SyncedCatalogue) -> None:
     assert {i for p in proposals for i in p.items} == {i.id for i in [*MAIL, *CLOCK]}
 
 
-async def test_single_tools_are_proposed_where_there_is_nothing_else(catalogue: SyncedCatalogue) -> None:
+async def test_single_tools_are_proposed_when_there_are_no_groups(catalogue: SyncedCatalogue) -> None:
     proposals = await catalogue.propose().propose(count=MAX_PROPOSALS)
     assert [len(p.items) for p in proposals] == [1] * 5
     assert len({p.skill.name for p in proposals}) == 5
@@ -213,7 +213,7 @@ async def test_on_request_only_tools_without_a_skill_are_grouped(catalogue: Sync
     assert await catalogue.propose().propose(only_waiting=True) == []
 
 
-async def test_vanished_tools_are_not_looked_at(catalogue: SyncedCatalogue) -> None:
+async def test_vanished_tools_are_ignored(catalogue: SyncedCatalogue) -> None:
     await catalogue.item_store.deactivate([i.id for i in CLOCK])
     assert {i for p in await catalogue.propose().propose() for i in p.items} == {i.id for i in MAIL}
 
@@ -223,7 +223,7 @@ async def test_proposals_are_queued_on_request_only(catalogue: SyncedCatalogue) 
     assert await catalogue.list_queued() == []
 
 
-async def test_proposals_are_queued_once_however_often_they_are_made(catalogue: SyncedCatalogue) -> None:
+async def test_repeated_proposals_are_queued_once(catalogue: SyncedCatalogue) -> None:
     proposals = await catalogue.propose().propose(count=2, queue=True)
     await catalogue.propose().propose(count=2, queue=True)
     assert sorted(await catalogue.list_queued()) == sorted(p.skill.name for p in proposals)
@@ -237,7 +237,7 @@ async def test_proposals_are_queued_once_however_often_they_are_made(catalogue: 
         )
 
 
-async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_again(catalogue: SyncedCatalogue) -> None:
+async def test_rejected_suggestions_and_existing_skills_are_not_queued(catalogue: SyncedCatalogue) -> None:
     first, second = await catalogue.propose().propose(count=2, queue=True)
     for suggestion in await catalogue.skill_store.list_suggestions():
         assert suggestion.number is not None
@@ -253,7 +253,7 @@ async def test_what_a_person_has_declined_or_there_is_already_is_not_queued_agai
     await fresh.item_store.close()
 
 
-async def test_an_empty_catalogue_calls_for_nothing() -> None:
+async def test_an_empty_catalogue_gives_no_proposals() -> None:
     catalogue = SyncedCatalogue(HashedEmbedder(8))
     await catalogue.fill([])
     assert await catalogue.propose().propose() == []
@@ -261,12 +261,12 @@ async def test_an_empty_catalogue_calls_for_nothing() -> None:
     await catalogue.item_store.close()
 
 
-async def test_without_a_model_it_says_what_to_do(catalogue: SyncedCatalogue) -> None:
+async def test_without_a_model_the_error_says_what_to_do(catalogue: SyncedCatalogue) -> None:
     with pytest.raises(Unavailable, match=r"no embedding model.*TOOLSCRIPT_SEARCH_MODEL.*index rebuild"):
         await ProposeSkills(catalogue.item_store, catalogue.skill_store, catalogue.index, None).propose()
 
 
-async def test_without_vectors_it_says_what_to_do(catalogue: SyncedCatalogue) -> None:
+async def test_without_vectors_the_error_says_what_to_do(catalogue: SyncedCatalogue) -> None:
     await catalogue.index.delete(TOOLS, [i.id for i in [*MAIL, *CLOCK]])
     with pytest.raises(Unavailable, match=r"no vectors.*index rebuild"):
         await catalogue.propose().propose()
@@ -278,7 +278,7 @@ async def test_a_count_out_of_range_is_refused(catalogue: SyncedCatalogue, count
         await catalogue.propose().propose(count=count)
 
 
-async def test_a_language_model_names_what_it_is_shown(catalogue: SyncedCatalogue) -> None:
+async def test_a_language_model_names_the_groups(catalogue: SyncedCatalogue) -> None:
     model = ScriptedModel(
         lambda prompt: {
             "name": "Letters" if "send_mail" in prompt.text else "Hours",
@@ -307,7 +307,7 @@ async def test_two_groups_of_one_name_get_different_names(catalogue: SyncedCatal
     assert all(p.skill.description.startswith("Tools for ") and p.skill.keywords for p in proposals)
 
 
-async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(catalogue: SyncedCatalogue) -> None:
+async def test_names_from_a_language_model_are_clean_short_lines(catalogue: SyncedCatalogue) -> None:
     answers = {
         "name": "Mail\n\u202e & \x1b[31mPost\x00",
         "description": "A\r\nB " + "long " * 400,
@@ -333,7 +333,7 @@ async def test_what_a_language_model_says_is_one_clean_line_of_bounded_length(ca
         {"name": "word " * MAX_NAME_LENGTH, "description": "x", "keywords": []},
     ],
 )
-async def test_an_answer_without_a_usable_name_leaves_the_words(
+async def test_without_a_usable_name_in_the_answer_the_words_name_the_group(
     catalogue: SyncedCatalogue, answers: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -343,7 +343,7 @@ async def test_an_answer_without_a_usable_name_leaves_the_words(
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), UpstreamFailed("nonsense"), Invalid("no such model")])
-async def test_a_language_model_that_fails_leaves_the_words_and_is_logged(
+async def test_if_the_language_model_fails_the_words_name_the_groups(
     catalogue: SyncedCatalogue, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Prompt) -> dict[str, Any]:
@@ -356,7 +356,7 @@ async def test_a_language_model_that_fails_leaves_the_words_and_is_logged(
     assert (record.__dict__["groups"], record.__dict__["reason"]) == (2, str(error))
 
 
-async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group(
+async def test_an_unavailable_language_model_is_not_awaited_for_every_group(
     catalogue: SyncedCatalogue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Fading(ScriptedModel):
@@ -381,7 +381,7 @@ async def test_a_language_model_that_is_gone_is_not_waited_for_group_after_group
     assert (record.__dict__["groups"], record.__dict__["reason"]) == (4, "gone")
 
 
-async def test_tools_that_write_control_characters_or_nothing_at_all_still_get_names() -> None:
+async def test_tools_with_blank_or_control_characters_as_names_still_get_names() -> None:
     catalogue = SyncedCatalogue(HashedEmbedder(8))
     await catalogue.fill(
         [Item("s\n", "a\x1b\nb", "\u202e"), Item("1", "2"), Item("日本", "天気", "東京の天気"), Item("-", "-")]

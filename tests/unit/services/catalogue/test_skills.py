@@ -1,4 +1,4 @@
-"""What people do with skills: the store takes it first, the waiting items are sorted anew, the index follows."""
+"""Skills as people change them: the store first, then unclassified items and the index."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class KeywordClassifier:
 
 
 class FailingIndex(MemoryIndex):
-    """Takes no more points once it is told to fail."""
+    """An index that fails on request."""
 
     failing = False
 
@@ -107,7 +107,7 @@ async def test_skills_are_listed_with_their_tools_counted(catalogue: SyncedCatal
     assert [s.item for s in await catalogue.skills.tools("files")] == [READ, WRITE]
 
 
-async def test_a_skill_that_there_is_not_is_answered_with_the_nearest(catalogue: SyncedCatalogue) -> None:
+async def test_an_unknown_skill_is_refused_with_the_nearest_ids(catalogue: SyncedCatalogue) -> None:
     for query in (catalogue.skills.get, catalogue.skills.tools, catalogue.skills.remove):
         with pytest.raises(NotFound, match="did you mean files") as caught:
             await query("fils")
@@ -116,7 +116,7 @@ async def test_a_skill_that_there_is_not_is_answered_with_the_nearest(catalogue:
         await catalogue.skills.get("\ud800" * 10_000)
 
 
-async def test_a_new_skill_takes_the_waiting_items_and_the_index_follows(catalogue: SyncedCatalogue) -> None:
+async def test_a_new_skill_gets_the_unclassified_items_and_the_index_is_updated(catalogue: SyncedCatalogue) -> None:
     made = await catalogue.skills.create(Skill("gardening", " Gardening ", keywords=("plant",)))
     assert made == CountedSkill(Skill("gardening", "Gardening", keywords=("plant",)), 2)
     assert (await catalogue.read_indexed())[WATER.id] == ["gardening"]
@@ -162,7 +162,7 @@ async def test_a_skill_is_created_once(catalogue: SyncedCatalogue) -> None:
         (Skill("a", "N", examples=("\x7f.",)), "examples[0]"),
     ],
 )
-async def test_a_skill_that_cannot_be_used_is_refused_by_field(
+async def test_an_invalid_skill_is_refused_naming_the_field(
     catalogue: SyncedCatalogue, skill: Skill, field: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
@@ -177,7 +177,7 @@ async def test_a_skill_of_the_maximum_size_is_stored(catalogue: SyncedCatalogue)
     assert (await catalogue.skills.create(skill)).skill == skill
 
 
-async def test_a_replaced_skill_takes_the_waiting_items(catalogue: SyncedCatalogue) -> None:
+async def test_a_replaced_skill_gets_the_unclassified_items(catalogue: SyncedCatalogue) -> None:
     changed = replace(FILES, name="Papers", keywords=("file", "letter"))
     assert await catalogue.skills.replace("files", changed) == CountedSkill(changed, 3)
     with pytest.raises(Invalid, match="cannot change"):
@@ -186,7 +186,7 @@ async def test_a_replaced_skill_takes_the_waiting_items(catalogue: SyncedCatalog
         await catalogue.skills.replace("filez", Skill("filez", "Files"))
 
 
-async def test_items_of_a_skill_that_is_made_inactive_are_sorted_anew(catalogue: SyncedCatalogue) -> None:
+async def test_items_of_a_skill_that_becomes_inactive_are_classified_again(catalogue: SyncedCatalogue) -> None:
     await catalogue.skills.assign(WRITE.id, ["files"])
     await catalogue.skills.replace("files", replace(FILES, is_active=False))
     assert await catalogue.get_assignments(READ) == ()
@@ -194,7 +194,7 @@ async def test_items_of_a_skill_that_is_made_inactive_are_sorted_anew(catalogue:
     assert READ.id in await catalogue.numbers()
 
 
-async def test_items_of_a_removed_skill_are_sorted_anew(catalogue: SyncedCatalogue) -> None:
+async def test_items_of_a_removed_skill_are_classified_again(catalogue: SyncedCatalogue) -> None:
     await catalogue.skill_store.save_skills([Skill("papers", "Papers", keywords=("file",))])
     await catalogue.skills.remove("files")
     assert [s.skill.id for s in await catalogue.skills.all()] == ["papers"]
@@ -205,7 +205,7 @@ async def test_items_of_a_removed_skill_are_sorted_anew(catalogue: SyncedCatalog
 
 
 @pytest.mark.req("H-10")
-async def test_a_persons_word_stands_until_it_is_taken_back(catalogue: SyncedCatalogue) -> None:
+async def test_an_assignment_by_a_person_stays_until_it_is_released(catalogue: SyncedCatalogue) -> None:
     await catalogue.skill_store.save_skills([Skill("alpha", "Alpha"), Skill("beta", "Beta")])
     stored = await catalogue.skills.assign(READ.id, ["beta", "alpha"])
     human = (Assignment("beta", 1.0, True, Origin.HUMAN), Assignment("alpha", 1.0, False, Origin.HUMAN))
@@ -242,7 +242,7 @@ async def test_unknown_items_and_skills_are_named(catalogue: SyncedCatalogue) ->
 
 
 @pytest.mark.req("H-11")
-async def test_an_approved_suggestion_is_a_skill_with_all_the_items_that_waited_for_it(
+async def test_an_approved_suggestion_becomes_a_skill_with_its_unclassified_items(
     catalogue: SyncedCatalogue,
 ) -> None:
     before = await catalogue.numbers()
@@ -270,7 +270,7 @@ async def test_an_approval_may_change_name_and_description(catalogue: SyncedCata
 
 
 @pytest.mark.req("H-11")
-async def test_of_two_approvals_at_once_one_wins(catalogue: SyncedCatalogue) -> None:
+async def test_of_two_concurrent_approvals_one_succeeds(catalogue: SyncedCatalogue) -> None:
     number = (await catalogue.numbers())[WATER.id]
     other = Skills(catalogue.item_store, catalogue.skill_store, catalogue.sync)
     answers = await asyncio.gather(
@@ -286,7 +286,7 @@ async def test_of_two_approvals_at_once_one_wins(catalogue: SyncedCatalogue) -> 
 
 
 @pytest.mark.req("H-11")
-async def test_a_rejected_suggestion_stays_away_and_its_item_still_takes_a_new_skill(
+async def test_a_rejected_suggestion_is_not_repeated_and_its_item_can_get_a_new_skill(
     catalogue: SyncedCatalogue,
 ) -> None:
     number = (await catalogue.numbers())[WATER.id]
@@ -311,7 +311,7 @@ async def test_a_merged_suggestion_puts_its_item_into_the_skill(catalogue: Synce
 
 @pytest.mark.req("H-11")
 @pytest.mark.parametrize("number", [0, 10**30])
-async def test_a_suggestion_that_there_is_not_cannot_be_reviewed(catalogue: SyncedCatalogue, number: int) -> None:
+async def test_an_unknown_suggestion_cannot_be_reviewed(catalogue: SyncedCatalogue, number: int) -> None:
     for review in (
         catalogue.skills.approve(number),
         catalogue.skills.reject(number),
@@ -322,7 +322,7 @@ async def test_a_suggestion_that_there_is_not_cannot_be_reviewed(catalogue: Sync
 
 
 @pytest.mark.req("H-11")
-async def test_a_suggestion_that_is_decided_cannot_be_reviewed_again(catalogue: SyncedCatalogue) -> None:
+async def test_a_decided_suggestion_cannot_be_reviewed_again(catalogue: SyncedCatalogue) -> None:
     number = (await catalogue.numbers())[WATER.id]
     await catalogue.skills.reject(number)
     for review in (
@@ -335,7 +335,7 @@ async def test_a_suggestion_that_is_decided_cannot_be_reviewed_again(catalogue: 
 
 
 @pytest.mark.req("H-14")
-async def test_a_change_stands_when_the_index_cannot_follow_and_the_next_sync_brings_it_along(
+async def test_a_change_is_stored_without_the_index_and_the_next_sync_indexes_it(
     catalogue: SyncedCatalogue, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalogue.index.failing = True
@@ -348,7 +348,7 @@ async def test_a_change_stands_when_the_index_cannot_follow_and_the_next_sync_br
     assert (await catalogue.read_indexed())[SEND.id] == ["files"]
 
 
-def test_an_id_is_made_of_the_name_and_is_free() -> None:
+def test_an_id_is_derived_from_the_name_and_not_taken() -> None:
     assert find_free_id("Gärten & Parks!", ()) == "garten_parks"
     assert find_free_id("3D printing", ()) == "skill_3d_printing"
     assert find_free_id("园艺", {"skill"}) == "skill_2"
@@ -359,6 +359,6 @@ def test_an_id_is_made_of_the_name_and_is_free() -> None:
     assert find_free_id("word " * 40, {long}) != long
 
 
-def test_a_conflict_has_a_code_of_its_own() -> None:
+def test_a_conflict_has_its_own_error_code() -> None:
     assert issubclass(Conflict, ToolscriptError)
     assert Conflict("taken").to_envelope()["error"]["code"] == "CONFLICT"

@@ -1,4 +1,4 @@
-"""The skills that there are from the start, and a file of one's own that adds to them or takes their place."""
+"""The packaged skills, and a file that adds to them or replaces them."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def test_the_packaged_skills_are_a_useful_set() -> None:
         assert check_skill(skill) == skill
 
 
-def test_a_file_of_ones_own_adds_to_them(tmp_path: Path) -> None:
+def test_a_file_adds_to_the_packaged_skills(tmp_path: Path) -> None:
     assert load_skills(write_file(tmp_path, OWN)) == [*load_skills(), POTTERY]
 
 
-def test_a_file_may_take_their_place(tmp_path: Path) -> None:
+def test_a_file_may_replace_the_packaged_skills(tmp_path: Path) -> None:
     assert load_skills(write_file(tmp_path, f"replace = true\n{OWN}")) == [POTTERY]
     assert load_skills(write_file(tmp_path, "replace = true")) == []
 
 
-def test_a_skill_with_a_known_id_takes_the_place_of_that_one(tmp_path: Path) -> None:
+def test_a_skill_with_a_packaged_id_replaces_that_skill(tmp_path: Path) -> None:
     packaged = load_skills()
     skills = load_skills(write_file(tmp_path, '[[skill]]\nid = "email"\nname = "Post"\n'))
     assert [s.id for s in skills] == [s.id for s in packaged]
@@ -68,18 +68,18 @@ def test_a_skill_with_a_known_id_takes_the_place_of_that_one(tmp_path: Path) -> 
     assert [s for s in skills if s.id != "email"] == [s for s in packaged if s.id != "email"]
 
 
-def test_a_file_that_says_nothing_changes_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     for text in ("", "# nothing yet", "replace = false", "skill = []"):
         assert load_skills(write_file(tmp_path, text)) == load_skills()
 
 
-def test_json_says_the_same(tmp_path: Path) -> None:
+def test_json_and_toml_give_the_same_skills(tmp_path: Path) -> None:
     rows = [{"id": "pottery", "name": " Pottery ", "keywords": ["clay"]}]
     file = write_file(tmp_path, json.dumps({"replace": True, "skill": rows}), "skills.json")
     assert load_skills(file) == [Skill("pottery", "Pottery", keywords=("clay",))]
 
 
-def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_may_start_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_file(tmp_path, f"replace = true\n{OWN}")
     assert load_skills(Path("~/skills.toml")) == [POTTERY]
@@ -111,7 +111,7 @@ def test_a_home_folder_may_be_written_short(tmp_path: Path, monkeypatch: pytest.
         ('[[skill]]\nid = "a"\nname = "A"\n[[skill]]\nid = "a"\nname = "B"', "skill a is defined twice"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_file_is_refused_naming_the_key(tmp_path: Path, text: str, message: str) -> None:
     file = write_file(tmp_path, text)
     with pytest.raises(Invalid) as caught:
         load_skills(file)
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_place(tmp_path: Path, text
         ('{"skill": [7]}', "skills.json", "skill 1 must be a table"),
     ],
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, message: str) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, text: str, name: str, message: str) -> None:
     file = write_file(tmp_path, text, name)
     with pytest.raises(Invalid, match=message) as caught:
         load_skills(file)
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, name: str, mess
 
 
 @pytest.mark.req("X-03")
-def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml", ""):
         with pytest.raises(Invalid, match="cannot read skills") as caught:

@@ -182,7 +182,7 @@ async def test_schemas_read_before_a_change_are_not_used_after_it(kit: Kit) -> N
     assert (await snapshots.current().schemas([READ.id]))[READ.id] == ({"n": 1}, None, None)
 
 
-async def test_where_others_write_schemas_are_no_older_than_the_snapshot(kit: Kit) -> None:
+async def test_with_other_writers_schemas_are_no_older_than_the_snapshot(kit: Kit) -> None:
     snapshots = kit.snapshots(max_age=2.0)
     await snapshots.current().facts()
     await snapshots.current().schemas([READ.id])
@@ -204,7 +204,7 @@ async def test_a_search_that_begins_after_a_write_waits_for_what_was_written(kit
     assert (await old).items[READ.id].description == READ.description
 
 
-async def test_a_caller_that_goes_away_does_not_end_the_reading(kit: Kit) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_reading(kit: Kit) -> None:
     snapshots = kit.snapshots()
     kit.store.may_answer.clear()
     first = asyncio.create_task(snapshots.current().facts())
@@ -255,7 +255,7 @@ async def test_the_skill_map_is_read_again_less_often(kit: Kit) -> None:
     assert scrolls == [1, 1, 1, 1, 2]
 
 
-async def test_a_refresh_that_fails_keeps_the_catalogue_of_before(kit: Kit) -> None:
+async def test_a_failed_refresh_keeps_the_previous_catalogue(kit: Kit) -> None:
     snapshots = kit.snapshots(max_age=2.0)
     facts = await snapshots.current().facts()
     await kit.catalogue.sync.run([replace(READ, description="Juggles quinces")], servers=["disk"])

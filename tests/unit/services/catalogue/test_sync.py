@@ -1,4 +1,4 @@
-"""Sync brings catalogue and index to what is offered now: once, again, after a change, after a crash."""
+"""Sync brings catalogue and index to what the servers offer: once, again, after a change, after a crash."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def catalogue() -> AsyncIterator[SyncedCatalogue]:
     await made.close()
 
 
-async def test_what_is_offered_is_stored_and_indexed(catalogue: SyncedCatalogue) -> None:
+async def test_offered_items_are_stored_and_indexed(catalogue: SyncedCatalogue) -> None:
     report = await catalogue.sync.run([A, B, C])
     assert (report.added, report.changed, report.vanished, report.indexed) == (3, 0, 0, 3)
     assert await catalogue.read_indexed() == {"one__a": "Read a file", "one__b": "Write a file", "two__c": "Send mail"}
@@ -87,7 +87,7 @@ async def test_a_second_sync_changes_nothing_and_embeds_nothing(catalogue: Synce
     assert catalogue.embedder.embedded == []
 
 
-async def test_only_what_changed_is_embedded_again(catalogue: SyncedCatalogue) -> None:
+async def test_only_changed_items_are_embedded_again(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, B, C])
     catalogue.embedder.embedded.clear()
     report = await catalogue.sync.run([A, replace(B, input_schema={"properties": {"path": {}}}), C])
@@ -95,7 +95,7 @@ async def test_only_what_changed_is_embedded_again(catalogue: SyncedCatalogue) -
     assert catalogue.embedder.embedded == ["one b: Write a file Parameters: path"]
 
 
-async def test_what_vanished_is_inactive_and_out_of_the_index_until_it_returns(catalogue: SyncedCatalogue) -> None:
+async def test_a_vanished_item_is_inactive_and_not_indexed_until_it_returns(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, B])
     assert (await catalogue.sync.run([A])).vanished == 1
     assert await catalogue.read_indexed() == {"one__a": "Read a file"}
@@ -111,13 +111,13 @@ async def test_a_sync_of_one_server_leaves_the_others_alone(catalogue: SyncedCat
     assert set(await catalogue.read_indexed()) == {"one__a", "two__c"}
 
 
-async def test_of_two_items_with_one_id_the_last_counts(catalogue: SyncedCatalogue) -> None:
+async def test_the_last_of_two_items_with_one_id_counts(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, replace(A, description="Newer")])
     assert await catalogue.read_indexed() == {"one__a": "Newer"}
 
 
 @pytest.mark.parametrize("at", [1, 2])
-async def test_a_sync_that_was_cut_short_is_completed_by_the_next(at: int) -> None:
+async def test_an_interrupted_sync_is_completed_by_the_next(at: int) -> None:
     many = [Item("bulk", f"t{n:03d}", f"Number {n}") for n in range(100)]
     catalogue = await SyncedCatalogue(BreakingIndex(at)).open()
     with pytest.raises(ConnectionError):
@@ -129,7 +129,7 @@ async def test_a_sync_that_was_cut_short_is_completed_by_the_next(at: int) -> No
     await catalogue.close()
 
 
-async def test_an_index_that_lost_or_kept_too_much_is_repaired(catalogue: SyncedCatalogue) -> None:
+async def test_missing_and_surplus_points_are_repaired(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, B])
     await catalogue.index.delete(TOOLS, ["one__a"])
     (left,) = await catalogue.index.scroll(TOOLS)
@@ -149,12 +149,12 @@ async def test_a_new_skill_assignment_reaches_the_index(catalogue: SyncedCatalog
     assert (point.payload["skill_ids"], point.payload["primary_skill_id"]) == (["files"], "files")
 
 
-async def test_progress_ends_where_all_is_done(catalogue: SyncedCatalogue) -> None:
+async def test_progress_ends_at_the_total(catalogue: SyncedCatalogue) -> None:
     reported: list[tuple[int, int]] = []
     await catalogue.sync.run([Item("bulk", f"t{n}") for n in range(130)], progress=lambda a, b: reported.append((a, b)))
     assert reported == [(64, 130), (128, 130), (130, 130)]
 
 
-async def test_without_a_model_words_are_indexed_all_the_same(catalogue: SyncedCatalogue) -> None:
+async def test_without_a_model_terms_are_indexed(catalogue: SyncedCatalogue) -> None:
     report = await Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, None).run([A])
     assert report.indexed == 1

@@ -1,4 +1,4 @@
-"""The embedding cache at work: nothing unchanged is embedded twice, whatever happens to index and configuration."""
+"""The embedding cache: unchanged items are embedded once, even if the index is lost or the configuration changes."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ async def test_a_restart_embeds_nothing_even_when_the_index_is_lost(small: Setti
     assert await count_embedded(small, [A, B], fresh=True) == 0
 
 
-async def test_a_changed_schema_costs_that_tool_alone(small: Settings) -> None:
+async def test_after_a_changed_schema_only_that_tool_is_embedded(small: Settings) -> None:
     await count_embedded(small, [A, B])
     changed = replace(A, input_schema={**SCHEMA, "required": ["path"]})
     assert await count_embedded(small, [changed, B]) == 1
     assert await count_embedded(small, [changed, B], fresh=True) == 0
 
 
-async def test_another_configuration_has_a_file_of_its_own_and_reuses_what_is_unchanged(small: Settings) -> None:
+async def test_another_configuration_has_another_file_and_reuses_unchanged_vectors(small: Settings) -> None:
     await count_embedded(small, [A, B])
     assert await count_embedded(small, [A, B, C]) == 1
     assert len(files(small)) == 2
@@ -67,21 +67,21 @@ async def test_another_configuration_has_a_file_of_its_own_and_reuses_what_is_un
     assert await count_embedded(small, [C], fresh=True) == 0
 
 
-async def test_another_model_embeds_everything_anew(small: Settings) -> None:
+async def test_another_model_embeds_everything_again(small: Settings) -> None:
     await count_embedded(small, [A, B])
     assert await count_embedded(replace(small, search_model="hashed-32"), [A, B]) == 2
     assert await count_embedded(replace(small, search_model="hashed-32"), [A, B], fresh=True) == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1}', b"\xff\xfe"])
-async def test_a_damaged_file_costs_time_and_nothing_else(small: Settings, damage: bytes) -> None:
+async def test_after_a_damaged_file_everything_is_embedded_again(small: Settings, damage: bytes) -> None:
     await count_embedded(small, [A, B])
     files(small)[0].write_bytes(damage)
     assert await count_embedded(small, [A, B], fresh=True) == 2
     assert await count_embedded(small, [A, B], fresh=True) == 0
 
 
-async def test_without_the_cache_everything_is_embedded_at_every_start_and_nothing_written(small: Settings) -> None:
+async def test_without_the_cache_every_start_embeds_everything_and_writes_no_file(small: Settings) -> None:
     await count_embedded(small, [A, B])
     (file,) = files(small)
     before = file.read_bytes()
@@ -92,7 +92,7 @@ async def test_without_the_cache_everything_is_embedded_at_every_start_and_nothi
     assert file.read_bytes() == before
 
 
-async def test_servers_that_are_no_longer_configured_leave_catalogue_and_index(small: Settings) -> None:
+async def test_servers_that_are_no_longer_configured_are_removed_from_catalogue_and_index(small: Settings) -> None:
     await count_embedded(small, [A, B, C])
     async with open_app(small) as app:
         await app.sync.configure(["two"])
@@ -110,7 +110,7 @@ async def test_an_index_that_lost_its_points_gets_them_back_when_the_servers_are
 
 
 @pytest.mark.req("G-03", "S-02")
-async def test_searches_that_come_together_after_a_change_all_see_it(small: Settings) -> None:
+async def test_concurrent_searches_after_a_change_all_see_it(small: Settings) -> None:
     async with open_app(small) as app:
         await app.sync.run([A, B])
         await app.tool_search.search("a")

@@ -1,4 +1,4 @@
-"""The refiner has the last word where it says anything, takes its time beside everything else, and breaks nothing."""
+"""The refiner: its usable answers replace the classification, in the background, and its errors change nothing."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class ThinkingRefiner(ScriptedRefiner):
 
 
 class VagueRefiner(ScriptedRefiner):
-    """Says nothing usable of what it was not told of."""
+    """A refiner without a usable answer for unknown items."""
 
     def _find_answer(self, item: Item) -> Classification | None:
         return super()._find_answer(item) or UNCLEAR
 
 
 class Namer(ScriptedRefiner):
-    """Finds no skill for what it was not told of, and says which one is missing."""
+    """A refiner that suggests a new skill for unknown items."""
 
     def _find_answer(self, item: Item) -> Classification | None:
         missing = Suggestion(f"Kind of {item.name}", "Animals", source_item_id=item.id)
@@ -77,7 +77,7 @@ class BrokenRefiner(ScriptedRefiner):
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
-        raise ZeroDivisionError("a fault of its own")
+        raise ZeroDivisionError("an error of the refiner")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def stamps(catalogue: SyncedCatalogue) -> dict[str, str]:
     return {m.id: m.classified.partition(":")[0] for m in await catalogue.item_store.get_fingerprints()}
 
 
-async def test_it_wins_where_it_says_something_and_the_index_follows(furnished: Making) -> None:
+async def test_usable_answers_of_the_refiner_replace_the_classification_and_are_indexed(furnished: Making) -> None:
     catalogue = await furnished(ScriptedRefiner({READ.id: [("money", 0.9), ("files", 0.6)], SEND.id: [("mail", 0.7)]}))
     changes = catalogue.skill_changes
     assert await catalogue.sync.refinement.run() == 2
@@ -167,7 +167,7 @@ async def test_items_that_a_person_assigned_are_not_refined(furnished: Making) -
 
 
 @pytest.mark.req("H-11")
-async def test_what_it_finds_no_skill_for_waits_under_its_name_until_skills_change(furnished: Making) -> None:
+async def test_an_item_without_a_fitting_skill_keeps_its_suggestion_until_skills_change(furnished: Making) -> None:
     refiner = Namer({})
     catalogue = await furnished(refiner)
     await catalogue.sync.refinement.run()
@@ -184,7 +184,7 @@ async def test_what_it_finds_no_skill_for_waits_under_its_name_until_skills_chan
     assert set(refiner.questions) == {item.id for item in ITEMS}
 
 
-async def test_it_needs_no_vector_made_anew(furnished: Making) -> None:
+async def test_refining_embeds_nothing(furnished: Making) -> None:
     catalogue = await furnished(ScriptedRefiner({item.id: [("mail", 0.8)] for item in ITEMS}))
     assert isinstance(catalogue.embedder, CountingEmbedder)
     catalogue.embedder.embedded.clear()
@@ -192,7 +192,7 @@ async def test_it_needs_no_vector_made_anew(furnished: Making) -> None:
     assert not {build_item_text(item) for item in ITEMS} & set(catalogue.embedder.embedded)
 
 
-async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnished: Making) -> None:
+async def test_an_item_that_changes_during_refinement_is_left_alone(furnished: Making) -> None:
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     catalogue = await furnished(refiner)
     refining = asyncio.create_task(catalogue.sync.refinement.run())
@@ -219,7 +219,7 @@ async def test_an_item_that_changes_while_it_thinks_is_left_as_it_then_is(furnis
 
 
 @pytest.mark.parametrize("how", ["removed", "inactive"])
-async def test_a_skill_that_goes_while_it_thinks_takes_nothing(furnished: Making, how: str) -> None:
+async def test_a_skill_that_is_deleted_during_refinement_gets_no_items(furnished: Making, how: str) -> None:
     refiner = ThinkingRefiner({READ.id: [("money", 0.9)], WRITE.id: [("files", 0.9), ("money", 0.8)]})
     catalogue = await furnished(refiner)
     refining = asyncio.create_task(catalogue.sync.refinement.run())
@@ -294,7 +294,7 @@ async def test_an_item_with_an_unusable_answer_is_refined_again_only_when_it_cha
     assert len(refiner.questions) == len(ITEMS)
 
 
-async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_anew(furnished: Making) -> None:
+async def test_the_classifier_replaces_refined_answers_only_when_all_are_reclassified(furnished: Making) -> None:
     refiner = ScriptedRefiner({READ.id: [("money", 0.9)], STRANGE.id: [("mail", 0.9)]})
     catalogue = await furnished(refiner)
     await catalogue.sync.refinement.run()
@@ -310,7 +310,7 @@ async def test_the_classifier_does_not_overrule_it_unless_all_is_to_be_sorted_an
     assert (await catalogue.get_assignments(STRANGE))[0][1] == EMBEDDING
 
 
-async def test_a_person_who_changes_skills_has_it_look_again(furnished: Making) -> None:
+async def test_items_are_refined_again_after_a_person_changes_skills(furnished: Making) -> None:
     refiner = Namer({item.id: [("files", 0.8)] for item in ITEMS if item != STRANGE})
     catalogue = await furnished(refiner)
     await catalogue.sync.refinement.run()
@@ -331,7 +331,7 @@ async def test_a_person_who_changes_skills_has_it_look_again(furnished: Making) 
 
 
 @pytest.mark.req("H-11")
-async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers() -> None:
+async def test_suggestion_numbers_stay_while_a_reviewer_decides_one_after_the_other() -> None:
     catalogue = await SyncedCatalogue(refiner=Namer({}), refine_every=3600).open(FILES, MAIL)
     animals = ["lion", "stork", "otter", "mole"]
     await catalogue.sync.run([Item("zoo", f"feed_{animal}", f"Hay for {animal} number seven") for animal in animals])
@@ -339,7 +339,7 @@ async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers
     await asyncio.gather(*background())
     waiting = [(s.number or 0, s.name) for s in await catalogue.skill_store.list_suggestions(SuggestionStatus.PENDING)]
     assert [name for _, name in waiting] == [f"Kind of feed_{animal}" for animal in sorted(animals)]
-    for decided in range(2):  # the refiner has not been asked again yet
+    for decided in range(2):  # the refiner has not run again yet
         await catalogue.skills.approve(waiting[decided][0], name=f"Unlike {decided}", description="Anything else")
         left = await catalogue.skill_store.list_suggestions(SuggestionStatus.PENDING)
         assert [(s.number, s.name) for s in left] == waiting[decided + 1 :]
@@ -349,7 +349,7 @@ async def test_a_reviewer_who_decides_one_after_the_other_finds_the_same_numbers
     await catalogue.close()
 
 
-async def test_in_the_background_it_begins_no_more_often_than_it_may() -> None:
+async def test_background_runs_keep_the_interval() -> None:
     refiner = ScriptedRefiner({item.id: [("files", 0.9)] for item in ITEMS})
     catalogue = await SyncedCatalogue(refiner=refiner, refine_every=3600).open(FILES)
     await catalogue.sync.run(ITEMS[:1])
@@ -361,7 +361,7 @@ async def test_in_the_background_it_begins_no_more_often_than_it_may() -> None:
     await asyncio.wait(background(), timeout=0.05)
     assert refiner.questions == [READ.id]
     assert len(background()) == 1
-    assert await catalogue.sync.refinement.run() == len(ITEMS) - 1  # whoever asks for it has it at once
+    assert await catalogue.sync.refinement.run() == len(ITEMS) - 1  # a requested run starts at once
     await catalogue.close()
     assert background() == []
 
@@ -378,7 +378,7 @@ async def test_many_items_are_refined_in_batches_with_progress() -> None:
     await catalogue.close()
 
 
-async def test_soon_means_beside_everything_else(furnished: Making) -> None:
+async def test_start_soon_does_not_block(furnished: Making) -> None:
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     catalogue = await furnished(refiner)
     catalogue.sync.refinement.start_soon()
@@ -392,7 +392,7 @@ async def test_soon_means_beside_everything_else(furnished: Making) -> None:
     assert await catalogue.get_assignments(READ) == [("money", LLM)]
 
 
-async def test_what_comes_while_it_is_at_work_is_looked_at_in_the_next_round(furnished: Making) -> None:
+async def test_items_added_during_a_run_are_refined_in_the_next_run(furnished: Making) -> None:
     new = Item("post", "sort_mail", "Sort email messages")
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in [*ITEMS, new]})
     catalogue = await furnished(refiner)
@@ -407,7 +407,7 @@ async def test_what_comes_while_it_is_at_work_is_looked_at_in_the_next_round(fur
     assert refiner.questions == [*sorted(item.id for item in ITEMS), new.id]
 
 
-async def test_closing_ends_it_in_the_middle_of_a_thought(furnished: Making) -> None:
+async def test_closing_cancels_a_running_refinement(furnished: Making) -> None:
     refiner = ThinkingRefiner({item.id: [("money", 0.9)] for item in ITEMS})
     catalogue = await furnished(refiner)
     before = await catalogue.dump()
@@ -419,7 +419,7 @@ async def test_closing_ends_it_in_the_middle_of_a_thought(furnished: Making) -> 
     assert background() == []
 
 
-async def test_where_there_is_none_nothing_is_begun() -> None:
+async def test_without_a_refiner_nothing_runs() -> None:
     catalogue = await SyncedCatalogue().open(FILES)
     catalogue.sync.refinement.start_soon()
     assert await catalogue.sync.refinement.run() == 0

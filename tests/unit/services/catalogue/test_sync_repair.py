@@ -1,4 +1,4 @@
-"""A sync that is cut short, at any moment whatever, is made good by the next; and how things came about never shows."""
+"""The next sync completes an interrupted one, and the result does not depend on the history."""
 
 from __future__ import annotations
 
@@ -153,9 +153,7 @@ async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> SyncedCat
     ],
     ids=get_name,
 )
-async def test_whatever_call_fails_the_next_attempt_ends_where_the_first_would_have(
-    step: Step, meanwhile: Step
-) -> None:
+async def test_after_any_failed_call_the_next_attempt_gives_the_same_result(step: Step, meanwhile: Step) -> None:
     expected = await outcome(step)
     for at in itertools.count(1):
         for halfway in (False, True):
@@ -171,7 +169,7 @@ async def test_whatever_call_fails_the_next_attempt_ends_where_the_first_would_h
 
 
 @pytest.mark.parametrize("step", [sync_later, sync_each_server], ids=get_name)
-async def test_a_first_sync_may_fail_again_and_again(step: Step) -> None:
+async def test_a_first_sync_may_fail_repeatedly(step: Step) -> None:
     expected = await outcome(step, empty=True)
     fuse = Fuse(halfway=True)
     catalogue = await furnish(fuse, empty=True)
@@ -188,7 +186,7 @@ async def test_a_first_sync_may_fail_again_and_again(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=get_name)
-async def test_after_a_step_that_failed_a_plain_sync_leaves_the_index_at_what_the_store_says(step: Step) -> None:
+async def test_after_a_failed_step_a_sync_brings_the_index_to_the_state_of_the_store(step: Step) -> None:
     for at in itertools.count(1):
         fuse = Fuse()
         catalogue = await furnish(fuse)
@@ -330,5 +328,5 @@ def _by_people(assignments: Any) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTIONS, max_size=12))
-def test_what_has_happened_does_not_show_only_what_is_the_case(actions: list[tuple[Any, ...]]) -> None:
+def test_the_result_depends_on_the_final_state_not_on_the_history(actions: list[tuple[Any, ...]]) -> None:
     asyncio.run(lives(actions))

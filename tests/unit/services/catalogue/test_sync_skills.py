@@ -1,4 +1,4 @@
-"""Sync sorts items into skills, and keeps what the index says of skills at what the store says: in the same sync."""
+"""Sync classifies items and brings the points of skills up to date, in the same sync."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def counts(catalogue: SyncedCatalogue) -> dict[str, int]:
 
 
 @pytest.mark.req("H-10", "H-11")
-async def test_new_items_are_sorted_in_the_sync_that_brings_them(catalogue: SyncedCatalogue) -> None:
+async def test_new_items_are_classified_in_the_same_sync(catalogue: SyncedCatalogue) -> None:
     report = await catalogue.sync.run(ITEMS)
     assert (report.added, report.classified, report.indexed) == (7, 7, 7)
     for item, skill in [(READ, "files"), (LIST, "files"), (SAVE, "files"), (SEND, "mail"), (FETCH, "mail")]:
@@ -110,7 +110,7 @@ async def test_the_vector_of_a_skill_is_the_weighted_mean_of_its_tools(catalogue
     assert len(confidences) > 1  # else the weights would not show
 
 
-async def test_the_payload_of_a_skill_is_what_searches_tell_of_it(catalogue: SyncedCatalogue) -> None:
+async def test_the_payload_of_a_skill_is_what_searches_return(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     payload, _ = (await catalogue.skill_points())["mail"]
     assert (payload["skill_id"], payload["name"], payload["description"]) == ("mail", MAIL.name, MAIL.description)
@@ -147,7 +147,7 @@ async def test_many_tools_share_a_bounded_number_of_facets(quick: SyncedCatalogu
     await assert_vector(quick, "files")
 
 
-async def test_facets_that_are_one_too_many_are_removed(catalogue: SyncedCatalogue) -> None:
+async def test_surplus_facets_are_removed(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     assert {"files#3", "files#4"} <= (await catalogue.skill_points()).keys()
     await catalogue.sync.run([READ, WRITE, SEND])
@@ -155,7 +155,7 @@ async def test_facets_that_are_one_too_many_are_removed(catalogue: SyncedCatalog
     await catalogue.assert_index_is_current()
 
 
-async def test_a_changed_tool_moves_its_skills_at_once(catalogue: SyncedCatalogue) -> None:
+async def test_a_changed_tool_changes_its_skills_vectors_in_the_same_sync(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     before = (await catalogue.skill_points())["files"][1]
     changed = replace(READ, description="Read an old file")
@@ -170,7 +170,7 @@ async def test_a_changed_tool_moves_its_skills_at_once(catalogue: SyncedCatalogu
     await catalogue.assert_index_is_current()
 
 
-async def test_a_vanished_tool_leaves_its_skill_at_once_and_returns_to_it(catalogue: SyncedCatalogue) -> None:
+async def test_a_vanished_tool_leaves_its_skill_in_the_same_sync_and_can_return(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     full = await catalogue.dump()
     await catalogue.sync.run([i for i in ITEMS if i not in (READ, STRANGE)])
@@ -182,7 +182,7 @@ async def test_a_vanished_tool_leaves_its_skill_at_once_and_returns_to_it(catalo
 
 
 @pytest.mark.req("H-10")
-async def test_a_persons_word_moves_the_skills_at_once(catalogue: SyncedCatalogue) -> None:
+async def test_an_assignment_by_a_person_changes_the_skills_vectors(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     await catalogue.skills.assign(READ.id, ["money", "mail"])
     assert await counts(catalogue) == {"files": 3, "mail": 3, "money": 1}
@@ -196,7 +196,7 @@ async def test_a_persons_word_moves_the_skills_at_once(catalogue: SyncedCatalogu
 
 
 @pytest.mark.req("H-09")
-async def test_a_skill_that_is_deleted_or_inactive_leaves_the_index_at_once(catalogue: SyncedCatalogue) -> None:
+async def test_a_deleted_or_inactive_skill_is_removed_from_the_index(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     await catalogue.skills.remove("files")
     assert await counts(catalogue) == {"mail": 2, "money": 0}
@@ -210,7 +210,7 @@ async def test_a_skill_that_is_deleted_or_inactive_leaves_the_index_at_once(cata
 
 
 @pytest.mark.req("H-09")
-async def test_new_words_of_a_skill_reach_the_index_at_once(catalogue: SyncedCatalogue) -> None:
+async def test_a_changed_description_of_a_skill_is_indexed(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     await catalogue.skills.replace("money", replace(MONEY, description="Cash and coins"))
     payload, vector_now = (await catalogue.skill_points())["money"]
@@ -218,7 +218,7 @@ async def test_new_words_of_a_skill_reach_the_index_at_once(catalogue: SyncedCat
     np.testing.assert_allclose(vector_now, await vector(catalogue, "Money: Cash and coins"), atol=1e-6)
 
 
-async def test_a_second_sync_writes_embeds_and_tells_nothing(catalogue: SyncedCatalogue) -> None:
+async def test_a_second_sync_writes_embeds_and_reports_nothing(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
     before, changes = await catalogue.dump(), catalogue.skill_changes
     build_counted(catalogue).embedded.clear()
@@ -244,7 +244,7 @@ async def test_vectors_are_taken_from_the_index_when_only_skills_change(catalogu
     await catalogue.assert_index_is_current()
 
 
-async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: SyncedCatalogue) -> None:
+async def test_without_a_model_nothing_is_classified_and_terms_are_indexed(quick: SyncedCatalogue) -> None:
     sync = Sync(quick.item_store, quick.skill_store, quick.index, None, classifier=None)
     report = await sync.run(ITEMS)
     assert (report.indexed, report.classified, report.embedded) == (7, 0, 0)
@@ -259,7 +259,7 @@ async def test_without_a_model_nothing_is_sorted_and_words_are_indexed(quick: Sy
 
 
 @pytest.mark.req("H-11")
-async def test_without_any_skill_every_item_waits_for_one(quick: SyncedCatalogue) -> None:
+async def test_without_any_skill_every_item_gets_a_suggestion(quick: SyncedCatalogue) -> None:
     for skill in (FILES, MAIL, MONEY):
         await quick.skill_store.delete_skill(skill.id)
     report = await quick.sync.run(ITEMS)
@@ -274,7 +274,7 @@ async def test_without_any_skill_every_item_waits_for_one(quick: SyncedCatalogue
 
 
 @pytest.mark.req("H-10")
-async def test_people_are_overruled_only_by_force_and_only_for_the_named_items(quick: SyncedCatalogue) -> None:
+async def test_a_persons_assignments_are_replaced_only_by_force_and_for_the_named_items(quick: SyncedCatalogue) -> None:
     await quick.sync.run(ITEMS)
     await quick.skills.assign(READ.id, ["money"])
     await quick.skills.assign(WRITE.id, ["money"])
@@ -290,7 +290,7 @@ async def test_people_are_overruled_only_by_force_and_only_for_the_named_items(q
     await quick.assert_index_is_current()
 
 
-async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_there(quick: SyncedCatalogue) -> None:
+async def test_a_tool_whose_sync_failed_counts_for_its_skill_once_it_is_indexed(quick: SyncedCatalogue) -> None:
     """Between the two, another server's sync has written the skill anew, from the old vector."""
     await quick.sync.run(ITEMS)
     post = [replace(SEND, description="Send an email message soon"), FETCH, SAVE]
@@ -305,7 +305,7 @@ async def test_a_tool_whose_own_sync_failed_counts_for_its_skill_once_it_is_ther
     await quick.assert_index_is_current()
 
 
-async def test_with_the_packaged_model_and_skills_the_vectors_are_right_too(minilm: OnnxEmbedder) -> None:
+async def test_skill_vectors_are_right_with_the_packaged_model(minilm: OnnxEmbedder) -> None:
     catalogue = await SyncedCatalogue(embedder=minilm).open(*load_skills())
     await catalogue.sync.run(ITEMS)
     assert [s for s, _ in await catalogue.get_assignments(SEND)] == ["email"]
@@ -316,7 +316,7 @@ async def test_with_the_packaged_model_and_skills_the_vectors_are_right_too(mini
     await catalogue.item_store.close()
 
 
-async def test_a_skill_that_a_person_alone_has_filled_is_weighted_alike(quick: SyncedCatalogue) -> None:
+async def test_a_skill_with_only_human_assignments_is_weighted_the_same(quick: SyncedCatalogue) -> None:
     await quick.sync.run(ITEMS)
     both = [Assignment("money", 1.0, True, Origin.HUMAN), Assignment("mail", 0.25, False, Origin.HUMAN)]
     await quick.skill_store.assign(STRANGE.id, both)
@@ -355,7 +355,7 @@ async def watched() -> AsyncIterator[SyncedCatalogue]:
 
 
 @pytest.mark.req("H-10")
-async def test_a_persons_word_about_one_item_is_followed_without_reading_all(watched: SyncedCatalogue) -> None:
+async def test_after_one_assignment_only_that_item_is_read(watched: SyncedCatalogue) -> None:
     assert isinstance(watched.index, WatchedIndex)
     (suggested,) = await watched.skill_store.list_suggestions(SuggestionStatus.PENDING)
     watched.index.scrolled.clear()
@@ -367,7 +367,7 @@ async def test_a_persons_word_about_one_item_is_followed_without_reading_all(wat
     await watched.assert_index_is_current()
 
 
-async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(watched: SyncedCatalogue) -> None:
+async def test_when_two_processes_write_a_skill_the_index_ends_as_the_store(watched: SyncedCatalogue) -> None:
     """Another process decides, and writes the skill, after this one has read who is in it."""
     assert isinstance(watched.index, WatchedIndex)
     other = SyncedCatalogue(database=watched.database, index=watched.index)
@@ -377,8 +377,8 @@ async def test_of_two_processes_that_write_a_skill_the_store_has_the_last_word(w
     await watched.assert_index_is_current()
 
 
-async def test_a_skill_that_was_made_inactive_is_left_by_the_next_sync(quick: SyncedCatalogue) -> None:
-    """Whoever made it so was cut off before the index could follow."""
+async def test_the_next_sync_empties_a_skill_that_became_inactive(quick: SyncedCatalogue) -> None:
+    """The process that changed the skill stopped before the index was updated."""
     await quick.sync.run(ITEMS)
     await quick.skill_store.save_skills([replace(FILES, is_active=False)])
     await quick.sync.run(ITEMS)

@@ -1,5 +1,5 @@
-"""Documents come in as passages: only what changed is embedded, nothing stale stays, and whatever is cut short, at any
-call whatever, is made good by a repair."""
+"""Ingest of documents: only changed passages are embedded, stale points are removed, and a repair completes what was
+interrupted at any call."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_long_text_becomes_passages_that_carry_title_and_metadata(ingest
     assert {t.partition(". ")[0] for t in embedded} == {"Facts", "Wine"}
 
 
-async def test_a_title_of_the_metadata_is_the_title_that_is_reported(ingest: Ingest) -> None:
+async def test_a_title_in_the_metadata_is_the_title(ingest: Ingest) -> None:
     await ingest.service.put("acme", [replace(SHORT, metadata={"title": "Mine"}), Document("bare", "No title")])
     response = {
         c.payload["doc_id"]: c.payload.get(metadata_field("title")) for c in await ingest.index.scroll(DOCUMENTS)
@@ -77,7 +77,7 @@ async def test_a_title_of_the_metadata_is_the_title_that_is_reported(ingest: Ing
     assert response == {"short": "Mine", "bare": None}
 
 
-async def test_words_are_found_once_for_each_document_wherever_they_stand(ingest: Ingest) -> None:
+async def test_each_document_is_found_once_by_a_word_in_any_passage(ingest: Ingest) -> None:
     text = sentences(1, 2, 3) + "\n\nAt the end stands a zebra."
     await ingest.service.put("acme", [replace(LONG, text=text)])
     found = await ingest.index.lexical(DOCUMENTS, Terms((term("zebra"),), (1.0,)), limit=9)
@@ -85,7 +85,7 @@ async def test_words_are_found_once_for_each_document_wherever_they_stand(ingest
     assert await ingest.index.count(DOCUMENTS, Filter(must=(first_parts(),))) == 1
 
 
-async def test_what_is_unchanged_is_neither_stored_nor_embedded_again(ingest: Ingest, embedded: list[str]) -> None:
+async def test_unchanged_documents_are_neither_stored_nor_embedded_again(ingest: Ingest, embedded: list[str]) -> None:
     await ingest.service.put("acme", [LONG, SHORT])
     embedded.clear()
     assert await ingest.service.put("acme", [LONG, SHORT]) == PutReport(added=0, changed=0, unchanged=2)
@@ -126,26 +126,26 @@ async def test_a_shorter_text_leaves_no_stale_parts(ingest: Ingest) -> None:
     await ingest.assert_whole()
 
 
-async def test_of_equal_ids_the_last_counts(ingest: Ingest) -> None:
+async def test_the_last_of_equal_ids_counts(ingest: Ingest) -> None:
     assert (await ingest.service.put("acme", [LONG, replace(SHORT, id="long")])).added == 1
     assert await ingest.service.get("acme", "long") == replace(SHORT, id="long")
     await ingest.assert_whole()
 
 
-async def test_a_document_without_any_word_is_kept(ingest: Ingest) -> None:
+async def test_a_document_without_words_is_stored(ingest: Ingest) -> None:
     await ingest.service.put("acme", [Document("dots", "... !")])
     assert (await ingest.service.get("acme", "dots")).text == "... !"
     await ingest.assert_whole()
 
 
 @pytest.mark.req("X-03")
-async def test_one_document_that_cannot_be_kept_keeps_the_others_out_too(ingest: Ingest) -> None:
+async def test_one_invalid_document_refuses_the_whole_request(ingest: Ingest) -> None:
     with pytest.raises(Invalid, match="document 'bad': text is blank"):
         await ingest.service.put("acme", [SHORT, Document("bad", " ")])
     assert await ingest.service.listing("acme") == []
 
 
-async def test_documents_are_reported_by_id_and_listed_in_pages(ingest: Ingest) -> None:
+async def test_documents_are_read_by_id_and_listed_in_pages(ingest: Ingest) -> None:
     await ingest.service.put("acme", [SHORT, LONG])
     assert await ingest.service.get("acme", "short") == SHORT
     assert await ingest.service.listing("acme", limit=1) == [LONG]
@@ -154,7 +154,7 @@ async def test_documents_are_reported_by_id_and_listed_in_pages(ingest: Ingest) 
         await ingest.service.get("other", "short")
 
 
-async def test_deleted_documents_leave_store_and_index(ingest: Ingest) -> None:
+async def test_deleted_documents_are_removed_from_store_and_index(ingest: Ingest) -> None:
     await ingest.service.put("acme", [SHORT, LONG])
     await ingest.service.put("other", [LONG])
     assert await ingest.service.delete("acme", ["long", "long", "unknown"]) == 1
@@ -191,14 +191,14 @@ async def test_without_a_model_documents_are_found_by_word_and_embedded_once_the
     await ingest.assert_whole()
 
 
-async def test_without_a_model_the_vectors_that_are_still_right_are_kept(ingest: Ingest) -> None:
+async def test_without_a_model_valid_vectors_are_kept(ingest: Ingest) -> None:
     await ingest.service.put("acme", [LONG])
     await IngestDocuments(ingest.store, ingest.index, None).put("acme", [replace(LONG, metadata={})])
     await ingest.assert_whole()
 
 
 @pytest.mark.req("H-15")
-async def test_an_index_that_was_left_behind_is_made_to_hold_exactly_what_is_stored(ingest: Ingest) -> None:
+async def test_index_all_brings_the_index_to_the_stored_documents(ingest: Ingest) -> None:
     await ingest.service.put("acme", [SHORT, LONG])
     await ingest.service.put("gone", [SHORT])
     expected = await ingest.contents()
@@ -230,7 +230,7 @@ async def test_points_of_the_earlier_kind_are_replaced_by_a_repair(ingest: Inges
 
 
 class FailingEmbedder(HashedEmbedder):
-    """Fails as often as it was told to."""
+    """Fails a given number of times."""
 
     failures = 1
 
@@ -241,7 +241,7 @@ class FailingEmbedder(HashedEmbedder):
         return await super().embed_documents(texts)
 
 
-async def test_what_a_model_failed_at_waits_and_is_finished_by_putting_it_again() -> None:
+async def test_documents_that_the_model_failed_on_are_completed_by_another_put() -> None:
     ingest = await Ingest(embedder=FailingEmbedder(32)).open_all()
     many = [Document(f"d{n:04d}", f"text number {n}") for n in range(500)]
     with pytest.raises(Unavailable, match="away"):
@@ -253,7 +253,7 @@ async def test_what_a_model_failed_at_waits_and_is_finished_by_putting_it_again(
     await ingest.assert_whole()
 
 
-async def test_who_gives_up_waiting_stops_what_is_under_way(ingest: Ingest) -> None:
+async def test_a_cancelled_put_stops_its_work(ingest: Ingest) -> None:
     begun, released = asyncio.Event(), asyncio.Event()
 
     class SlowEmbedder(HashedEmbedder):
@@ -311,7 +311,7 @@ async def test_a_long_document_lets_short_ones_be_embedded_in_between(ingest: In
     await ingest.assert_whole()
 
 
-async def test_puts_of_the_same_documents_at_once_end_in_one_whole_version(ingest: Ingest) -> None:
+async def test_concurrent_puts_of_the_same_documents_end_in_one_complete_version(ingest: Ingest) -> None:
     def versions(of: int) -> list[Document]:
         order = random.Random(of).sample(range(30), 30)
         return [Document(f"d{n:02d}", sentences(*range(n % 4 + of % 3)) + f"Version {of}", f"T{of}") for n in order]
@@ -343,7 +343,7 @@ class InterruptedStore:
 
 
 @pytest.mark.parametrize("other_version", [replace(LONG, text="Other"), replace(LONG, text=sentences(*range(9))), None])
-async def test_of_two_processes_that_write_one_document_the_last_to_store_wins_in_the_index_too(
+async def test_when_two_processes_write_a_document_the_index_ends_as_the_store(
     ingest: Ingest, other_version: Document | None
 ) -> None:
     other = ingest.service
@@ -371,7 +371,7 @@ async def put_later(service: IngestDocuments) -> None:
 
 
 @pytest.mark.parametrize(("engine", "halfway", "step"), [("memory", False, 1), ("memory", True, 1), ("edge", True, 3)])
-async def test_whatever_call_is_cut_off_a_repair_makes_store_and_index_whole(
+async def test_after_any_interrupted_call_a_repair_completes_store_and_index(
     engine: str, halfway: bool, step: int, tmp_path: Path
 ) -> None:
     calls = 0
@@ -413,7 +413,7 @@ def test_no_two_passages_have_the_same_id(named: list[tuple[str, str, int]]) -> 
     assert len({point_id(*each) for each in named}) == len(named)
 
 
-async def test_an_index_that_is_another_one_than_before_is_filled_by_a_repair(ingest: Ingest) -> None:
+async def test_a_repair_fills_a_replaced_index(ingest: Ingest) -> None:
     await ingest.service.put("acme", [LONG, SHORT])
     await ingest.service.put("other", [SHORT])
     existing = [c.id for c in await ingest.index.scroll(DOCUMENTS)]

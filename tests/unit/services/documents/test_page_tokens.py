@@ -26,13 +26,13 @@ class Clock:
 
 
 @given(tenant=texts, question=texts, offset=st.integers(0, 10_000))
-def test_a_token_stands_for_the_offset_that_it_was_issued_for(tenant: str, question: str, offset: int) -> None:
+def test_a_token_contains_its_offset(tenant: str, question: str, offset: int) -> None:
     tokens = PageTokens(SECRET)
     assert tokens.read(tokens.issue(tenant, question, offset), tenant, question) == offset
 
 
 @given(ours=st.tuples(texts, texts), theirs=st.tuples(texts, texts))
-def test_a_token_is_good_for_one_question_of_one_tenant(ours: tuple[str, str], theirs: tuple[str, str]) -> None:
+def test_a_token_is_valid_for_one_query_of_one_tenant(ours: tuple[str, str], theirs: tuple[str, str]) -> None:
     tokens = PageTokens(SECRET)
     token = tokens.issue(*ours, 10)
     if ours == theirs:
@@ -53,13 +53,13 @@ def test_a_token_with_any_bit_changed_is_refused(place: int, bit: int) -> None:
 
 
 @given(token=texts)
-def test_nonsense_is_refused(token: str) -> None:
+def test_malformed_tokens_are_refused(token: str) -> None:
     with pytest.raises(Invalid, match="page token cannot be used"):
         PageTokens(SECRET).read(token, "acme", "red wine")
 
 
 @pytest.mark.parametrize("spelling", ["{}=", "{}==", " {}", "{}\n", "{}A", "!{}"])
-def test_another_spelling_of_a_token_is_refused(spelling: str) -> None:
+def test_another_encoding_of_a_token_is_refused(spelling: str) -> None:
     tokens = PageTokens(SECRET)
     with pytest.raises(Invalid):
         tokens.read(spelling.format(tokens.issue("acme", "red wine", 20)), "acme", "red wine")
@@ -83,7 +83,7 @@ def test_a_token_of_another_secret_is_refused_and_one_of_the_same_secret_is_read
         PageTokens(b"another secret").read(token, "acme", "red wine")
 
 
-def test_another_tenants_token_is_refused_like_one_that_never_was() -> None:
+def test_another_tenants_token_is_refused_like_a_forged_one() -> None:
     tokens = PageTokens(SECRET)
     response = []
     for token in (tokens.issue("globex", "red wine", 20), "never"):
@@ -93,7 +93,7 @@ def test_another_tenants_token_is_refused_like_one_that_never_was() -> None:
     assert response[0] == response[1]
 
 
-def test_a_token_tells_neither_tenant_nor_question() -> None:
+def test_a_token_reveals_neither_tenant_nor_query() -> None:
     token = PageTokens(SECRET).issue("acme-corporation", "red wine", 20)
     raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
     assert b"acme" not in raw

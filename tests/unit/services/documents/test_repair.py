@@ -1,4 +1,4 @@
-"""A repair finishes whatever can be finished, whoever has left it and whatever else fails."""
+"""A repair completes all pending documents, even if some of them fail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_stored(*documents: Document) -> list[StoredDocument]:
     return [StoredDocument(d, frozenset(document_frequencies(d))) for d in documents]
 
 
-async def test_what_was_put_without_a_model_waits_for_one(ingest: Ingest) -> None:
+async def test_documents_put_without_a_model_stay_pending_until_there_is_one(ingest: Ingest) -> None:
     bare = IngestDocuments(ingest.store, ingest.index, None)
     await bare.put("acme", [SHORT, LONG])
     assert await bare.repair() == 0
@@ -50,7 +50,7 @@ async def test_what_was_put_without_a_model_waits_for_one(ingest: Ingest) -> Non
     await ingest.assert_whole()
 
 
-async def test_an_index_without_a_model_lets_nothing_wait(ingest: Ingest) -> None:
+async def test_in_an_index_without_a_model_nothing_stays_pending(ingest: Ingest) -> None:
     await ingest.index.drop(DOCUMENTS)
     await ingest.index.open(documents_collection("none", 1))
     await IngestDocuments(ingest.store, ingest.index, None).put("acme", [SHORT])
@@ -69,9 +69,7 @@ class PoisonedEmbedder(CountingEmbedder):
 
 
 @pytest.mark.parametrize("error", [Unavailable("refused"), ValueError("nonsense")])
-async def test_a_document_that_fails_keeps_no_other_from_being_finished(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_document_does_not_stop_the_others(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     embedder = PoisonedEmbedder()
     embedder.error = error
     ingest = await Ingest(embedder=embedder).open_all()
@@ -85,7 +83,7 @@ async def test_a_document_that_fails_keeps_no_other_from_being_finished(
     await ingest.assert_whole()
 
 
-async def test_a_model_that_fails_at_everything_is_not_requested_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_always_fails_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_documents, "FAILURES_IN_A_ROW", 3)
     ingest = await Ingest(embedder=PoisonedEmbedder()).open_all()
     await ingest.store.save_documents("acme", list_stored(*(Document(f"d{n}", f"poison {n}") for n in range(9))))
@@ -93,7 +91,7 @@ async def test_a_model_that_fails_at_everything_is_not_requested_ever(monkeypatc
         await ingest.service.repair()
 
 
-async def test_a_gateway_tries_again_until_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_repeats_the_repair_until_nothing_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = PoisonedEmbedder()
     embedder.error = ValueError("nonsense")
     ingest = await Ingest(embedder=embedder).open_all()
@@ -112,7 +110,7 @@ async def test_a_gateway_tries_again_until_nothing_waits(monkeypatch: pytest.Mon
     await ingest.assert_whole()
 
 
-async def test_what_the_store_does_not_have_is_removed(ingest: Ingest) -> None:
+async def test_documents_that_the_store_lacks_are_removed_from_the_index(ingest: Ingest) -> None:
     await ingest.service.put("acme", [SHORT, LONG])
     await ingest.service.put("gone", [SHORT])
     for tenant, own_id in (("acme", "long"), ("gone", "short")):
@@ -162,7 +160,7 @@ class DyingStore:
 
 
 @pytest.mark.parametrize("before", ["saving", "marking"])
-async def test_what_a_process_that_was_killed_has_put_over_a_newer_version_is_found(before: str) -> None:
+async def test_an_old_version_written_by_a_killed_process_is_replaced(before: str) -> None:
     database = Database("sqlite://")
     ingest = await Ingest(SqlDocuments(database)).open_all()
     newer = replace(LONG, text="Newer")
@@ -191,7 +189,7 @@ async def test_points_of_an_earlier_version_are_left_out_of_a_search(ingest: Ing
     assert await ingest.index.count(DOCUMENTS, Filter(must=in_tenant("other"))) == 0
 
 
-async def test_an_id_with_a_null_character_is_refused_wherever_one_is_read(ingest: Ingest) -> None:
+async def test_an_id_with_a_null_character_is_refused_by_every_method(ingest: Ingest) -> None:
     for reading in (
         ingest.service.get("acme", "a\0"),
         ingest.service.delete("acme", ["fine", "a\0"]),

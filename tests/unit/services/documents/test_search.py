@@ -162,14 +162,16 @@ async def test_each_type_of_search_finds_the_document_that_shares_the_words(
 
 
 @pytest.mark.req("D-02")
-async def test_keyword_search_leaves_out_what_shares_no_word(archive: Archive) -> None:
+async def test_keyword_search_leaves_out_documents_without_a_query_word(archive: Archive) -> None:
     page = await archive.service.search(ACME, DocumentQuery("rents", search_type=KEYWORD))
     assert {h.doc_id for h in page.hits} == {"rent", "lease"}
     assert (page.total, page.total_relation) == (2, "eq")
 
 
 @pytest.mark.req("D-02")
-async def test_semantic_search_tells_the_cosine_of_the_best_passage_and_counts_every_document(archive: Archive) -> None:
+async def test_semantic_search_returns_the_cosine_of_the_best_passage_and_counts_all_documents(
+    archive: Archive,
+) -> None:
     await archive.put(Document("long", "Nothing of it here at all. " * 60 + "zebra " * 40 + "end"))
     page = await archive.service.search(ACME, DocumentQuery("zebra", search_type=SEMANTIC, top_k=1))
     assert page.hits[0].doc_id == "long"
@@ -181,7 +183,7 @@ async def test_semantic_search_tells_the_cosine_of_the_best_passage_and_counts_e
 
 @pytest.mark.req("D-01")
 @pytest.mark.parametrize("query", [None, "", "  \n"])
-async def test_without_a_query_every_document_that_passes_is_reported_by_id(
+async def test_without_a_query_all_documents_that_pass_the_filter_are_ordered_by_id(
     archive: Archive, query: str | None
 ) -> None:
     page = await archive.service.search(ACME, DocumentQuery(query))
@@ -191,7 +193,7 @@ async def test_without_a_query_every_document_that_passes_is_reported_by_id(
 
 
 @pytest.mark.req("D-01")
-async def test_a_query_of_nothing_searchable_is_a_query(archive: Archive) -> None:
+async def test_a_query_without_searchable_words_is_valid(archive: Archive) -> None:
     assert await archive.ids("???", search_type=KEYWORD) == []
     assert len(await archive.ids("???", search_type=SEMANTIC)) == 3
 
@@ -207,7 +209,7 @@ async def test_filters_name_fields_as_the_metadata_does(archive: Archive) -> Non
 
 
 @pytest.mark.req("D-04")
-async def test_another_tenant_finds_nothing_of_it(archive: Archive) -> None:
+async def test_another_tenant_finds_none_of_the_documents(archive: Archive) -> None:
     other = Principal("other")
     for kind in (SEMANTIC, KEYWORD, HYBRID):
         assert await archive.ids("red wine", other, search_type=kind) == []
@@ -215,7 +217,7 @@ async def test_another_tenant_finds_nothing_of_it(archive: Archive) -> None:
 
 
 @pytest.mark.req("D-08")
-async def test_metadata_has_the_title_unless_it_has_one_of_its_own_and_only_what_is_requested(
+async def test_metadata_has_the_title_and_only_the_requested_fields(
     archive: Archive,
 ) -> None:
     by_id = {h.doc_id: h.metadata for h in await archive.hits()}
@@ -251,7 +253,7 @@ async def test_snippets_are_left_out_or_marked_as_requested(archive: Archive) ->
         ({"rerank": True}, "rerank"),
     ],
 )
-async def test_what_is_out_of_range_or_does_not_go_together_is_refused(
+async def test_values_out_of_range_or_in_conflict_are_refused(
     archive: Archive, wrong: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidArguments) as refused:
@@ -260,7 +262,7 @@ async def test_what_is_out_of_range_or_does_not_go_together_is_refused(
 
 
 @pytest.mark.req("D-12")
-async def test_a_page_token_goes_on_where_the_page_ended_and_for_the_same_question_alone(archive: Archive) -> None:
+async def test_a_page_token_continues_the_same_search_only(archive: Archive) -> None:
     ask = DocumentQuery("rent", top_k=1, search_type=SEMANTIC)
     first = await archive.service.search(ACME, ask)
     assert first.next_page_token is not None
@@ -282,7 +284,7 @@ async def test_a_page_token_goes_on_where_the_page_ended_and_for_the_same_questi
 
 
 @pytest.mark.req("D-07", "D-12")
-async def test_deep_pages_of_equal_documents_lie_end_to_end_and_no_token_leads_beyond_the_largest_offset(
+async def test_deep_pages_are_contiguous_and_end_at_the_largest_offset(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_ranking, "DEPTH", 20)
@@ -325,7 +327,7 @@ async def test_a_plan_limits_top_k_fields_and_rate(archive: Archive) -> None:
 
 
 @pytest.mark.req("D-12")
-async def test_reranking_puts_the_best_documents_in_its_own_order(archive: Archive) -> None:
+async def test_reranking_reorders_the_best_documents(archive: Archive) -> None:
     archive.reranker = reranker = LengthEmbedder()
     page = await archive.service.search(ACME, DocumentQuery("rent", rerank=True))
     assert [h.doc_id for h in page.hits] == ["lease", "wine", "rent"]
@@ -338,7 +340,7 @@ async def test_reranking_puts_the_best_documents_in_its_own_order(archive: Archi
 
 @pytest.mark.req("D-07", "D-12")
 @pytest.mark.parametrize("kind", [SEMANTIC, KEYWORD, HYBRID])
-async def test_pages_of_a_reranked_search_lie_end_to_end(
+async def test_pages_of_a_reranked_search_are_contiguous(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, kind: SearchType
 ) -> None:
     monkeypatch.setattr(document_search, "RERANKED", 8)
@@ -356,7 +358,7 @@ async def test_pages_of_a_reranked_search_lie_end_to_end(
 
 @pytest.mark.req("D-12")
 @pytest.mark.parametrize("fault", ["fails", "hangs", "too few", "no numbers"])
-async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_reported(
+async def test_if_the_reranker_fails_the_first_ranking_stays_and_the_report_says_so(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(document_search, "RERANK_SECONDS", 0.05)
@@ -370,7 +372,9 @@ async def test_a_reranker_that_fails_leaves_the_first_ranking_and_that_is_report
 
 @pytest.mark.req("D-12")
 @pytest.mark.parametrize("fault", ["none", "fails", "hangs", "makes no sense", "breaks"])
-async def test_without_a_model_words_are_left(archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+async def test_without_a_model_hybrid_search_ranks_by_words(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     monkeypatch.setattr(document_ranking, "EMBEDDING_SECONDS", 0.05)
     by_word = await archive.hits("red wine", search_type=KEYWORD)
     faults: dict[str, Any] = {
@@ -427,18 +431,18 @@ async def test_a_store_that_fails_is_named(
 
 
 @pytest.mark.req("D-06")
-async def test_when_everything_answers_the_check_is_quiet(archive: Archive) -> None:
+async def test_the_check_passes_when_everything_answers(archive: Archive) -> None:
     await archive.service.check()
 
 
-async def test_a_document_that_is_gone_from_the_store_is_left_out(archive: Archive) -> None:
+async def test_a_document_that_the_store_lacks_is_left_out(archive: Archive) -> None:
     await archive.store.delete_documents("acme", ["wine"])
     page = await archive.service.search(ACME, DocumentQuery("wine", search_type=SEMANTIC))
     assert {h.doc_id for h in page.hits} == {"lease", "rent"}
     assert page.total == 3
 
 
-async def test_a_document_that_has_changed_meanwhile_shows_what_it_says_now(archive: Archive) -> None:
+async def test_a_document_that_has_changed_shows_its_present_text(archive: Archive) -> None:
     newer = Document("wine", "Beer " * 100 + "and a little wine.")
     await archive.store.save_documents("acme", [StoredDocument(newer, frozenset())])
     hits = {h.doc_id: h for h in await archive.hits("wine", search_type=SEMANTIC, snippet_max_chars=40)}
@@ -447,7 +451,7 @@ async def test_a_document_that_has_changed_meanwhile_shows_what_it_says_now(arch
 
 
 @pytest.mark.req("D-12")
-async def test_a_stream_tells_the_same_hits_in_batches(archive: Archive) -> None:
+async def test_a_stream_has_the_same_hits_in_batches(archive: Archive) -> None:
     await archive.put(*(Document(f"d{n:02}", f"wine number {n}") for n in range(45)))
     ask = DocumentQuery("wine", top_k=45)
     page = await archive.service.search(ACME, ask)
@@ -463,7 +467,7 @@ async def test_a_stream_tells_the_same_hits_in_batches(archive: Archive) -> None
 
 
 @pytest.mark.req("D-12")
-async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_one_event(archive: Archive) -> None:
+async def test_a_stream_that_fails_at_any_time_records_one_event(archive: Archive) -> None:
     with pytest.raises(InvalidArguments):
         await archive.service.stream(ACME, DocumentQuery(top_k=0))
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
@@ -477,7 +481,7 @@ async def test_a_stream_fails_before_it_begins_or_while_it_is_read_and_leaves_on
 
 
 @pytest.mark.req("D-10", "D-12")
-async def test_every_search_leaves_one_event_with_the_request_that_it_belongs_to(archive: Archive) -> None:
+async def test_every_search_records_one_event_with_its_request_id(archive: Archive) -> None:
     token = request_id.set("the-request")
     try:
         page = await archive.service.search(ACME, DocumentQuery("wine", top_k=2, offset=1))
@@ -496,13 +500,13 @@ async def test_every_search_leaves_one_event_with_the_request_that_it_belongs_to
 
 
 @pytest.mark.req("D-12")
-async def test_a_sink_that_fails_fails_no_search(archive: Archive) -> None:
+async def test_a_failing_sink_does_not_fail_a_search(archive: Archive) -> None:
     archive.events.broken = True
     assert await archive.ids("wine", search_type=KEYWORD) == ["wine"]
 
 
 @pytest.mark.req("D-10")
-async def test_there_is_a_span_around_everything_and_one_for_each_stage(archive: Archive) -> None:
+async def test_a_search_has_a_span_and_one_per_stage(archive: Archive) -> None:
     archive.reranker = LengthEmbedder()
     await archive.hits("wine", rerank=True)
     assert archive.spans[0] == "search.execute"
@@ -517,16 +521,14 @@ async def test_ids_of_tenants_and_documents_are_kept_separate(archive: Archive) 
     assert await archive.ids("red wine", Principal("a/b")) == ["c"]
 
 
-async def test_the_index_is_requested_no_payloads_while_ranking(archive: Archive) -> None:
+async def test_ranking_reads_no_payloads(archive: Archive) -> None:
     assert await archive.index.count(DOCUMENTS) == 3
     archive.index = Faulty(archive.index, payloads=ConnectionError("no"))
     assert len(await archive.ids("wine", include_snippets=False)) == 3
 
 
 @pytest.mark.req("D-08")
-async def test_a_snippet_takes_reading_so_much_text_and_no_more(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_snippet_reads_a_bounded_part_of_the_text(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_reading, "MAX_READ_CHARACTERS", 9000)
     await archive.put(Document("long", "zebra " + "grass " * 2000 + "lion"), Document("short", "zebra lion"))
     long, short = sorted(await archive.hits("zebra lion", search_type=KEYWORD), key=lambda hit: hit.doc_id)
@@ -540,7 +542,7 @@ async def test_a_snippet_takes_reading_so_much_text_and_no_more(
 
 
 @pytest.mark.req("D-08")
-async def test_when_there_is_no_time_left_a_snippet_is_the_beginning(archive: Archive) -> None:
+async def test_after_the_deadline_a_snippet_is_the_beginning_of_the_text(archive: Archive) -> None:
     document = Document("long", "grass " * 100 + "zebra")
     read = [document_reading.Read(document_ranking.Ranked("long", 1.0), document)]
     for deadline, start in ((Deadline(60), "grass"), (Deadline(0), document.text[:100])):
@@ -595,7 +597,7 @@ async def test_snippets_of_long_texts_are_the_same_on_every_page(archive: Archiv
     [lambda n: 100 - n / 2, lambda n: -20.0 - n, lambda n: -1e12 * n],
     ids=["percent", "negative", "huge"],
 )
-async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_reported_by_id(
+async def test_reranked_scores_fall_and_equal_ones_are_ordered_by_id(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, says: Callable[[int], float]
 ) -> None:
     monkeypatch.setattr(document_search, "RERANKED", 12)
@@ -610,7 +612,7 @@ async def test_scores_of_a_reranked_search_fall_and_equal_ones_are_reported_by_i
 
 
 @pytest.mark.req("D-04")
-async def test_points_of_an_earlier_version_are_not_looked_at(archive: Archive) -> None:
+async def test_points_of_an_earlier_version_are_ignored(archive: Archive) -> None:
     draft = DocumentDraft("acme", WINE, has_model=False)
     draft.frequencies = document_frequencies(WINE)
     (point,) = draft.build_points({})
@@ -634,7 +636,7 @@ async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive)
 
 
 @pytest.mark.req("D-06")
-async def test_a_check_is_believed_for_a_moment(archive: Archive) -> None:
+async def test_the_result_of_a_check_is_reused_for_a_moment(archive: Archive) -> None:
     now = [0.0]
     prompts: list[str] = []
 

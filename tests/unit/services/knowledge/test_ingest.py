@@ -1,4 +1,4 @@
-"""A book becomes a source that can be cited. Again, it costs what has changed; interrupted anywhere, what is left."""
+"""Ingest of books: a repeated ingest embeds only what changed, and completes what was interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def add_note(library: Library, *, topics: tuple[str, ...] = ("rivers",), c
     return note
 
 
-async def test_a_book_becomes_a_source_with_chunks_that_know_their_place(library: Library) -> None:
+async def test_a_book_becomes_a_source_with_positioned_chunks(library: Library) -> None:
     library.drawer.books[HANDBOOK] = Book("The Handbook", ("Ada Lovelace",), (chapter(1, page=3), chapter(2, page=9)))
     made = await library.ingesting.ingest(HANDBOOK)
     assert (made.outcome, made.chunks, made.embedded, made.extractions, made.warnings) == ("added", 2, 2, 0, ())
@@ -64,7 +64,7 @@ async def test_a_book_becomes_a_source_with_chunks_that_know_their_place(library
     await library.assert_whole()
 
 
-async def test_points_say_what_a_search_needs_to_know(library: Library) -> None:
+async def test_points_have_the_fields_that_searches_need(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)
     chunks, _ = await library.store.get_contents(made.source.id)
@@ -78,14 +78,14 @@ async def test_points_say_what_a_search_needs_to_know(library: Library) -> None:
     assert {name: payload[name] for name in wanted} == wanted
 
 
-async def test_what_is_embedded_stands_under_its_heading(library: Library) -> None:
+async def test_texts_are_embedded_with_their_heading(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)
     assert list_embedded(library)[0] == f"The Handbook — 1 Rivers — 1.1 Water\n{facts(1)}"
     assert list_embedded(library)[-1] == f"The Handbook — 1 Rivers — 1.1 Water\n{format_content(note.content)}"
 
 
-async def test_a_heading_says_each_name_once(library: Library) -> None:
+async def test_a_heading_contains_each_name_once(library: Library) -> None:
     positions = (Position(), Position("Rivers"), Position("", "Water"), Position("Sea", "Sea"))
     blocks = [Block(facts(n), BlockKind.PROSE, position) for n, position in enumerate(positions)]
     library.drawer.books[HANDBOOK] = Book("The Handbook", (), tuple(blocks))
@@ -102,7 +102,7 @@ async def test_another_topic_embeds_no_chunk(library: Library) -> None:
     await library.assert_whole()
 
 
-async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
+async def test_embedded_texts_fit_the_models_window(minilm: Embedder) -> None:
     class Watched(CountingEmbedder):
         window = minilm.window
 
@@ -119,7 +119,7 @@ async def test_the_model_sees_all_of_what_is_embedded(minilm: Embedder) -> None:
     assert max(map(minilm.count_tokens, list_embedded(library))) > minilm.window * 0.7
 
 
-async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_name(library: Library) -> None:
+async def test_given_details_override_the_file_and_the_file_overrides_its_name(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK, SourceDetails("Mine", ("Me", "You"), "paper"))
     assert (made.source.title, made.source.authors, made.source.type) == ("Mine", ("Me", "You"), "paper")
     other = Path("/books/other.md")
@@ -128,7 +128,7 @@ async def test_a_person_knows_better_than_the_file_and_the_file_better_than_its_
     assert (made.source.title, made.source.authors, made.source.type) == ("other", (), "book")
 
 
-async def test_what_a_person_has_stated_stays_until_they_say_something_else(library: Library) -> None:
+async def test_given_details_stay_until_others_are_given(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK, SourceDetails("Mine", ("Me",), "paper"))
     library.drawer.books[HANDBOOK] = book(1, 3, title="The Second Handbook")
     again = (await library.ingesting.ingest(HANDBOOK)).source
@@ -142,7 +142,7 @@ async def test_what_a_person_has_stated_stays_until_they_say_something_else(libr
     await library.assert_whole()
 
 
-async def test_what_a_person_says_counts_though_the_file_says_the_same(library: Library) -> None:
+async def test_given_details_count_even_if_the_file_has_the_same(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     assert (await library.ingesting.ingest(HANDBOOK, SourceDetails("The Handbook"))).outcome == "unchanged"
     library.drawer.books[HANDBOOK] = book(1, 2, title="handbook_v2_final.indd")
@@ -160,7 +160,7 @@ async def test_what_a_person_says_counts_though_the_file_says_the_same(library: 
         {"said": {"title": {"a": 1}, "authors": [["x"], 7], "type": None}},
     ],
 )
-async def test_notes_that_strangers_have_made_do_no_harm(library: Library, notes: dict[str, Any]) -> None:
+async def test_invalid_imported_metadata_is_ignored(library: Library, notes: dict[str, Any]) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     await library.store.set_status(made.source.id, "ready", notes)
     again = (await library.ingesting.ingest(HANDBOOK)).source
@@ -168,7 +168,7 @@ async def test_notes_that_strangers_have_made_do_no_harm(library: Library, notes
     await library.assert_whole()
 
 
-async def test_the_same_again_costs_nothing(library: Library) -> None:
+async def test_an_unchanged_book_embeds_nothing(library: Library) -> None:
     first = await library.ingesting.ingest(HANDBOOK)
     before = await library.contents()
     list_embedded(library).clear()
@@ -178,7 +178,7 @@ async def test_the_same_again_costs_nothing(library: Library) -> None:
     assert await library.contents() == before
 
 
-async def test_what_has_changed_is_embedded_and_the_rest_keeps_its_ids_vectors_and_extractions(
+async def test_only_changed_chunks_are_embedded_and_the_others_stay(
     library: Library,
 ) -> None:
     await library.ingesting.ingest(HANDBOOK)
@@ -196,7 +196,7 @@ async def test_what_has_changed_is_embedded_and_the_rest_keeps_its_ids_vectors_a
     await library.assert_whole()
 
 
-async def test_what_was_imported_follows_its_text_to_the_nearest_place_that_has_it(library: Library) -> None:
+async def test_imported_extractions_move_to_the_nearest_chunk_of_the_same_text(library: Library) -> None:
     named = [Block(facts(1, of=9), BlockKind.PROSE, Position(name)) for name in ("A", "B", "C", "D", "E")]
     library.drawer.books[HANDBOOK] = Book("A", (), (named[0], chapter(2), named[2], chapter(3), named[4]))
     await library.ingesting.ingest(HANDBOOK)
@@ -210,7 +210,7 @@ async def test_what_was_imported_follows_its_text_to_the_nearest_place_that_has_
     await library.assert_whole()
 
 
-async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Library) -> None:
+async def test_an_inserted_page_changes_only_page_numbers(library: Library) -> None:
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1, page=1), chapter(2, page=2), chapter(1, page=4)))
     await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library, chunk=1)
@@ -226,12 +226,12 @@ async def test_a_page_more_in_front_changes_pages_and_nothing_else(library: Libr
     await library.assert_whole()
 
 
-async def test_to_see_that_nothing_has_changed_only_the_source_itself_is_looked_at() -> None:
+async def test_an_unchanged_source_is_recognised_without_reading_others() -> None:
     class Alone(SqlKnowledge):
         async def count_contents(self) -> dict[str, tuple[int, int]]:
             raise AssertionError("every source was counted")
 
-        async def sources(self) -> list[Source]:
+        async def list_sources(self) -> list[Source]:
             raise AssertionError("every source was read")
 
     library = Library(store=Alone(Database("sqlite://")))
@@ -246,7 +246,7 @@ async def test_another_title_is_embedded_with_every_chunk(library: Library) -> N
     await library.assert_whole()
 
 
-async def test_a_book_that_repeats_itself_has_as_many_chunks(library: Library) -> None:
+async def test_repeated_text_gives_separate_chunks(library: Library) -> None:
     library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1), chapter(2), chapter(1)))
     made = await library.ingesting.ingest(HANDBOOK)
     chunks, _ = await library.store.get_contents(made.source.id)
@@ -255,7 +255,7 @@ async def test_a_book_that_repeats_itself_has_as_many_chunks(library: Library) -
     await library.assert_whole()
 
 
-async def test_an_index_that_was_lost_is_made_anew(library: Library) -> None:
+async def test_a_lost_index_is_rebuilt(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     await library.index.drop(CHUNKS)
     made = await library.ingesting.ingest(HANDBOOK)
@@ -269,14 +269,14 @@ async def test_an_index_that_was_lost_is_made_anew(library: Library) -> None:
     await library.assert_whole()
 
 
-async def test_what_no_store_has_is_taken_out_of_the_index(library: Library) -> None:
+async def test_points_of_unknown_sources_are_removed(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     await library.store.remove(made.source.id)
     assert await library.ingesting.index_all() == 2
     assert await library.points() == {}
 
 
-async def test_a_source_that_is_removed_leaves_nothing(library: Library) -> None:
+async def test_a_removed_source_leaves_nothing(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     await add_note(library)
     other = Path("/books/other.md")
@@ -289,11 +289,11 @@ async def test_a_source_that_is_removed_leaves_nothing(library: Library) -> None
     await library.assert_whole()
 
 
-async def test_without_collections_there_is_nothing_to_take_out(library: Library) -> None:
+async def test_removing_works_without_collections(library: Library) -> None:
     assert not await library.ingesting.remove("0" * 24)
 
 
-async def test_a_source_is_found_by_id_path_title_or_what_only_one_title_begins_with(library: Library) -> None:
+async def test_a_source_is_found_by_id_path_title_or_unique_prefix(library: Library) -> None:
     other = Path("/books/other.md")
     library.drawer.books[other] = book(7, title="The Handyman")
     first, second = [(await library.ingesting.ingest(path)).source for path in (HANDBOOK, other)]
@@ -307,7 +307,7 @@ async def test_a_source_is_found_by_id_path_title_or_what_only_one_title_begins_
             await library.ingesting.find(unknown)
 
 
-def test_where_nothing_is_the_way_to_something_is_reported() -> None:
+def test_without_sources_the_error_says_how_to_add_one() -> None:
     with pytest.raises(NotFound, match="toolscript knowledge ingest"):
         find_source([], "x")
 
@@ -381,12 +381,12 @@ async def test_a_few_pages_of_a_folder_are_read_at_once_and_their_order_is_kept(
     assert seen[:9] == [(n, 9) for n in range(1, 10)]
 
 
-async def test_a_folder_of_which_nothing_can_be_read_is_refused(library: Library) -> None:
+async def test_a_folder_without_readable_files_is_refused(library: Library) -> None:
     with pytest.raises(Invalid, match=r"none of its 2 files can be read: x\.md: is not in the drawer; y\.md"):
         await library.ingesting.ingest_together(Path("/books"), [Path("/books/x.md"), Path("/books/y.md")])
 
 
-async def test_a_book_without_text_is_refused_and_what_was_there_stays(library: Library) -> None:
+async def test_a_book_without_text_is_refused_and_the_existing_source_stays(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     library.drawer.books[HANDBOOK] = Book("A", (), (Block(" \n"),))
     with pytest.raises(Invalid, match="holds no text"):
@@ -395,7 +395,7 @@ async def test_a_book_without_text_is_refused_and_what_was_there_stays(library: 
     assert len(await library.points()) == 2
 
 
-async def test_texts_that_no_store_can_hold_are_made_ones_that_every_store_can(library: Library) -> None:
+async def test_characters_that_stores_refuse_are_removed(library: Library) -> None:
     odd = Block(f"{facts(1)} nul\0l \ud800half", BlockKind.PROSE, Position("a\0b", "c\udfff"))
     library.drawer.books[HANDBOOK] = Book("T\0itle", ("\ud800", "\0"), (odd,))
     made = await library.ingesting.ingest(HANDBOOK)
@@ -405,7 +405,7 @@ async def test_texts_that_no_store_can_hold_are_made_ones_that_every_store_can(l
     assert chunk.content.endswith("null ?half")
 
 
-async def test_without_a_model_that_is_stated_before_anything_is_read(library: Library) -> None:
+async def test_without_a_model_ingest_fails_before_reading(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     bare = IngestKnowledge(library.store, library.index, None, library.drawer)
     for work in (bare.ingest(Path("/nowhere")), bare.index_all(), bare.ingest_together(Path("/x"), [])):
@@ -413,7 +413,7 @@ async def test_without_a_model_that_is_stated_before_anything_is_read(library: L
             await work
 
 
-async def test_without_a_model_nothing_is_indexed_as_it_should_be(library: Library) -> None:
+async def test_without_sources_index_all_needs_no_model(library: Library) -> None:
     assert await IngestKnowledge(library.store, library.index, None, library.drawer).index_all() == 0
 
 
@@ -434,7 +434,7 @@ async def test_progress_is_reported_from_the_beginning_to_the_end(library: Libra
     assert len(seen) > 3
 
 
-async def test_several_at_once_leave_one_whole_source(library: Library) -> None:
+async def test_concurrent_ingests_leave_one_complete_source(library: Library) -> None:
     library.drawer.books[HANDBOOK] = book(1, 2, 3)
     ingests = [library.ingesting.ingest(HANDBOOK, SourceDetails(title)) for title in ("One", "Two", "Three")]
     outcomes = [made.outcome for made in await asyncio.gather(*ingests)]
@@ -443,7 +443,7 @@ async def test_several_at_once_leave_one_whole_source(library: Library) -> None:
 
 
 @pytest.mark.parametrize("halfway", [False, True])
-async def test_whatever_is_cut_off_is_completed_by_doing_it_again(halfway: bool) -> None:
+async def test_an_interrupted_run_is_completed_by_repeating_it(halfway: bool) -> None:
     burnt = []
     for call in range(1, MORE_CALLS_THAN_THERE_ARE):
         fuse = Fuse(halfway=halfway)
@@ -467,7 +467,7 @@ async def test_whatever_is_cut_off_is_completed_by_doing_it_again(halfway: bool)
     assert len(burnt) < MORE_CALLS_THAN_THERE_ARE - 1
 
 
-async def test_a_removal_that_is_cut_off_is_completed_by_doing_it_again() -> None:
+async def test_an_interrupted_removal_is_completed_by_repeating_it() -> None:
     burnt = []
     for call in range(1, MORE_CALLS_THAN_THERE_ARE):
         fuse = Fuse(halfway=True)

@@ -1,4 +1,4 @@
-"""Knowledge search: both collections at once, filters, attribution, what is missing, and what is told of a search."""
+"""Knowledge search: both collections, filters, attribution, missing records, logs and events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.req("K-01")
 
 @dataclass
 class Watched:
-    """An adapter, and what it was asked."""
+    """An adapter that records its calls."""
 
     real: Any
     calls: list[tuple[str, tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=list)
@@ -134,7 +134,7 @@ async def test_equal_scores_are_ordered_by_id() -> None:
 
 
 @pytest.mark.req("K-02")
-async def test_a_chunk_is_reported_with_all_it_takes_to_look_it_up() -> None:
+async def test_a_chunk_has_its_complete_citation() -> None:
     library = await fill()
     hit = (await search_knowledge(library, MOON.content)).hits[0]
     position = Position("1 Causes", "1.2 The moon", 12)
@@ -144,7 +144,7 @@ async def test_a_chunk_is_reported_with_all_it_takes_to_look_it_up() -> None:
 
 
 @pytest.mark.req("K-02")
-async def test_an_extraction_stands_where_its_chunk_does() -> None:
+async def test_an_extraction_has_the_position_of_its_chunk() -> None:
     library = await fill()
     hit = (await search_knowledge(library, format_content(DECISION.content))).hits[0]
     assert (hit.id, hit.type, hit.content) == (
@@ -157,7 +157,7 @@ async def test_an_extraction_stands_where_its_chunk_does() -> None:
 
 
 @pytest.mark.req("K-02")
-async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None:
+async def test_an_extraction_without_topics_starts_with_its_type() -> None:
     library = Library()
     await library.open()
     await library.put(GARDENS, [ROSES], [extraction(ROSES, "pattern", (), name="prune late")])
@@ -174,7 +174,7 @@ async def test_an_extraction_without_topics_begins_with_its_kind_alone() -> None
         ({"nothing": {"a": None, "b": [None, ""]}, "empty": []}, ""),
     ],
 )
-def test_an_extraction_is_reported_as_json_would(content: dict[str, Any], text: str) -> None:
+def test_the_content_of_an_extraction_is_formatted_like_json(content: dict[str, Any], text: str) -> None:
     assert format_content(content) == text
 
 
@@ -234,13 +234,13 @@ async def test_a_type_is_chunk_extraction_or_a_type_of_extractions(types: tuple[
         (("nothing",), set()),
     ],
 )
-async def test_topics_are_any_of_those_given_in_whatever_case(topics: tuple[str, ...], expected: set[Any]) -> None:
+async def test_a_hit_has_any_of_the_given_topics_ignoring_case(topics: tuple[str, ...], expected: set[Any]) -> None:
     wanted = {each if isinstance(each, str) else each.id for each in expected}
     assert set(ids(await search_knowledge(await fill(), "spring at the sea", topics=topics))) == wanted
 
 
 @pytest.mark.req("K-04")
-async def test_type_and_topics_must_both_fit() -> None:
+async def test_type_and_topics_must_both_match() -> None:
     library = await fill()
     assert ids(await search_knowledge(library, "x", types=("warning",), topics=("ships",))) == [WARNING.id]
     assert ids(await search_knowledge(library, "x", types=("decision",), topics=("ships",))) == []
@@ -257,7 +257,9 @@ async def test_type_and_topics_must_both_fit() -> None:
         (("chunk", "warning"), [CHUNKS, EXTRACTIONS]),
     ],
 )
-async def test_only_what_can_hold_the_requested_type_is_searched(types: tuple[str, ...], searched: list[str]) -> None:
+async def test_only_collections_with_the_requested_type_are_searched(
+    types: tuple[str, ...], searched: list[str]
+) -> None:
     library = await fill()
     library.index = index = Watched(library.index)
     await search_knowledge(library, "harbour", types=types)
@@ -281,7 +283,7 @@ DRAWN = st.lists(
     st.sets(st.sampled_from(("chunk", "extraction", *KINDS)), max_size=3),
     st.sets(st.sampled_from((*WORDS, "MOON")), max_size=2),
 )
-def test_what_is_found_is_what_looking_at_everything_finds(
+def test_results_equal_an_exhaustive_search(
     drawn: list[tuple[str, str | None, list[str]]], query: str, limit: int, types: set[str], topics: set[str]
 ) -> None:
     asyncio.run(hold_to_the_oracle(drawn, KnowledgeQuery(query, limit, tuple(types), tuple(topics))))
@@ -322,7 +324,7 @@ async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask
 # --- what is not there ---
 
 
-async def test_before_anything_is_ingested_nothing_is_found_and_nothing_is_made() -> None:
+async def test_before_any_ingest_nothing_is_found_and_no_collection_created() -> None:
     library = Library()
     library.index = index = Watched(library.index)
     answer = await search_knowledge(library, "anything")
@@ -339,7 +341,7 @@ async def test_collections_are_found_as_soon_as_they_appear() -> None:
     assert [hit.id for hit in (await search.search(KnowledgeQuery("moon"))).hits] == [MOON.id]
 
 
-async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
+async def test_chunks_are_searched_without_a_collection_of_extractions() -> None:
     library = Library()
     await library.store.replace(TIDES, [MOON], [])
     await library.index.open(knowledge_collection(CHUNKS, library.embedder.model, library.embedder.dimensions))
@@ -348,7 +350,7 @@ async def test_a_collection_of_chunks_alone_is_searched_alone() -> None:
     assert (ids(answer), answer.report.degraded) == ([MOON.id], [])
 
 
-async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() -> None:
+async def test_a_dropped_collection_counts_as_missing() -> None:
     library = await fill()
     search = library.search
     assert (await search.search(KnowledgeQuery("moon"))).hits
@@ -358,7 +360,7 @@ async def test_a_collection_that_is_dropped_under_us_is_as_one_that_never_was() 
     assert (answer.hits, answer.report.degraded) == ([], [])
 
 
-async def test_a_search_writes_nothing_and_makes_nothing() -> None:
+async def test_a_search_writes_and_creates_nothing() -> None:
     library = await fill()
     library.index, library.store = index, store = Watched(library.index), Watched(library.store)
     await search_knowledge(library, "harbour", topics=("ships",))
@@ -383,7 +385,7 @@ async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
 
 
 class Missing:
-    """A reader that does not have what it is told to leave out."""
+    """A reader without the given records."""
 
     def __init__(self, real: Any, *gone: str) -> None:
         self._real = real
@@ -405,7 +407,7 @@ def _parts(shelf: KnowledgeRecords) -> Sequence[Mapping[str, Any]]:
 
 
 @pytest.mark.req("K-02")
-async def test_a_missing_source_is_an_unknown_one_with_its_id() -> None:
+async def test_a_missing_source_is_cited_as_unknown_with_its_id() -> None:
     library = await fill()
     library.store = Missing(library.store, TIDES.id)  # type: ignore[assignment]
     hit = (await search_knowledge(library, MOON.content)).hits[0]
@@ -422,7 +424,7 @@ async def test_an_extraction_whose_chunk_is_missing_has_no_position() -> None:
 
 
 @pytest.mark.req("K-02")
-async def test_an_extraction_of_no_chunk_has_none() -> None:
+async def test_an_extraction_without_a_chunk_has_no_position() -> None:
     library = await fill()
     own = replace(WARNING, id=derive_id("alone"), chunk_id="")
     await library.store.add_extractions(TIDES.id, [own])
@@ -433,7 +435,7 @@ async def test_an_extraction_of_no_chunk_has_none() -> None:
 
 @pytest.mark.req("K-02")
 @pytest.mark.parametrize("gone", [MOON.id, WARNING.id])
-async def test_what_the_store_does_not_have_is_left_out(gone: str) -> None:
+async def test_hits_that_the_store_lacks_are_left_out(gone: str) -> None:
     library = await fill()
     library.store = Missing(library.store, gone)  # type: ignore[assignment]
     answer = await search_knowledge(library, "never enter the moon")
@@ -443,7 +445,7 @@ async def test_what_the_store_does_not_have_is_left_out(gone: str) -> None:
 
 @pytest.mark.req("K-02")
 @pytest.mark.parametrize(("orphans", "reads"), [(3, 1), (SPARE, 1), (SPARE + 40, 2)])
-async def test_others_fill_the_places_of_what_is_missing(orphans: int, reads: int) -> None:
+async def test_other_hits_replace_missing_ones(orphans: int, reads: int) -> None:
     library = Library()
     await library.open()
     better = [replace(chunk(TIDES, "moon and sea"), id=derive_id("gone", n)) for n in range(orphans)]
@@ -477,7 +479,7 @@ def failing_in(*turns: int) -> Fault:
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("failing", [CHUNKS, EXTRACTIONS])
-async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(failing: str) -> None:
+async def test_a_second_ranking_that_fails_partly_is_ignored(failing: str) -> None:
     library = await with_ghosts()
     library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
     answer = await search_knowledge(library, format_content(WARNING.content), limit=5)
@@ -488,7 +490,7 @@ async def test_a_second_look_that_fails_in_part_takes_nothing_from_the_first(fai
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize(("turns", "degraded"), [((1,), []), ((1, 2), ["index"])])
-async def test_what_is_missing_is_reported_of_the_look_that_counts(turns: tuple[int, ...], degraded: list[str]) -> None:
+async def test_the_report_is_about_the_ranking_that_was_used(turns: tuple[int, ...], degraded: list[str]) -> None:
     library = await with_ghosts()
     fault = failing_in(*turns)
     library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
@@ -497,7 +499,7 @@ async def test_what_is_missing_is_reported_of_the_look_that_counts(turns: tuple[
     assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
 
 
-async def test_a_second_look_that_finds_less_is_not_answered() -> None:
+async def test_a_second_ranking_with_fewer_hits_is_ignored() -> None:
     library = await with_ghosts()
     turn = count(1)
     emptied = saying(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
@@ -506,7 +508,7 @@ async def test_a_second_look_that_finds_less_is_not_answered() -> None:
     assert next(turn) == 3
 
 
-async def test_fewer_than_requested_is_no_reason_to_look_again() -> None:
+async def test_without_more_candidates_there_is_no_second_ranking() -> None:
     library = await fill()
     library.store = store = Missing(library.store, MOON.id)  # type: ignore[assignment]
     await search_knowledge(library, "moon", limit=100)
@@ -516,7 +518,7 @@ async def test_fewer_than_requested_is_no_reason_to_look_again() -> None:
 # --- another model ---
 
 
-async def test_what_another_model_has_indexed_is_refused_with_what_to_do() -> None:
+async def test_a_collection_of_another_model_is_refused_with_a_remedy() -> None:
     library = await fill()
     library.embedder = HashedEmbedder(32)
     with pytest.raises(Unavailable, match="run `toolscript index rebuild`") as error:
@@ -524,7 +526,7 @@ async def test_what_another_model_has_indexed_is_refused_with_what_to_do() -> No
     assert error.value.details == {"adapter": "index"}
 
 
-async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -> None:
+async def test_a_collection_rebuilt_with_another_model_is_noticed() -> None:
     library = await fill()
     now = 1000.0
     search = KnowledgeSearch(
@@ -539,7 +541,7 @@ async def test_a_collection_that_was_made_anew_with_another_model_is_noticed() -
         await search.search(KnowledgeQuery("moon"))
 
 
-async def test_without_a_model_there_is_no_search() -> None:
+async def test_without_a_model_the_search_is_unavailable() -> None:
     library = await fill()
     library.embedder = None
     with pytest.raises(Unavailable, match="because of the embedder") as error:
@@ -547,7 +549,7 @@ async def test_without_a_model_there_is_no_search() -> None:
     assert error.value.details == {"adapter": "embedder"}
 
 
-# --- what may be asked ---
+# --- valid queries ---
 
 
 @pytest.mark.req("K-03")
@@ -572,7 +574,7 @@ async def test_without_a_model_there_is_no_search() -> None:
         ({"types": tuple(map(str, range(MAX_WORDS + 1)))}, "type"),
     ],
 )
-async def test_what_is_out_of_range_is_refused_by_name(fields: dict[str, Any], field_name: str) -> None:
+async def test_values_out_of_range_are_refused_naming_the_field(fields: dict[str, Any], field_name: str) -> None:
     library = await fill()
     library.embedder = embedder = Watched(library.embedder)
     with pytest.raises(InvalidArguments) as error:
@@ -582,15 +584,15 @@ async def test_what_is_out_of_range_is_refused_by_name(fields: dict[str, Any], f
 
 
 @pytest.mark.parametrize("query", ["x" * 1000, "\ud800 half a pair", "日本", "'; DROP TABLE", "\x00 none", "?"])
-async def test_any_text_may_be_requested(query: str) -> None:
+async def test_any_text_is_a_valid_query(query: str) -> None:
     assert len((await search_knowledge(await fill(), query)).hits) == 5
 
 
-# --- what is told ---
+# --- logs and events ---
 
 
 @pytest.mark.req("K-07")
-async def test_every_search_leaves_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_search_writes_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     library = await fill()
     with caplog.at_level(logging.INFO, logger=module.__name__):
         await search_knowledge(library, "moon and sea", limit=2)
@@ -602,7 +604,7 @@ async def test_every_search_leaves_one_line_in_the_log(caplog: pytest.LogCapture
 
 
 @pytest.mark.req("K-07")
-async def test_a_search_that_failed_leaves_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_search_writes_its_log_line(caplog: pytest.LogCaptureFixture) -> None:
     library = await fill()
     library.embedder = None
     with caplog.at_level(logging.INFO, logger=module.__name__), pytest.raises(Unavailable):
@@ -612,7 +614,7 @@ async def test_a_search_that_failed_leaves_its_line_too(caplog: pytest.LogCaptur
 
 
 @pytest.mark.req("K-07")
-async def test_every_search_leaves_one_event() -> None:
+async def test_every_search_records_one_event() -> None:
     library = await fill()
     token = request_id.set("r-1")
     try:
@@ -641,13 +643,13 @@ async def test_every_search_leaves_one_event() -> None:
     assert (refused["error"], refused["hits"], refused["ids"]) == ("VALIDATION_ERROR", 0, [])
 
 
-async def test_a_sink_that_fails_is_nobodys_problem() -> None:
+async def test_a_failing_sink_does_not_fail_a_knowledge_search() -> None:
     library = await fill()
     library.events.broken = True
     assert (await search_knowledge(library, "moon")).hits
 
 
-async def test_a_caller_follows_sees_the_stages() -> None:
+async def test_a_search_has_a_span_per_stage() -> None:
     library = await fill()
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Knowledge that leaves as JSON lines comes back as it was; what others have written is taken as far as it can be."""
+"""Export and import of knowledge as JSON lines; of files by other tools, the valid lines are imported."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def note(**more: Any) -> dict[str, Any]:
 
 @settings(deadline=None, max_examples=40)
 @given(libraries())
-async def test_what_leaves_comes_back_as_it_was(shelf: list[tuple[Source, list[Chunk], list[Extraction]]]) -> None:
+async def test_an_export_is_imported_unchanged(shelf: list[tuple[Source, list[Chunk], list[Extraction]]]) -> None:
     library, other = Library(), Library()
     for source, chunks, extractions in shelf:
         await library.store.replace(source, chunks, extractions)
@@ -125,7 +125,7 @@ async def test_what_leaves_comes_back_as_it_was(shelf: list[tuple[Source, list[C
     assert await other.list_stored() == await library.list_stored()
 
 
-async def test_a_line_has_the_fields_that_others_know(library: Library) -> None:
+async def test_a_line_has_the_documented_fields(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     source, first, *_ = await export(library)
     assert source["source"].keys() == {
@@ -155,7 +155,7 @@ async def read_by_a_model(library: Library) -> None:
     await reading.ingesting.ingest(HANDBOOK)
 
 
-async def test_a_book_that_was_imported_costs_little_when_it_is_ingested(library: Library) -> None:
+async def test_ingesting_an_imported_book_embeds_nothing(library: Library) -> None:
     await read_by_a_model(library)
     other = Library(books=library.drawer.books)
     await other.importing.take(await export(library))
@@ -168,7 +168,7 @@ async def test_a_book_that_was_imported_costs_little_when_it_is_ingested(library
     await other.assert_whole()
 
 
-async def test_what_was_exported_changes_nothing_where_it_came_from(library: Library) -> None:
+async def test_importing_ones_own_export_changes_nothing(library: Library) -> None:
     await read_by_a_model(library)
     before = await library.contents()
     list_embedded(library).clear()
@@ -176,7 +176,7 @@ async def test_what_was_exported_changes_nothing_where_it_came_from(library: Lib
     assert (await library.contents(), list_embedded(library)) == (before, [])
 
 
-async def test_lines_that_say_they_are_of_a_file_are_not_believed(library: Library) -> None:
+async def test_an_imported_digest_is_not_trusted(library: Library) -> None:
     await library.ingesting.ingest(HANDBOOK)
     lines = await export(library)
     lines[1]["chunk"]["content"] = "Forged."
@@ -192,9 +192,7 @@ async def test_lines_that_say_they_are_of_a_file_are_not_believed(library: Libra
 @pytest.mark.parametrize(
     ("kept", "response"), [(1, "0 of its 2 chunks"), (2, "1 of its 2 chunks"), (4, "1 of its 2 extr")]
 )
-async def test_a_file_that_was_cut_off_takes_nothing_from_what_is_there(
-    library: Library, kept: int, response: str
-) -> None:
+async def test_a_truncated_file_changes_nothing(library: Library, kept: int, response: str) -> None:
     await read_by_a_model(library)
     lines = (await export(library))[:kept]
     before = await library.contents()
@@ -208,7 +206,7 @@ async def test_a_file_that_was_cut_off_takes_nothing_from_what_is_there(
     assert await library.contents() == before
 
 
-async def test_a_source_comes_whole_or_not_at_all(library: Library) -> None:
+async def test_a_source_is_imported_completely_or_not_at_all(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One."), chunk("Two."), note()])
     before = await library.contents()
     bad: list[list[dict[str, Any]]] = [
@@ -232,7 +230,7 @@ async def test_a_source_comes_whole_or_not_at_all(library: Library) -> None:
     assert (await library.importing.take([*bad[0], *other])).sources == 1
 
 
-async def test_an_extraction_that_has_outlived_its_chunk_can_be_carried_elsewhere(library: Library) -> None:
+async def test_an_extraction_without_its_chunk_can_be_exported(library: Library) -> None:
     source = Source(SOURCE_ID, "book", "Rivers", (), "", "2026-01-01")
     drawn = Extraction(derive_id("note"), SOURCE_ID, "f" * 24, "warning", {"a": "b"}, (), "2026-01-01")
     await library.store.replace(source, [], [drawn])
@@ -243,7 +241,7 @@ async def test_an_extraction_that_has_outlived_its_chunk_can_be_carried_elsewher
     assert (kept.id, kept.chunk_id) == (drawn.id, "")
 
 
-async def test_a_source_with_chunks_takes_the_place_of_what_was_there(library: Library) -> None:
+async def test_a_source_with_chunks_replaces_the_existing_one(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One."), chunk("Two."), note()])
     taken = await library.importing.take([SOURCE, chunk("Two."), chunk("Three.")])
     assert (taken.sources, taken.chunks, taken.embedded, taken.refused) == (1, 2, 1, [])
@@ -252,7 +250,7 @@ async def test_a_source_with_chunks_takes_the_place_of_what_was_there(library: L
     await library.assert_whole()
 
 
-async def test_what_comes_without_a_source_is_added_to_what_is_there(library: Library) -> None:
+async def test_lines_without_a_source_are_added_to_the_existing_one(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One."), note()])
     taken = await library.importing.take([chunk("Two."), note(type="Pattern")])
     assert (taken.sources, taken.chunks, taken.extractions) == (0, 1, 1)
@@ -263,7 +261,7 @@ async def test_what_comes_without_a_source_is_added_to_what_is_there(library: Li
     await library.assert_whole()
 
 
-async def test_a_source_alone_is_reported_anew_and_keeps_what_it_has(library: Library) -> None:
+async def test_a_source_line_alone_changes_only_the_source(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One."), note()])
     await library.importing.take([{"source": {**SOURCE["source"], "id": SOURCE_ID, "title": "Streams"}}])
     (source, chunks, extractions) = (await library.list_stored())[SOURCE_ID]
@@ -273,7 +271,7 @@ async def test_a_source_alone_is_reported_anew_and_keeps_what_it_has(library: Li
 
 @pytest.mark.parametrize("reference", ["Rivers", "Streams"])
 @pytest.mark.parametrize("is_first", [False, True])
-async def test_a_source_that_is_renamed_goes_by_either_title(library: Library, reference: str, is_first: bool) -> None:
+async def test_a_renamed_source_is_found_by_either_title(library: Library, reference: str, is_first: bool) -> None:
     await library.importing.take([SOURCE, chunk("One.")])
     lines: list[dict[str, Any]] = [
         {"extraction": {"source_id": reference, **NOTE}},
@@ -286,7 +284,7 @@ async def test_a_source_that_is_renamed_goes_by_either_title(library: Library, r
     await library.assert_whole()
 
 
-async def test_a_title_that_goes_from_one_source_to_another_means_neither(library: Library) -> None:
+async def test_a_title_that_moves_between_sources_is_ambiguous(library: Library) -> None:
     await library.importing.take([SOURCE])
     lines = {"source": {**SOURCE["source"], "title": "Streams"}}, {"source": {"title": "Rivers", "path": "/other.md"}}
     ((number, reason),) = await list_refused(library, *lines, {"extraction": {"source_id": "Rivers", **NOTE}})
@@ -294,7 +292,7 @@ async def test_a_title_that_goes_from_one_source_to_another_means_neither(librar
     assert "several of that title" in reason
 
 
-async def test_how_many_sources_are_new_and_how_many_have_changed_is_reported(library: Library) -> None:
+async def test_the_report_counts_new_and_changed_sources(library: Library) -> None:
     async def counts(*lines: Any) -> tuple[int, int, int]:
         taken = await library.importing.take(lines)
         return taken.sources, taken.added, taken.changed
@@ -327,13 +325,13 @@ async def test_the_type_of_an_extraction_may_be_any_word(library: Library, kind:
         (b"null", 'is not an object: give {"source": {…}}, {"chunk": {…}} or {"extraction": {…}}'),
     ],
 )
-def test_what_is_wrong_with_a_line_that_is_no_object_is_stated_plainly(line: bytes, problem: str) -> None:
+def test_a_line_that_is_not_an_object_is_refused_with_the_reason(line: bytes, problem: str) -> None:
     with pytest.raises(Invalid) as raised:
         parse_object(line)
     assert raised.value.message == problem
 
 
-def test_a_line_holds_an_object() -> None:
+def test_a_line_is_parsed_as_an_object() -> None:
     assert parse_object('{"source": {"title": "Flüsse"}}\r\n'.encode()) == {"source": {"title": "Flüsse"}}
 
 
@@ -351,19 +349,19 @@ async def test_extractions_of_another_tool_find_their_source_by_id_or_title(libr
 
 
 @pytest.mark.parametrize("reference", ["rivers", "Riv", "R", "/rivers.md", "~/rivers.md", " Rivers", SOURCE_ID.upper()])
-async def test_no_line_is_of_a_source_that_it_does_not_name_to_the_letter(library: Library, reference: str) -> None:
+async def test_a_line_refers_to_a_source_by_exact_name_only(library: Library, reference: str) -> None:
     await library.importing.take([SOURCE, chunk()])
     ((_, reason),) = await list_refused(library, {"extraction": {"source_id": reference, **NOTE}})
     assert "no such source" in reason
 
 
-async def test_of_two_sources_of_one_title_neither_is_meant(library: Library) -> None:
+async def test_a_title_of_two_sources_is_ambiguous(library: Library) -> None:
     await library.importing.take([SOURCE, {"source": {"title": "Rivers", "path": "/other.md"}}])
     ((_, reason),) = await list_refused(library, {"extraction": {"source_id": "Rivers", **NOTE}})
     assert "several of that title" in reason
 
 
-async def test_what_is_added_costs_what_is_added(library: Library) -> None:
+async def test_adding_extractions_embeds_only_those(library: Library) -> None:
     class Untouched(SqlKnowledge):
         async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
             raise AssertionError("all was written again")
@@ -388,19 +386,19 @@ async def test_an_extraction_that_moves_to_another_chunk_takes_its_topics_along(
     await library.assert_whole()
 
 
-async def test_an_extraction_of_a_chunk_makes_the_chunk_about_its_topics(library: Library) -> None:
+async def test_a_chunk_has_the_topics_of_its_extractions(library: Library) -> None:
     await library.importing.take([SOURCE, chunk(id="a" * 24), note(chunk_id="a" * 24)])
     _, payload, _ = (await library.points())["a" * 24]
     assert payload["topics"] == ["water"]
 
 
-async def test_lines_may_stand_in_any_order(library: Library) -> None:
+async def test_lines_may_have_any_order(library: Library) -> None:
     taken = await library.importing.take([note(chunk_id="a" * 24), chunk(id="a" * 24), SOURCE])
     assert (taken.sources, taken.chunks, taken.extractions, taken.refused) == (1, 1, 1, [])
     await library.assert_whole()
 
 
-async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(library: Library) -> None:
+async def test_invalid_lines_are_refused_by_number_and_the_others_imported(library: Library) -> None:
     await library.importing.take([SOURCE, chunk("One.")])
     lines: list[dict[str, Any]] = [
         {"book": {}},
@@ -473,12 +471,12 @@ async def test_every_bad_line_is_refused_by_its_number_and_the_others_go_on(libr
         (note(topics=[1]), "topics contains"),
     ],
 )
-async def test_what_is_wrong_with_a_line_is_stated(library: Library, line: dict[str, Any], problem: str) -> None:
+async def test_an_invalid_line_is_refused_with_the_reason(library: Library, line: dict[str, Any], problem: str) -> None:
     problems = dict(await list_refused(library, SOURCE, line))
     assert problem in problems[2]
 
 
-async def test_values_nested_without_end_are_refused(library: Library) -> None:
+async def test_deeply_nested_values_are_refused(library: Library) -> None:
     deep: Any = {}
     for _ in range(200):
         deep = {"x": deep}
@@ -486,7 +484,7 @@ async def test_values_nested_without_end_are_refused(library: Library) -> None:
     assert "is nested too deeply" in problems[2]
 
 
-async def test_no_source_takes_what_another_has(library: Library) -> None:
+async def test_ids_of_another_source_are_refused(library: Library) -> None:
     await library.importing.take([SOURCE, chunk(id="a" * 24), note(id="b" * 24)])
     thief = {"source": {"title": "Thief", "id": "c" * 24}}
     taken = [
@@ -499,7 +497,7 @@ async def test_no_source_takes_what_another_has(library: Library) -> None:
     await library.assert_whole()
 
 
-async def test_of_lines_with_one_id_the_first_counts_unless_they_say_the_same(library: Library) -> None:
+async def test_the_first_of_different_lines_with_one_id_counts(library: Library) -> None:
     one, other = chunk("One.", id="a" * 24), chunk("Other.", id="a" * 24)
     assert await list_refused(library, SOURCE, SOURCE, chunk("First.")) == []
     ((number, reason),) = await list_refused(library, one, one, other)
@@ -509,7 +507,7 @@ async def test_of_lines_with_one_id_the_first_counts_unless_they_say_the_same(li
     assert [c.content for c in kept] == ["First.", "One."]
 
 
-async def test_what_is_not_complete_is_not_added_to_nor_called_complete(library: Library) -> None:
+async def test_an_incomplete_source_gets_no_lines(library: Library) -> None:
     await library.importing.take([SOURCE, chunk()])
     await library.store.set_status(SOURCE_ID, "indexing")
     before = await library.contents()
@@ -520,7 +518,7 @@ async def test_what_is_not_complete_is_not_added_to_nor_called_complete(library:
     await library.assert_whole()
 
 
-async def test_a_line_that_is_refused_changes_nothing(library: Library) -> None:
+async def test_a_refused_line_changes_nothing(library: Library) -> None:
     await library.importing.take([SOURCE, chunk()])
     for name in ("chunks", "extractions"):
         await library.index.drop(name)
@@ -541,14 +539,14 @@ async def test_the_status_of_another_pipeline_stays(library: Library) -> None:
     assert (source.status, len(chunks)) == ("complete", 2)
 
 
-async def test_tokens_are_counted_whatever_is_stated_of_them(library: Library) -> None:
+async def test_tokens_are_counted_again(library: Library) -> None:
     lines = [chunk("Rivers flow far."), chunk("Seas wait.", token_count=99), chunk("So.", token_count="few")]
     assert await list_refused(library, SOURCE, *lines) == []
     (_, chunks, _) = (await library.list_stored())[SOURCE_ID]
     assert [c.token_count for c in chunks] == [3, 2, 1]
 
 
-async def test_whatever_is_cut_off_is_completed_by_doing_it_again() -> None:
+async def test_an_interrupted_run_is_completed_by_repeating_it() -> None:
     lines = [SOURCE, chunk("One."), chunk("Two."), note(), {"source": {"title": "Other"}}]
     burnt = []
     for call in range(1, MORE_CALLS_THAN_THERE_ARE):
@@ -569,7 +567,7 @@ async def test_whatever_is_cut_off_is_completed_by_doing_it_again() -> None:
     assert len(burnt) < MORE_CALLS_THAN_THERE_ARE - 1
 
 
-async def test_an_index_that_was_lost_is_made_anew(library: Library) -> None:
+async def test_a_lost_index_is_rebuilt(library: Library) -> None:
     lines = [SOURCE, chunk(), note()]
     await library.importing.take(lines)
     for name in ("chunks", "extractions"):
@@ -578,13 +576,13 @@ async def test_an_index_that_was_lost_is_made_anew(library: Library) -> None:
     await library.assert_whole()
 
 
-async def test_without_a_model_nothing_is_taken(library: Library) -> None:
+async def test_without_a_model_nothing_is_imported(library: Library) -> None:
     with pytest.raises(Unavailable, match="no embedding model"):
         await ImportKnowledge(library.store, library.index, None).take([SOURCE])
     assert await library.list_stored() == {}
 
 
-async def test_a_large_library_takes_no_long_time(library: Library) -> None:
+async def test_a_large_library_is_imported_quickly(library: Library) -> None:
     lines = [SOURCE, *(chunk(f"{n} {facts(1, of=2)}") for n in range(3000)), *([note(source_id="?")] * 3000)]
     taken = await library.importing.take(lines)
     assert (taken.chunks, len(taken.refused)) == (3000, 3000)

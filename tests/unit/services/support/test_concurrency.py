@@ -1,4 +1,4 @@
-"""Work that runs concurrently ends together, and leaves nothing behind."""
+"""Concurrent work ends together and leaves no task running."""
 
 from __future__ import annotations
 

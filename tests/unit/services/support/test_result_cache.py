@@ -1,4 +1,4 @@
-"""The cache of search results: bounded, and the results that nobody needs go first."""
+"""The cache of search results: bounded, least recently used results are dropped first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_result_is_found_by_its_key_alone() -> None:
     assert cache.find((2, "query")) is None
 
 
-def test_a_full_cache_drops_the_result_that_was_not_needed_lately() -> None:
+def test_a_full_cache_drops_the_least_recently_used_result() -> None:
     cache: ResultCache[str, int] = ResultCache(size=2)
     cache.keep("a", 1)
     cache.keep("b", 2)

@@ -231,8 +231,8 @@ async def test_the_query_is_embedded_once_whatever_the_strategy(every: Library, 
 
 
 @pytest.mark.req("H-03")
-async def test_skills_are_ranked_by_likeness_alone(every: Library) -> None:
-    """BR-002: how many tools a skill has is told, and moves nothing."""
+async def test_skills_are_ranked_by_similarity_alone(every: Library) -> None:
+    """BR-002: the number of a skill's tools is returned and does not affect the ranking."""
     found = await every.search(skill_threshold=0.0)
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("mail", 4), ("files", 2), ("web", 1)]
     more = [Item("t", f"more{n}", "Fetch another page #web @0.375") for n in range(20)]
@@ -275,7 +275,7 @@ async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
 
 
 async def test_a_skill_far_behind_the_best_is_matched_but_not_searched() -> None:
-    """BR-001, and H-03: what is searched is told in skill_ids_used."""
+    """BR-001 and H-03: skill_ids_used names the searched skills."""
     far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
     async with library(SEND, ATTACH, READ, far) as opened:
         found = await opened.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
@@ -295,7 +295,7 @@ async def test_a_tool_counts_by_any_of_its_skills_not_only_the_primary(every: Li
 
 
 @pytest.mark.req("H-03")
-async def test_what_its_server_no_longer_offers_is_not_found(every: Library) -> None:
+async def test_vanished_tools_are_not_found(every: Library) -> None:
     """BR-003: is_active, also where the index has not followed yet."""
     payload = {**(await every.index.payloads(TOOLS, [SEND.id]))[SEND.id], "is_active": False}
     await every.index.upsert(TOOLS, [Point(SEND.id, at(0.75), Terms(), payload)])
@@ -314,7 +314,7 @@ async def test_a_tool_at_the_threshold_is_found_and_one_below_is_not(
 
 
 async def test_a_returned_score_as_a_threshold_keeps_its_tool() -> None:
-    """BR-003: held against what is told, however it was rounded."""
+    """BR-003: thresholds are compared with the returned, rounded scores."""
     odd = [Item("s", f"t{n}", f"One of many #mail @{0.3 + n / 137:.9f}") for n in range(40)]
     async with library(*odd) as opened:
         for tool in (await opened.search(limit=50)).tools:
@@ -336,14 +336,14 @@ async def test_equal_scores_are_ordered_by_id() -> None:
 
 
 @pytest.mark.req("H-05")
-async def test_schemas_are_read_for_what_is_returned_alone_and_all_at_once(every: Library) -> None:
+async def test_schemas_are_read_once_and_only_for_returned_tools(every: Library) -> None:
     """BR-004."""
     await every.search(limit=2)
     assert every.item_store.read == [[SEND.id, ASK_NICELY.id]]
 
 
 @pytest.mark.req("H-05")
-async def test_a_schema_that_is_at_hand_is_not_read_again(every: Library) -> None:
+async def test_a_known_schema_is_not_read_again(every: Library) -> None:
     """BR-004: kept while the tool stays as it is."""
     await every.search(limit=2)
     found = await every.search("something else", limit=3)
@@ -410,7 +410,7 @@ async def test_without_any_skill_the_search_is_unfiltered(caplog: pytest.LogCapt
 
 
 @pytest.mark.req("H-06")
-async def test_an_answer_tells_its_times_counts_strategy_and_skills(every: Library) -> None:
+async def test_the_results_have_times_counts_strategy_and_skills(every: Library) -> None:
     """BR-007."""
     found = await every.search(limit=2)
     metadata = build_hierarchical_response(found, with_schemas=True)["metadata"]
@@ -437,7 +437,7 @@ async def test_candidates_are_counted_before_the_limit(every: Library, strategy:
     assert counts == {5 if strategy is Strategy.HIERARCHICAL else 7}
 
 
-async def test_a_direct_search_leaves_skills_aside(every: Library) -> None:
+async def test_a_direct_search_ignores_skills(every: Library) -> None:
     """BR-008."""
     await every.index.drop(SKILLS)
     every.snapshots.advance(Change.SKILLS)
@@ -449,7 +449,7 @@ async def test_a_direct_search_leaves_skills_aside(every: Library) -> None:
 
 
 @pytest.mark.req("H-03")
-async def test_both_ways_at_once_give_the_best_of_both(every: Library) -> None:
+async def test_the_hybrid_strategy_gives_the_best_of_both(every: Library) -> None:
     found = await every.search(strategy=Strategy.HYBRID, limit=50)
     assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox", "read", "fetch"]
     assert found.skill_ids_used == ["mail", "files"]
@@ -469,7 +469,7 @@ async def test_candidates_are_counted_up_to_a_hundred() -> None:
 
 
 @pytest.mark.req("H-06")
-async def test_a_tool_that_misses_the_threshold_by_a_hair_is_not_counted(every: Library) -> None:
+async def test_a_tool_just_below_the_threshold_is_not_counted(every: Library) -> None:
     """BR-007."""
     found = await every.search(tool_threshold=0.75005)
     assert (list(found.tools), found.candidates) == ([], 0)
@@ -609,7 +609,7 @@ async def test_a_query_may_have_a_thousand_characters_and_not_one_more(every: Li
         ("tool_threshold", 0.0, 1.0, (-0.01, 1.01, float("nan"))),
     ],
 )
-async def test_what_is_out_of_range_is_refused_naming_the_field_and_the_range(
+async def test_values_out_of_range_are_refused_naming_field_and_range(
     every: Library, name: str, low: float, high: float, beyond: tuple[float, ...]
 ) -> None:
     for allowed in (low, high):
@@ -643,7 +643,7 @@ async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> 
         assert len(await opened.item_store.get_items()) == 3
 
 
-async def test_the_same_query_many_times_at_once_gets_the_same_answer(every: Library) -> None:
+async def test_concurrent_equal_queries_get_the_same_results(every: Library) -> None:
     """EC-006."""
     answers = await asyncio.gather(*(every.search() for _ in range(50)))
     assert all(render(a) == render(answers[0]) for a in answers)
@@ -670,7 +670,7 @@ async def waiting() -> AsyncIterator[tuple[Library, Waiting]]:
         yield opened, embedder
 
 
-async def test_what_many_ask_for_at_once_is_looked_for_once(waiting: tuple[Library, Waiting]) -> None:
+async def test_concurrent_equal_queries_are_searched_once(waiting: tuple[Library, Waiting]) -> None:
     opened, embedder = waiting
     first = asyncio.create_task(opened.search())
     await embedder.fields.get()
@@ -682,7 +682,7 @@ async def test_what_many_ask_for_at_once_is_looked_for_once(waiting: tuple[Libra
     assert (len(answers[0].tools), embedder.queries) == (5, 1)
 
 
-async def test_when_the_first_caller_goes_away_the_others_get_results(
+async def test_when_the_first_caller_is_cancelled_the_others_get_results(
     waiting: tuple[Library, Waiting],
 ) -> None:
     opened, embedder = waiting
@@ -701,7 +701,7 @@ async def test_when_the_first_caller_goes_away_the_others_get_results(
     assert embedder.queries == 1
 
 
-async def test_an_index_of_skills_that_is_behind_still_serves(every: Library) -> None:
+async def test_a_stale_index_of_skills_still_works(every: Library) -> None:
     """EC-007: a map that was drawn before the tools changed still leads to them."""
     stale = every.build_snapshots()
     await stale.current().skill_map()
@@ -720,7 +720,7 @@ async def test_a_tool_in_no_skill_is_found_by_direct_search_only(every: Library)
 
 
 @pytest.mark.req("H-04")
-async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every: Library) -> None:
+async def test_a_slow_model_is_awaited_until_its_timeout(every: Library) -> None:
     """EC-009."""
 
     slow = Waiting()
@@ -733,7 +733,7 @@ async def test_a_model_that_takes_its_time_is_waited_for_but_not_for_ever(every:
     assert StageTimeouts().embedding == 10.0
 
 
-async def test_an_answer_is_given_again_while_nothing_changes(every: Library) -> None:
+async def test_results_are_cached_while_nothing_changes(every: Library) -> None:
     assert isinstance(every.embedder, AngledEmbedder)
     first, second = await every.search(), await every.search()
     assert render(first) == render(second)
@@ -744,7 +744,7 @@ async def test_an_answer_is_given_again_while_nothing_changes(every: Library) ->
     assert every.embedder.queries == 5
 
 
-async def test_no_answer_outlives_what_it_was_made_from(every: Library) -> None:
+async def test_cached_results_end_with_any_change(every: Library) -> None:
     await every.search()
     changed = replace(SEND, input_schema={"type": "object"}, description="Send two letters #mail @0.75")
     await every.sync.run([changed, *EVERY[1:]])
@@ -758,7 +758,7 @@ async def test_no_answer_outlives_what_it_was_made_from(every: Library) -> None:
     assert (names(found)[0], found.skills[0].skill.tool_count) == ("loose", 4)
 
 
-async def test_no_answer_outlives_a_sync_that_was_cut_short() -> None:
+async def test_cached_results_end_with_an_interrupted_sync() -> None:
     """Half of the tools are already others when the model gives up."""
 
     class GivingUp(AngledEmbedder):
@@ -780,7 +780,7 @@ async def test_no_answer_outlives_a_sync_that_was_cut_short() -> None:
         assert {t.score for t in (await opened.search(limit=50)).tools} == {0.75}
 
 
-async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: Library) -> None:
+async def test_results_computed_during_a_change_are_not_cached(every: Library) -> None:
     class Interrupted(AngledEmbedder):
         async def embed_query(self, text: str) -> Vector:
             every.snapshots.advance(Change.SKILLS)
@@ -794,7 +794,7 @@ async def test_an_answer_on_its_way_while_something_changes_is_not_kept(every: L
 
 
 @pytest.mark.req("H-04")
-async def test_an_answer_that_had_to_do_without_is_not_kept(every: Library) -> None:
+async def test_degraded_results_are_not_cached(every: Library) -> None:
     class Moody(AngledEmbedder):
         async def embed_query(self, text: str) -> Vector:
             if self.queries == 0:
@@ -819,7 +819,7 @@ async def test_each_stage_can_run_alone(every: Library) -> None:
     assert every.item_store.read == []
 
 
-async def test_meaning_leads_through_the_right_skill(minilm: OnnxEmbedder) -> None:
+async def test_a_paraphrase_finds_the_right_skill(minilm: OnnxEmbedder) -> None:
     """BR-001, with a real model: the words of the query are not those of the tools."""
     skills = [
         Skill("calendar", "Calendar", "Meetings, events and free time"),

@@ -1,4 +1,4 @@
-"""Hybrid tool search over the demo catalogue with the model that the package brings."""
+"""Hybrid tool search over the demo catalogue with the packaged model."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ async def test_every_exact_name_and_id_is_found_first(demo: ToolSearch) -> None:
 
 
 @pytest.mark.req("S-01")
-async def test_a_request_that_nothing_answers_gets_no_answer(demo: ToolSearch) -> None:
+async def test_a_query_that_no_tool_fits_gets_no_hits(demo: ToolSearch) -> None:
     assert (await demo.search("quantum banana telescope")).hits == []
 
 
 @pytest.mark.req("S-01")
-async def test_the_threshold_and_the_limit_are_kept(demo: ToolSearch) -> None:
+async def test_results_keep_threshold_and_limit(demo: ToolSearch) -> None:
     many = await demo.search("work with files", limit=10, threshold=0.0)
     assert len(many.hits) == 10
     strict = await demo.search("work with files", limit=10, threshold=many.hits[2].confidence)
@@ -101,7 +101,7 @@ async def test_a_reason_names_the_words_that_matched(minilm: OnnxEmbedder) -> No
 
 
 @pytest.mark.req("S-08")
-async def test_without_a_model_words_and_names_still_find() -> None:
+async def test_without_a_model_words_and_names_find_tools() -> None:
     async with searching(None, load_demo_items()) as search:
         found = await search.search("read the text of a file")
         assert found.hits[0].name.startswith("read")
@@ -110,7 +110,7 @@ async def test_without_a_model_words_and_names_still_find() -> None:
 
 
 @pytest.mark.req("S-08")
-async def test_a_model_that_fails_in_the_middle_costs_meaning_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_if_the_model_fails_the_search_ranks_by_words(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(HashedEmbedder):
         async def embed_query(self, text: str) -> Vector:
             raise Unavailable("out of memory")
@@ -152,7 +152,7 @@ async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
         ("x", {"threshold": 1.5}, "threshold 1.5 is out of range: give 0 to 1"),
     ],
 )
-async def test_a_wrong_request_is_refused_saying_what_is_allowed(
+async def test_an_invalid_request_is_refused_with_the_allowed_values(
     demo: ToolSearch, query: str, wrong: dict[str, float], message: str
 ) -> None:
     with pytest.raises(Invalid, match=message):

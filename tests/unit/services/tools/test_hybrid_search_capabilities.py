@@ -1,5 +1,5 @@
-"""Tools are raised for what they can do, a little, visibly and never past what is made for the work; and every reason
-is true: without the cause that it names the confidence is lower."""
+"""Boosts by capability: small, named in the reason, and below dedicated tools. Without the named cause the confidence
+is lower."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("query", [QUERY, "comit my chnages to git", "rebase my branch onto main"])
-async def test_with_nothing_but_shells_a_request_for_git_finds_them_and_says_why(
-    minilm: OnnxEmbedder, query: str
-) -> None:
+async def test_without_a_git_tool_a_git_query_finds_shells_with_the_reason(minilm: OnnxEmbedder, query: str) -> None:
     async with catalogues(minilm, SHELLS) as search:
         hits = (await search.packaged.search(query)).hits
         assert {h.id for h in hits} == {"shell__run_command", "desktop__bash"}
@@ -74,7 +72,7 @@ async def test_with_nothing_but_shells_a_request_for_git_finds_them_and_says_why
 
 
 @pytest.mark.req("S-03")
-async def test_a_tool_that_is_made_for_it_stays_ahead_and_the_shell_still_gains(minilm: OnnxEmbedder) -> None:
+async def test_a_dedicated_tool_stays_ahead_of_a_boosted_shell(minilm: OnnxEmbedder) -> None:
     async with catalogues(minilm, [GIT, *SHELLS]) as search:
         hits = (await search.packaged.search(QUERY, limit=10, threshold=0)).hits
         assert hits[0].id == "git__git_commit"
