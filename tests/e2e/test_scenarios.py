@@ -34,7 +34,7 @@ from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.catalogue.sync import SyncReport
+from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.server import HttpServer

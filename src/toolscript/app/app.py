@@ -31,9 +31,8 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.gateway import Gateway, Resync
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
-from toolscript.services.catalogue.resync import Resync
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.skill_proposals import ProposeSkills

@@ -281,7 +281,7 @@ async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it
         async with open_app(small):
             pass
     async with open_app(small, fresh_index=True) as app:
-        assert (await app.sync.index_catalogue()).written == 56
+        assert (await app.sync.index_catalogue()).indexed == 56
 
 
 @pytest.mark.req("H-15", "X-03")

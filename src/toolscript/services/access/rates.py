@@ -28,7 +28,6 @@ class Buckets:
         self._full_again: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """How many buckets are stored."""
         return len(self._full_again)
 
     def take(self, name: str, per_minute: int) -> float:

@@ -1,19 +1,22 @@
-"""Many servers behind one gateway. Each has a connection of its own, so that a slow or broken server does not hinder
-the others."""
+"""Many servers behind one gateway. Each has its own connection, so that a slow or broken server does not affect the
+others."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from toolscript.domain.catalog import Item
+from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallResult, ServerSpec, ServerStatus
 from toolscript.ports.servers import ToolServers
+from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.support.concurrency import Progress
 
 Watcher = Callable[[ServerStatus], None]
 
@@ -66,7 +69,7 @@ class Gateway:
         for connection in ended:
             del self._connections[connection.spec.name]
         if any(connection.spec.name not in wanted for connection in ended):
-            await self._sync.configure(configured)  # its last listing may have come in meanwhile
+            await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
         for name, spec in wanted.items():
             if name not in self._connections:
                 self._connections[name] = ServerConnection(
@@ -146,3 +149,47 @@ class Gateway:
                 watcher(status)
             except Exception:  # a watcher's fault must not stop the connection
                 log.exception("watcher_failed", extra={"server": status.name})
+
+
+@dataclass(frozen=True, slots=True)
+class ResyncReport:
+    """What a resync did: per server, then for the whole catalogue."""
+
+    servers: list[RefreshResult]
+    items: int
+    classified: int
+    refined: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """Lists every connected server again and brings catalogue and index up to date."""
+
+    gateway: Gateway
+    sync: Sync
+    item_store: ItemStore
+    skill_store: SkillStore
+
+    async def run(
+        self,
+        *,
+        reclassify: bool = False,
+        force: bool = False,
+        just_connected: bool = False,
+        progress: Progress | None = None,
+    ) -> ResyncReport:
+        """With `reclassify` every item is classified again, with `force` also those that a person assigned. Servers
+        that are `just_connected` were listed already: the report has those results."""
+        refined_before = 0 if just_connected else self.sync.refinement.refined
+        servers = self.gateway.last_refreshes if just_connected else await self.gateway.refresh()
+        everything = reclassify or force
+        done = await self.sync.reclassify(
+            None if everything else (), force=force, replace_model=everything, progress=progress
+        )
+        items = [item.id for item in await self.item_store.get_fingerprints() if item.is_active]
+        await self.sync.refinement.run(items if everything else None, progress=progress)
+        waiting = await self.skill_store.list_suggestions(SuggestionStatus.PENDING)
+        classified = done.classified + sum(r.report.classified for r in servers if r.report)
+        refined = self.sync.refinement.refined - refined_before  # includes items refined while servers were listed
+        return ResyncReport(servers, len(items), classified, refined, len(waiting))

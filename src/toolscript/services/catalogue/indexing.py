@@ -31,10 +31,13 @@ SYNC_FIELDS = ("fingerprint", "vector_of", "skill_ids")
 
 
 @dataclass(frozen=True, slots=True)
-class IndexReport:
-    """What bringing the index up to date took."""
+class SyncReport:
+    """How many items were added, changed and vanished, and what bringing the index up to date took."""
 
-    written: int = 0
+    added: int = 0
+    changed: int = 0
+    vanished: int = 0
+    indexed: int = 0
     removed: int = 0
     embedded: int = 0
     classified: int = 0
@@ -93,7 +96,6 @@ class CatalogueIndex:
 
     @property
     def can_classify(self) -> bool:
-        """Whether items are classified at all."""
         return self._classifier is not None
 
     async def read_skills(self) -> SkillSet:
@@ -123,7 +125,7 @@ class CatalogueIndex:
 
     async def update(
         self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None = None
-    ) -> IndexReport:
+    ) -> SyncReport:
         """Replaces the existing points of the pass by those of the active items, classified."""
         active = {item.id: item for item in items if item.is_active}
         stale = [item for item in active.values() if self._is_stale(item, work)]
@@ -140,7 +142,8 @@ class CatalogueIndex:
             except BaseException:
                 self.on_change(Change.POINTS | Change.SKILLS)  # a part of it may be written
                 raise
-        return IndexReport(len(stale), len(gone), self.embedded - before, work.classified)
+        embedded = self.embedded - before
+        return SyncReport(indexed=len(stale), removed=len(gone), embedded=embedded, classified=work.classified)
 
     async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
         """Brings the points of these skills (None: of all) up to date."""

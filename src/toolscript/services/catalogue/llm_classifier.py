@@ -65,7 +65,7 @@ class LlmClassifier:
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
     ) -> list[Classification | None]:
         """The valid part of the model's answer for each item: unclear after two unusable answers, None when the model
-        could not be asked. The log has the reasons; nothing is raised."""
+        was not available. The log has the reasons; nothing is raised."""
         given = [item for item, _ in items]
         if not skills:
             return [Classification(missing=suggest_skill(item)) for item in given]

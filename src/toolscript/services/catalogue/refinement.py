@@ -56,8 +56,8 @@ class Refinement:
     async def run(self, item_ids: Collection[str] | None = None, *, progress: Progress | None = None) -> int:
         """Refines every item that only the classifier has seen, and these again; returns how many.
 
-        An item without a usable answer stays as it is, and the model is not asked about it again; when the model could
-        not be asked, the next run asks.
+        An item without a usable answer keeps its classification and is not refined again. If the model is not
+        available, the next run continues.
         """
         if self._model is None:
             return 0
@@ -103,7 +103,7 @@ class Refinement:
             log.exception("refining_failed")
 
     async def _refine(self, batch: Sequence[ItemFingerprint], skills: SkillSet) -> int | None:
-        """The number of items refined; None when the model could not be asked."""
+        """The number of items refined; None when the model is not available."""
         ids = [item.id for item in batch]
         async with self._lock:
             stored = await self._item_store.get_items(ids)
@@ -133,7 +133,7 @@ class Refinement:
     async def _find_unchanged(
         self, records: Sequence[ClassificationRecord], items: Mapping[str, Item]
     ) -> dict[str, StoredItem]:
-        """The items whose record still holds: while the model was asked, neither they nor their new skills changed or
+        """The items whose record is still valid: while the model answered, neither they nor their new skills changed or
         vanished, and no person assigned them."""
         skills = {skill.id for skill in await self._skill_store.list_skills()}
         fitting = [r.item_id for r in records if all(a.skill_id in skills for a in r.assignments)]

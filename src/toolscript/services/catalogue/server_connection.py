@@ -15,7 +15,8 @@ from typing import Any
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
-from toolscript.services.catalogue.sync import Sync, SyncReport
+from toolscript.services.catalogue.indexing import SyncReport
+from toolscript.services.catalogue.sync import Sync
 
 NOT_CONNECTED = "no answer yet"
 

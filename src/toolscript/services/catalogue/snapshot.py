@@ -172,7 +172,7 @@ class CatalogueSnapshots:
         await self._current.facts()
 
     async def close(self) -> None:
-        """Ends the reading that is under way."""
+        """Cancels the running reads."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

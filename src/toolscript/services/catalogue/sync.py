@@ -9,32 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 
 from toolscript.domain.catalog import Item, ItemFingerprint
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
-from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, IndexReport
+from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.support.concurrency import Progress
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReport:
-    """What a sync did."""
-
-    added: int
-    changed: int
-    vanished: int
-    indexed: int
-    removed: int
-    embedded: int
-    classified: int
 
 
 class Sync:
@@ -120,13 +107,11 @@ class Sync:
                 stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
             work = IndexPass(await self._index.find_points(servers), await self._index.read_skills())
             done = await self._index.update(list(stored.values()), work, progress)
-        report = SyncReport(
-            len(added), len(changed), len(vanished), done.written, done.removed, done.embedded, done.classified
-        )
+        report = replace(done, added=len(added), changed=len(changed), vanished=len(vanished))
         log.info("synced", extra=asdict(report))
         return report
 
-    async def index_catalogue(self, progress: Progress | None = None) -> IndexReport:
+    async def index_catalogue(self, progress: Progress | None = None) -> SyncReport:
         """Makes the index contain exactly the active items of the catalogue, and its skills."""
         return await self.reclassify((), progress=progress)
 
@@ -137,7 +122,7 @@ class Sync:
         force: bool = False,
         replace_model: bool = False,
         progress: Progress | None = None,
-    ) -> IndexReport:
+    ) -> SyncReport:
         """Classifies these items (None: all) again and brings the index up to date.
 
         The refiner's answers about unchanged items stay, unless `replace_model`; a person's assignments stay, unless
@@ -156,7 +141,7 @@ class Sync:
             self._index.begin_skills(work.skills)
             return await self._index.update(items, work, progress)
 
-    async def follow(self, item_ids: Collection[str]) -> IndexReport:
+    async def follow(self, item_ids: Collection[str]) -> SyncReport:
         """Brings the index to what the store says of these items, and classifies those that are not classified."""
         async with self._lock:
             items = await self._item_store.get_fingerprints(item_ids=item_ids)

@@ -77,20 +77,20 @@ class DocumentReader:
 
 async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit]:
     """Builds the hits. After the deadline, snippets are the beginnings of texts."""
-    wanted = stems(replace_unencodable(run.ask.text)) if run.ask.text else []
+    ask = run.ask
+    wanted = stems(replace_unencodable(ask.text)) if ask.text else []
+
+    def build_hit(each: Read) -> DocumentHit:
+        snippet = None
+        if ask.include_snippets:
+            words = () if run.deadline.is_over else wanted
+            snippet = _snippet(each, words, ask.snippet_max_chars, highlight=ask.highlight)
+        return DocumentHit(each.ranked.doc_id, each.ranked.score, _metadata(each.document, run), snippet)
 
     def build() -> list[DocumentHit]:
-        return [
-            DocumentHit(
-                each.ranked.doc_id,
-                each.ranked.score,
-                _metadata(each.document, run),
-                _snippet(each, () if run.deadline.is_over else wanted, run.ask) if run.ask.include_snippets else None,
-            )
-            for each in read
-        ]
+        return [build_hit(each) for each in read]
 
-    is_much = run.ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
+    is_much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
     return await asyncio.to_thread(build) if is_much else build()
 
 
@@ -102,25 +102,17 @@ def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str
 
 
 def _best_text(read: Read, wanted: Sequence[str]) -> str:
-    text = read.document.text
     if read.passage is not None:
         return build_passage_text(read.document, read.passage)
-    around = build_snippet(
-        text, wanted, MAX_SNIPPET_CHARACTERS, near=None, highlight=False, max_read=MAX_READ_CHARACTERS
-    )
-    start = text.find(around)
+    around = _snippet(read, wanted, MAX_SNIPPET_CHARACTERS, highlight=False)
+    start = read.document.text.find(around)
     return build_passage_text(read.document, Passage(0, start, start + len(around)))
 
 
-def _snippet(read: Read, wanted: Sequence[str], ask: DocumentQuery) -> str:
+def _snippet(read: Read, wanted: Sequence[str], max_length: int, *, highlight: bool) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
     return build_snippet(
-        read.document.text,
-        wanted,
-        ask.snippet_max_chars,
-        near=near,
-        highlight=ask.highlight,
-        max_read=MAX_READ_CHARACTERS,
+        read.document.text, wanted, max_length, near=near, highlight=highlight, max_read=MAX_READ_CHARACTERS
     )
 
 

@@ -26,7 +26,6 @@ SEPARATOR = "\x1f"
 
 
 def documents_collection(model: str, dimensions: int) -> Collection:
-    """The collection of every tenant's documents."""
     return Collection(DOCUMENTS, model, dimensions, DOCUMENT_FIELDS, exact=True)
 
 
@@ -91,7 +90,6 @@ class DocumentDraft:
 
     @property
     def key(self) -> str:
-        """The document's id."""
         return self.document.id
 
     def is_current(self, existing: Mapping[str, Mapping[str, Any]]) -> bool:

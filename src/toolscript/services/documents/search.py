@@ -124,17 +124,14 @@ class DocumentSearch:
         result is reused for a moment."""
         async with self._checking:
             if self._clock() >= self._checked_until:
-                await self._check()
+                try:
+                    await self._ranker.check(Deadline(MAX_SECONDS))
+                    self._unwell = None
+                except ToolscriptError as error:
+                    self._unwell = error
+                self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
             if self._unwell is not None:
                 raise self._unwell.with_traceback(None)
-
-    async def _check(self) -> None:
-        try:
-            await self._ranker.check(Deadline(MAX_SECONDS))
-            self._unwell = None
-        except ToolscriptError as error:
-            self._unwell = error
-        self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
 
     def _begin(self, principal: Principal, ask: DocumentQuery, plan: Plan | None) -> DocumentRun:
         return DocumentRun(principal, ask, SearchReport(span=self._span), Deadline(MAX_SECONDS), plan)

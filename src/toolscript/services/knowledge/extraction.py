@@ -81,7 +81,7 @@ EXAMPLE = (
 @dataclass(slots=True)
 class ExtractionResult:
     """Extractions, and the chunks without any, by id and with the reason: the answer was not usable (`unclear`), or the
-    model was not asked (`unasked`)."""
+    model was not available (`unasked`)."""
 
     extractions: list[Extraction] = field(default_factory=list)
     unclear: dict[str, str] = field(default_factory=dict)
@@ -121,7 +121,6 @@ class Extractor:
 
     @property
     def model(self) -> str:
-        """The name of the model."""
         return self._model.model
 
     async def extract(self, title: str, chunks: Sequence[Chunk], progress: Progress | None = None) -> ExtractionResult:

@@ -53,7 +53,6 @@ def format_chunk(chunk: Chunk) -> dict[str, Any]:
 
 
 def format_extraction(extraction: Extraction) -> dict[str, Any]:
-    """The record of an extraction."""
     record = {**asdict(extraction), "topics": list(extraction.topics), "chunk_id": extraction.chunk_id or None}
     return {"extraction": record}
 

@@ -147,7 +147,9 @@ class KnowledgeSearch:
         attempt = await attempt_search(query.limit + SPARE)
         if attempt.may_have_more:
             with suppress(Unavailable):
-                attempt = _better(attempt, await attempt_search(query.limit + MANY))
+                second = await attempt_search(query.limit + MANY)
+                if set(second.missing) <= set(attempt.missing) and len(second.hits) >= len(attempt.hits):
+                    attempt = second
         if attempt.missing:
             report.degrade(SearchPart.INDEX)
         return attempt.hits
@@ -211,7 +213,7 @@ class KnowledgeSearch:
         return True
 
     async def _read(self, places: Sequence[_RankedPoint]) -> list[KnowledgeHit]:
-        """The hits at those places that the store has, in one read, in their order."""
+        """The hits that the store has, in the same order, with one read."""
         if not places:
             return []
         chunks = {p.id if p.type == CHUNK else p.chunk_id for p in places}
@@ -239,12 +241,6 @@ class _Attempt(NamedTuple):
     hits: list[KnowledgeHit]
     missing: list[str]
     may_have_more: bool
-
-
-def _better(first: _Attempt, second: _Attempt) -> _Attempt:
-    """The second try, unless it has fewer hits than the first, or lacks more collections."""
-    is_whole = set(second.missing) <= set(first.missing)
-    return second if is_whole and len(second.hits) >= len(first.hits) else first
 
 
 def check(query: KnowledgeQuery) -> None:

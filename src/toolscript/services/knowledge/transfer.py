@@ -230,7 +230,7 @@ class ImportKnowledge:
         return await self._writer.save(now.source, now.chunks, now.extractions, progress)
 
     async def _find_foreign_ids(self, source_id: str, source_lines: _SourceLines) -> dict[str, str]:
-        """The ids that belong to another source, each with an error message."""
+        """The ids that belong to another source, each with its error message."""
         records = await self._store.get_records(
             [], [c.id for _, c in source_lines.chunks], [e.id for _, e in source_lines.extractions]
         )

@@ -40,9 +40,8 @@ class _ModelGone(Exception):
 
 
 class ModelBatches(Generic[K, T, Answer]):
-    """Asks about batches of things. Errors of the model are not raised: things without an answer are in `unclear` when
-    the model answered twice without a usable entry for them, and in neither `found` nor `unclear` when it could not be
-    asked, for the reason in `lost`."""
+    """Asks about batches of things. Errors of the model are not raised. Things that the model answered twice without a
+    usable entry are in `unclear`; those in neither `found` nor `unclear` had no answer, for the reason in `lost`."""
 
     def __init__(
         self,

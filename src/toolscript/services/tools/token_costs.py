@@ -19,7 +19,6 @@ class TokenCosts:
         """The version of the catalogue, and its tokens."""
 
     def of(self, text: str) -> int:
-        """The tokens of a text."""
         return _count_tokens(len(text))
 
     async def of_everything(self) -> int:

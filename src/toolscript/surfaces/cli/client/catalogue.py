@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
 if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.servers import ServerStatus
-    from toolscript.services.catalogue.sync import SyncReport
+    from toolscript.services.catalogue.indexing import SyncReport
 
 FILE = "catalogue.json"
 CONNECT_SECONDS = 20.0

@@ -51,7 +51,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
             knowledge = await _index_knowledge(app, show_progress)
         return {
             "model": app.model.embedder.model if app.model.embedder else None,
-            "tools": tools.written,
+            "tools": tools.indexed,
             "skills": len({p.payload["skill_id"] for p in await app.index.scroll(SKILLS, fields=["skill_id"])}),
             "documents": documents,
             "knowledge": knowledge,
