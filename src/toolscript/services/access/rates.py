@@ -31,8 +31,7 @@ class Buckets:
         return len(self._full_again)
 
     def take(self, name: str, per_minute: int) -> float:
-        """Takes one request from the bucket and returns 0; when it is empty, takes none and returns the seconds until
-        there is one."""
+        """Takes one request and returns 0; from an empty bucket takes none and returns the seconds to wait."""
         now = self._clock()
         self._drop_old(now)
         full_again = max(self._full_again.get(name, now), now) + MINUTE / per_minute

@@ -42,8 +42,7 @@ def is_by_person(item: ItemFingerprint | StoredItem) -> bool:
 
 
 def is_classified(item: ItemFingerprint, skills: SkillSet) -> bool:
-    """Whether the item was classified with its present content. Where no skill fitted, only as long as the skills are
-    the same."""
+    """Whether the item was classified with its present content and, if no skill fitted, with the same skills."""
     return _split(item)[1] == (item.digest if item.assignments else f"{item.digest}:{skills.digest}")
 
 

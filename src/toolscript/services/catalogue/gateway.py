@@ -1,5 +1,6 @@
-"""Many servers behind one gateway. Each has its own connection, so that a slow or broken server does not affect the
-others."""
+"""Many servers behind one gateway, and the resync of all of them.
+
+Each server has its own connection, so that a slow or broken one does not affect the others."""
 
 from __future__ import annotations
 

@@ -100,8 +100,7 @@ class ServerConnection:
             pass
 
     async def wait_until_connected(self) -> ToolServer:
-        """The live connection; without one, one attempt is made at once and waited for. Raises Unavailable with the
-        reason."""
+        """The live connection; without one, one attempt is made and awaited. Raises Unavailable with the reason."""
         is_connecting = self._status.state is ServerState.CONNECTING and not self._abandoned.done()
         awaited_attempt = self._attempts if is_connecting else self._attempts + 1
         with suppress(TimeoutError):

@@ -40,9 +40,8 @@ class Sync:
         refine_every: float = INTERVAL_SECONDS,
         on_change: Callable[[Change], None] = lambda _: None,
     ) -> None:
-        """`classifier` classifies every new item at once; `refiner` does so again in the background, at most every
-        `refine_every` seconds, and its answer counts. `on_change` is called after every write that searches may
-        notice."""
+        """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
+        `refine_every` seconds. `on_change` is called after every write that may change search results."""
         self._item_store = item_store
         self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change)
         self._lock = asyncio.Lock()

@@ -52,8 +52,7 @@ class DocumentReader:
         self._store = store
 
     async def read(self, run: DocumentRun, found: Sequence[Ranked], *, passages: bool) -> list[Read]:
-        """Returns the documents in the same order, without those that were deleted; with their best passages if
-        `passages`."""
+        """The documents in the same order, without deleted ones; with their best passages if `passages`."""
         if not found:
             return []
         tenant, deadline = run.tenant, run.deadline

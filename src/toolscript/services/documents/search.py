@@ -120,8 +120,8 @@ class DocumentSearch:
         return DocumentStream(page, self._batches(run, documents))
 
     async def check(self) -> None:
-        """Raises Unavailable when index, store or model do not answer; its details name the `adapter`. The
-        result is reused for a moment."""
+        """Raises Unavailable, naming the `adapter`, when index, store or model do not answer. Results are reused for a
+        moment."""
         async with self._checking:
             if self._clock() >= self._checked_until:
                 try:

@@ -309,8 +309,7 @@ def _build_source(
 
 
 def _merge_details(before: Any, about: SourceDetails) -> dict[str, Any]:
-    """The details given now, else those given before. Metadata may be imported: values that are not strings are
-    ignored."""
+    """The details given now, else those given before. Invalid values, which may be imported, are ignored."""
     known = before if isinstance(before, Mapping) else {}
     details = {
         "title": clean_line(known.get("title") if about.title is None else about.title, MAX_TITLE_CHARACTERS),
@@ -335,8 +334,7 @@ def _is_same(before: Source | None, source: Source) -> bool:
 
 
 def _find_read_chunks(before: Source | None, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> set[str]:
-    """The ids of chunks that a language model has read. Metadata may be imported: values that are not strings are
-    ignored."""
+    """The ids of chunks that a language model has read. Invalid metadata, which may be imported, is ignored."""
     if before is None or not before.metadata.get(EXTRACTED_WITH):
         return {each.chunk_id for each in extractions if is_read(each)}
     left = before.metadata.get(UNASKED)

@@ -49,8 +49,7 @@ def max_chunk_tokens(embedder: Embedder) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeDraft:
-    """The point of a chunk or an extraction, for `retrieval/reconcile.py`. `digest` is of the text that the vector is
-    made of."""
+    """The point of a chunk or an extraction, for `retrieval/reconcile.py`. `digest` is the digest of the text."""
 
     key: str
     text: str

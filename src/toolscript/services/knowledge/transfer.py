@@ -142,9 +142,8 @@ class ImportKnowledge:
         self._writer = SourceWriter(store, index, embedder)
 
     async def take(self, lines: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> ImportReport:
-        """Imports source by source. Invalid lines are refused, the others are imported. `progress` gets the done and
-        total counts of a source. Raises Unavailable when the model or a store fails: repeating the call completes
-        it."""
+        """Imports the valid lines source by source; `progress` gets the counts of each source. Raises Unavailable when
+        the model or a store fails: repeating the call completes the import."""
         await self._writer.open()
         report = ImportReport()
         for source_id, source_lines in self._group(lines, await self._store.list_sources(), report).items():
@@ -301,8 +300,7 @@ def _merge(existing: Sequence[T], given: Sequence[T]) -> list[T]:
 
 
 def _complete_source(source: Source, existing: Source | None, *, is_same: bool) -> Source:
-    """The source with its first import time where it has none, and with the existing digest only where its chunks are
-    the same."""
+    """The source with its first import time if it has none, and with the existing digest if its chunks are the same."""
     notes = {name: each for name, each in source.metadata.items() if name != DIGEST}
     if existing is None:
         return replace(source, ingested_at=source.ingested_at or _now(), metadata=notes)

@@ -20,8 +20,7 @@ Answer = TypeVar("Answer")
 
 
 def one_line(value: object, max_length: int) -> str:
-    """An untrusted text as one line of at most `max_length` characters, without control characters; empty when it is
-    not a string."""
+    """An untrusted text as one line without control characters, at most `max_length` long; empty if not a string."""
     if not isinstance(value, str):
         return ""
     seen = value[: 8 * max_length]
