@@ -124,7 +124,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_plans(tmp_path / "nowhere.toml")
 
 
-# --- whose plan ---
+# --- the plan of a principal ---
 
 
 def test_an_undefined_plan_is_the_default_plan() -> None:
@@ -142,7 +142,7 @@ def test_a_caller_without_a_limit_is_never_refused_nor_stored() -> None:
     assert len(plans._buckets) == 0
 
 
-# --- how often ---
+# --- the rate limit ---
 
 
 def build_limited(clock: Clock, per_minute: int) -> Plans:
@@ -150,7 +150,7 @@ def build_limited(clock: Clock, per_minute: int) -> Plans:
 
 
 def count_admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
-    """0 when let in, else the seconds to wait."""
+    """0 if admitted, else the seconds to wait."""
     try:
         plans.admit(Principal(tenant, plan))
     except RateLimited as error:

@@ -27,7 +27,7 @@ class Clock:
 
 
 def wait_of(rates: Rates, client: str = "a") -> float:
-    """0 when let in, else the seconds to wait."""
+    """0 if admitted, else the seconds to wait."""
     try:
         rates.admit(client)
     except RateLimited as error:

@@ -338,7 +338,7 @@ async def test_closing_while_a_connection_is_abandoned_leaves_no_process(app: Ap
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
     await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
-    await asyncio.sleep(0.6)  # the attempt is over, and its processes are being ended
+    await asyncio.sleep(0.6)  # the attempt has failed and its processes are ending
     await gateway.close()
     await until(
         lambda: (

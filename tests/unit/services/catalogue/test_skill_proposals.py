@@ -38,7 +38,7 @@ Answer = Callable[[Prompt], dict[str, Any]]
 
 
 class ScriptedModel:
-    """A language model that says what the test has it say."""
+    """A language model with given answers."""
 
     model = "scripted"
 
@@ -55,7 +55,7 @@ class ScriptedModel:
 
 
 class SyncedCatalogue:
-    """A catalogue and an index that hold the same items."""
+    """A catalogue and its index."""
 
     def __init__(self, embedder: Embedder) -> None:
         database = Database("sqlite://")
@@ -81,7 +81,7 @@ class SyncedCatalogue:
 
 @pytest.fixture
 async def catalogue() -> AsyncIterator[SyncedCatalogue]:
-    """A small one, with an embedder for which texts are alike that share words."""
+    """A small catalogue with an embedder that compares words."""
     made = SyncedCatalogue(HashedEmbedder(64))
     await made.fill([*MAIL, *CLOCK])
     yield made
@@ -90,7 +90,7 @@ async def catalogue() -> AsyncIterator[SyncedCatalogue]:
 
 @pytest.fixture
 async def demo(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
-    """The demo catalogue with the model that the package brings."""
+    """The demo catalogue with the packaged model."""
     made = SyncedCatalogue(minilm)
     await made.fill(load_demo_items())
     yield made
@@ -99,7 +99,7 @@ async def demo(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
 
 @pytest.fixture
 async def clear(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
-    """The tools of six servers that have little in common: their groups are the same on every processor."""
+    """The tools of six different servers: their groups are the same on every processor."""
     made = SyncedCatalogue(minilm)
     await made.fill([item for item in load_demo_items() if item.server in CLEAR])
     yield made
@@ -360,7 +360,7 @@ async def test_an_unavailable_language_model_is_not_awaited_for_every_group(
     catalogue: SyncedCatalogue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Fading(ScriptedModel):
-        """Answers once, fails once, and is silent from then on."""
+        """Answers once, fails once, then never responds."""
 
         async def answer(self, prompt: Prompt) -> dict[str, Any]:
             answers = await super().answer(prompt)

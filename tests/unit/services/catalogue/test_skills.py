@@ -32,7 +32,7 @@ FILES = Skill("files", "Files", "Reading and writing", keywords=("file",))
 
 
 class KeywordClassifier:
-    """Sorts by the keywords of the skills, and suggests a skill named after the last word of the description."""
+    """Classifies by the keywords of skills, or suggests a skill named after the last word of the description."""
 
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
@@ -61,7 +61,7 @@ class FailingIndex(MemoryIndex):
 
 
 class SyncedCatalogue:
-    """A catalogue and an index with the skills between them."""
+    """A catalogue, its index and the service for skills."""
 
     def __init__(self) -> None:
         database = Database("sqlite://")
@@ -79,14 +79,14 @@ class SyncedCatalogue:
         return self
 
     async def read_indexed(self) -> dict[str, object]:
-        """What the index says of the skills of each item."""
+        """The skills of each item in the index."""
         return {c.id: c.payload["skill_ids"] for c in await self.index.scroll(TOOLS)}
 
     async def get_assignments(self, item: Item) -> tuple[Assignment, ...]:
         return (await self.item_store.get_items([item.id]))[0].assignments
 
     async def numbers(self) -> dict[str | None, int]:
-        """The numbers of the pending suggestions, by the item that they are for."""
+        """The numbers of the pending suggestions by item."""
         return {s.source_item_id: s.number or 0 for s in await self.skills.suggestions()}
 
 

@@ -26,7 +26,7 @@ SCHEMA = {"type": "object"}
 
 
 class CountingStore(SqlItems):
-    """Counts what is read; can be made to wait or to fail."""
+    """Counts reads; can be made to wait or to fail."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -52,7 +52,7 @@ class CountingStore(SqlItems):
 
 
 class CountingIndex(MemoryIndex):
-    """Counts how often points are listed."""
+    """Counts the listings of points."""
 
     scrolls = 0
 
@@ -69,7 +69,7 @@ class Clock:
 
 
 class Kit:
-    """A synced catalogue, its snapshots, and the clock that they read."""
+    """A synced catalogue, its snapshots and their clock."""
 
     def __init__(self) -> None:
         database = Database("sqlite://")
@@ -295,7 +295,7 @@ async def test_closing_ends_what_is_being_read(kit: Kit) -> None:
 
 @pytest.fixture
 def rests(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[float]:
-    """The rests of a warm-up, each of which lasts until its test is over."""
+    """The pauses of a warm-up; each lasts until the test ends."""
     taken: asyncio.Queue[float] = asyncio.Queue()
 
     async def rest(seconds: float) -> None:

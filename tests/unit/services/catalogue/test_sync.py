@@ -32,7 +32,7 @@ class CountingEmbedder(HashedEmbedder):
 
 
 class BreakingIndex(MemoryIndex):
-    """Fails once at the given upsert, as a crash would."""
+    """Fails once, at the given upsert, like a crash."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class BreakingIndex(MemoryIndex):
 
 
 class SyncedCatalogue:
-    """A catalogue and an index with a sync between them."""
+    """A catalogue, its index and the sync."""
 
     def __init__(self, index: MemoryIndex | None = None) -> None:
         database = Database("sqlite://")

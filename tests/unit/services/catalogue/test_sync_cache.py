@@ -26,7 +26,7 @@ def files(settings: Settings) -> list[Path]:
 
 
 async def count_embedded(settings: Settings, items: list[Item], *, fresh: bool = False) -> int:
-    """How many texts a run with these items embeds."""
+    """The number of texts that a run with these items embeds."""
     async with open_app(settings, fresh_index=fresh) as app:
         await app.sync.configure({item.server for item in items})
         for server in {item.server for item in items}:

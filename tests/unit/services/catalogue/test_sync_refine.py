@@ -42,7 +42,7 @@ Making = Callable[[Classifier], Any]
 
 
 class ThinkingRefiner(ScriptedRefiner):
-    """Answers when it is let go, and says when it has begun."""
+    """Signals its start, and answers when released."""
 
     def __init__(self, places: dict[str, Any]) -> None:
         super().__init__(places)
@@ -82,7 +82,7 @@ class BrokenRefiner(ScriptedRefiner):
 
 @pytest.fixture
 async def furnished() -> AsyncIterator[Making]:
-    """Makes a house with that refiner, where everything is sorted by the classifier already."""
+    """Builds a catalogue with that refiner, classified by the classifier."""
     made: list[SyncedCatalogue] = []
 
     async def make(refiner: Classifier) -> SyncedCatalogue:
@@ -97,7 +97,7 @@ async def furnished() -> AsyncIterator[Making]:
 
 
 async def stamps(catalogue: SyncedCatalogue) -> dict[str, str]:
-    """By whom each item was sorted last."""
+    """The origin of each item's last classification."""
     return {m.id: m.classified.partition(":")[0] for m in await catalogue.item_store.get_fingerprints()}
 
 
@@ -284,7 +284,7 @@ async def test_an_item_with_an_unusable_answer_is_refined_again_only_when_it_cha
     assert await catalogue.sync.refinement.run() == 0
     assert refiner.questions == []
     await catalogue.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
-    await catalogue.skill_store.save_skills([Skill("zoo", "Zoo", "Animals")])  # for what fits nowhere
+    await catalogue.skill_store.save_skills([Skill("zoo", "Zoo", "Animals")])  # fits the unclassified item
     await catalogue.sync.run([*(i for i in ITEMS if i != WRITE), replace(WRITE, title="Write")])
     await catalogue.sync.refinement.run()
     assert sorted(refiner.questions) == sorted([WRITE.id, STRANGE.id])

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.req("H-13", "H-14")
 Step = Callable[[SyncedCatalogue], Awaitable[Any]]
 
 GREEN = Skill("green", "Gardening", "Plants", keywords=("plant",))
-# One stays, one says something else, one goes to another skill, one is gone, one is gone that waited, one is new.
+# One item is unchanged, one changed, one moves to another skill, two vanish (one of them unclassified), one is new.
 LATER = [
     READ,
     replace(WRITE, description="Write a long file"),
@@ -105,7 +105,7 @@ async def furnish(fuse: Fuse, *, empty: bool = False) -> SyncedCatalogue:
 
 
 async def nothing_happens(catalogue: SyncedCatalogue) -> None:
-    """The same process tries again."""
+    """The same process repeats the step."""
 
 
 async def the_process_starts_anew(catalogue: SyncedCatalogue) -> None:
@@ -122,7 +122,7 @@ def get_name(step: Step) -> str:
 
 
 async def outcome(step: Step, *, empty: bool = False) -> dict[str, Any]:
-    """What the step leads to when nothing goes wrong."""
+    """The state after the step without failures."""
     catalogue = await furnish(Fuse(), empty=empty)
     await step(catalogue)
     content = await catalogue.dump()
@@ -132,7 +132,7 @@ async def outcome(step: Step, *, empty: bool = False) -> dict[str, Any]:
 
 
 async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> SyncedCatalogue:
-    """The step with a failure at that call, then what happens meanwhile, then the step again."""
+    """The step with a failure at that call, then another change, then the step again."""
     catalogue = await furnish(fuse)
     fuse.left = at
     try:
@@ -173,7 +173,7 @@ async def test_a_first_sync_may_fail_repeatedly(step: Step) -> None:
     expected = await outcome(step, empty=True)
     fuse = Fuse(halfway=True)
     catalogue = await furnish(fuse, empty=True)
-    for at in itertools.count(1):  # always the same house: each time it gets a little further
+    for at in itertools.count(1):  # the same catalogue each time: every attempt gets further
         fuse.left, fuse.burnt_at = at, ""
         with suppress(ConnectionError):
             await step(catalogue)
@@ -207,7 +207,7 @@ async def test_a_change_is_reported_after_a_failure_too() -> None:
     for at in itertools.count(1):
         catalogue.start()
         await catalogue.sync.configure({item.server for item in ITEMS})
-        changed = [*ITEMS[:-1], replace(STRANGE, title=f"Title {at}")]  # it has no skill whose points would change
+        changed = [*ITEMS[:-1], replace(STRANGE, title=f"Title {at}")]  # without a skill, no other point changes
         changes, fuse.left, fuse.burnt_at = catalogue.skill_changes, at, ""
         with suppress(ConnectionError):
             await catalogue.sync.run(changed)
@@ -238,7 +238,7 @@ ACTIONS = st.one_of(
 
 
 class World:
-    """What a house should know: what is offered, the skills, what people have decided."""
+    """The expected state: offered items, skills, and decisions of people."""
 
     def __init__(self) -> None:
         self.offered: dict[str, Item] = {}
@@ -292,7 +292,7 @@ class World:
         catalogue.start()
 
     async def fresh(self) -> SyncedCatalogue:
-        """A house that has known nothing but what is the case now."""
+        """A catalogue that was built from the final state only."""
         catalogue = await SyncedCatalogue().open(*self.skills.values())
         await catalogue.sync.run(list(self.offered.values()))
         for item_id, skill_id in self.decided.items():
@@ -307,7 +307,7 @@ async def lives(actions: list[tuple[Any, ...]]) -> None:
     for action in actions:
         await world.do(catalogue, action)
         await catalogue.assert_index_is_current()
-    await catalogue.sync.reclassify(None)  # what is sorted stays where it is when better skills come: until now
+    await catalogue.sync.reclassify(None)  # classified items keep their skills when new ones are added
     fresh = await world.fresh()
     assert remove_stamps(await catalogue.dump()) == remove_stamps(await fresh.dump())
     for each in (catalogue, fresh):
@@ -315,7 +315,7 @@ async def lives(actions: list[tuple[Any, ...]]) -> None:
 
 
 def remove_stamps(dump: dict[str, Any]) -> dict[str, Any]:
-    """Without the stamps of what people have decided: they tell what a classifier last looked at."""
+    """Without the stamps of items that people assigned: these depend on the history."""
     fingerprints = {
         i: (digest, None if _by_people(a) else stamp, a) for i, (digest, stamp, a) in dump["fingerprints"].items()
     }

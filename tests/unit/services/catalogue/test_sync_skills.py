@@ -43,7 +43,7 @@ pytestmark = pytest.mark.req("H-13", "H-14")
 
 @pytest.fixture(params=["memory", "qdrant-edge", "postgres"])
 async def catalogue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SyncedCatalogue]:
-    """Three skills, no items yet; every kind of store and index in one of the houses."""
+    """Three skills and no items, in different stores and indexes."""
     url = request.getfixturevalue("postgres") if request.param == "postgres" else "sqlite://"
     index = QdrantEdgeIndex(tmp_path / "index") if request.param == "qdrant-edge" else MemoryIndex()
     made = await SyncedCatalogue(database=Database(url), index=index).open(FILES, MAIL, MONEY)
@@ -69,7 +69,7 @@ async def vector(catalogue: SyncedCatalogue, text: str) -> Vector:
 
 
 async def compute_expected(catalogue: SyncedCatalogue, skill_id: str) -> Vector:
-    """The weighted mean by the book: D's update_skill_embedding."""
+    """The weighted mean as the specification computes it (update_skill_embedding)."""
     members = (await catalogue.skill_store.get_members([skill_id]))[skill_id]
     items = {s.item.id: s.item for s in await catalogue.item_store.get_items()}
     rows = [await vector(catalogue, build_item_text(items[m.item_id])) for m in members]
@@ -83,7 +83,7 @@ async def assert_vector(catalogue: SyncedCatalogue, skill_id: str) -> None:
 
 
 async def counts(catalogue: SyncedCatalogue) -> dict[str, int]:
-    """How many tools the index says that each skill has."""
+    """The number of tools of each skill in the index."""
     return {i: p["tool_count"] for i, (p, _) in (await catalogue.skill_points()).items() if not p["is_facet"]}
 
 
@@ -107,7 +107,7 @@ async def test_the_vector_of_a_skill_is_the_weighted_mean_of_its_tools(catalogue
     await assert_vector(catalogue, "files")
     await assert_vector(catalogue, "mail")
     confidences = {m.confidence for m in (await catalogue.skill_store.get_members(["files"]))["files"]}
-    assert len(confidences) > 1  # else the weights would not show
+    assert len(confidences) > 1  # otherwise the weights have no effect
 
 
 async def test_the_payload_of_a_skill_is_what_searches_return(catalogue: SyncedCatalogue) -> None:
@@ -291,7 +291,7 @@ async def test_a_persons_assignments_are_replaced_only_by_force_and_for_the_name
 
 
 async def test_a_tool_whose_sync_failed_counts_for_its_skill_once_it_is_indexed(quick: SyncedCatalogue) -> None:
-    """Between the two, another server's sync has written the skill anew, from the old vector."""
+    """Another server's sync writes the skill with the old vector in between."""
     await quick.sync.run(ITEMS)
     post = [replace(SEND, description="Send an email message soon"), FETCH, SAVE]
     quick.fuse.left = 4
@@ -326,7 +326,7 @@ async def test_a_skill_with_only_human_assignments_is_weighted_the_same(quick: S
 
 
 class WatchedIndex(MemoryIndex):
-    """Remembers of which collections everything was read, and does something else once before points are written."""
+    """Records which collections are listed; calls a function once before points are written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,7 +368,7 @@ async def test_after_one_assignment_only_that_item_is_read(watched: SyncedCatalo
 
 
 async def test_when_two_processes_write_a_skill_the_index_ends_as_the_store(watched: SyncedCatalogue) -> None:
-    """Another process decides, and writes the skill, after this one has read who is in it."""
+    """Another process assigns an item and writes the skill after this one has read its members."""
     assert isinstance(watched.index, WatchedIndex)
     other = SyncedCatalogue(database=watched.database, index=watched.index)
     watched.index.meanwhile = lambda: other.skills.assign(WRITE.id, ["money"])

@@ -327,7 +327,7 @@ async def test_concurrent_puts_of_the_same_documents_end_in_one_complete_version
 
 
 class InterruptedStore:
-    """Lets another process write right after this one has saved."""
+    """Lets another process write after this one has saved."""
 
     def __init__(self, store: DocumentStore, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Page tokens: signed, bound to tenant and question, expiring."""
+"""Page tokens: signed, bound to tenant and query, expiring."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def test_in_an_index_without_a_model_nothing_stays_pending(ingest: Ingest)
 
 
 class PoisonedEmbedder(CountingEmbedder):
-    """Cannot bear one text."""
+    """Fails for one text."""
 
     error: Exception = Unavailable("refused")
 
@@ -122,11 +122,11 @@ async def test_documents_that_the_store_lacks_are_removed_from_the_index(ingest:
 
 
 class Killed(Exception):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class DyingStore:
-    """Belongs to a process that is overtaken by another while it indexes, and killed once it has."""
+    """The store of a process that is killed after another process wrote a newer version."""
 
     def __init__(self, store: DocumentStore, *, before: str, other: IngestDocuments, newer: Document) -> None:
         self._store = store

@@ -47,7 +47,7 @@ SEMANTIC, KEYWORD, HYBRID = SearchType.SEMANTIC, SearchType.KEYWORD, SearchType.
 
 
 class LengthEmbedder:
-    """A reranker that likes long passages; remembers what it has read."""
+    """A reranker that prefers long passages and records what it reads."""
 
     model = "longest-first"
 
@@ -69,7 +69,7 @@ class LengthEmbedder:
 
 
 class Faulty:
-    """A port of which the named calls fail or hang."""
+    """A port whose named methods fail or hang."""
 
     def __init__(self, port: object, **faults: Exception | None) -> None:
         self._port = port

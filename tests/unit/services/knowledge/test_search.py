@@ -82,7 +82,7 @@ def ids(response: KnowledgeResults) -> list[str]:
     return [hit.id for hit in response.hits]
 
 
-# --- what is found ---
+# --- results ---
 
 
 async def test_chunks_and_extractions_come_together_best_first() -> None:
@@ -321,7 +321,7 @@ async def hold_to_the_oracle(drawn: list[tuple[str, str | None, list[str]]], ask
     assert answer.sources_cited == (["Of Tides"] if best else [])
 
 
-# --- what is not there ---
+# --- missing collections and records ---
 
 
 async def test_before_any_ingest_nothing_is_found_and_no_collection_created() -> None:
@@ -458,7 +458,7 @@ async def test_other_hits_replace_missing_ones(orphans: int, reads: int) -> None
 
 
 async def with_ghosts() -> Library:
-    """A library whose index knows so much like the warning that the store has not that searches for it look twice."""
+    """A library whose index has many points that the store lacks, so that a search ranks twice."""
     library = await fill()
     ghosts = [chunk(TIDES, f"never enter the harbour at low tide {n}") for n in range(40)]
     await library.index.upsert(CHUNKS, [await library.chunk_point(each) for each in ghosts])
@@ -466,7 +466,7 @@ async def with_ghosts() -> Library:
 
 
 def failing_in(*turns: int) -> Fault:
-    """A fault of those calls alone, counted from one."""
+    """Fails the calls of these numbers, from 1."""
     turn = count(1)
 
     async def fault(true: Awaitable[Any]) -> Any:

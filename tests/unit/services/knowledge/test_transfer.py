@@ -84,7 +84,7 @@ def library() -> Library:
 
 
 async def export(library: Library) -> list[dict[str, Any]]:
-    """Lines as they come out of a file again."""
+    """The lines after writing and reading a file."""
     lines = export_lines(library.store, await library.store.list_sources())
     return [json.loads(json.dumps(line)) async for line in lines]
 
@@ -138,7 +138,7 @@ async def test_a_line_has_the_documented_fields(library: Library) -> None:
 
 
 async def read_by_a_model(library: Library) -> None:
-    """The handbook, with what a language model has read out of it."""
+    """Ingests the handbook with extractions of a language model."""
 
     class Reader:
         model = "reader"

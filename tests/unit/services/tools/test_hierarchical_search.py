@@ -64,12 +64,12 @@ EVERY = (SEND, ATTACH, READ, FETCH, LOOSE, ASK_NICELY, INBOX)
 
 
 def at(cosine: float) -> Vector:
-    """A vector of that cosine with every query."""
+    """A vector with that cosine to every query."""
     return np.array([cosine, np.sqrt(1 - cosine**2)], dtype=np.float32)
 
 
 class AngledEmbedder(HashedEmbedder):
-    """Every query is the same direction; a text that says `@0.5` has that cosine with it, others none. Counts."""
+    """Every query has the same vector; a text with `@0.5` has that cosine to it, others have 0. Counts calls."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -85,7 +85,7 @@ class AngledEmbedder(HashedEmbedder):
 
 
 class Labels:
-    """Sorts an item into the skills that its description names, the first of them primary."""
+    """Assigns the skills that the description names, the first one primary."""
 
     async def classify(
         self, items: Sequence[tuple[Item, Vector]], skills: Sequence[Skill]
@@ -99,7 +99,7 @@ class Labels:
 
 
 class WatchedItems(SqlItems):
-    """Remembers whose schemas were read, and can be forbidden to be read."""
+    """Records whose schemas are read; can be made to refuse."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -114,7 +114,7 @@ class WatchedItems(SqlItems):
 
 
 class WatchedIndex(MemoryIndex):
-    """Remembers which filters were searched with."""
+    """Records the filters of searches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class WatchedIndex(MemoryIndex):
 
 
 class Library:
-    """A catalogue, its index and the search over both, wired as the application does it."""
+    """A catalogue, its index and the search, connected as in the application."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -190,7 +190,7 @@ def names(found: HierarchicalResults) -> list[str]:
 
 
 def render(found: HierarchicalResults) -> dict[str, Any]:
-    """The answer without its times."""
+    """The results without their times."""
     answer = build_hierarchical_response(found, with_schemas=True)
     answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
     return answer
@@ -243,7 +243,7 @@ async def test_skills_are_ranked_by_similarity_alone(every: Library) -> None:
 
 
 async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
-    """BR-002: only active skills, whether the store says so or the index is behind."""
+    """BR-002: only active skills, even if the index is stale."""
     await every.skill_store.save_skills([replace(MAIL, is_active=False)])
     await every.sync.index_catalogue()
     assert [h.skill.id for h in (await every.search()).skills] == ["files"]
@@ -296,7 +296,7 @@ async def test_a_tool_counts_by_any_of_its_skills_not_only_the_primary(every: Li
 
 @pytest.mark.req("H-03")
 async def test_vanished_tools_are_not_found(every: Library) -> None:
-    """BR-003: is_active, also where the index has not followed yet."""
+    """BR-003: is_active, even if the index is stale."""
     payload = {**(await every.index.payloads(TOOLS, [SEND.id]))[SEND.id], "is_active": False}
     await every.index.upsert(TOOLS, [Point(SEND.id, at(0.75), Terms(), payload)])
     for strategy in Strategy:
@@ -324,7 +324,7 @@ async def test_a_returned_score_as_a_threshold_keeps_its_tool() -> None:
 
 
 async def test_equal_scores_are_ordered_by_id() -> None:
-    """BR-001: an order that never depends on chance."""
+    """BR-001: the order is deterministic."""
     alike = [Item("s", name, "Alike #mail @0.5") for name in ("c", "a", "d", "b")]
     skills = [Skill(i, i) for i in ("zoo", "ant", "mail")]
     in_all = Item("s", "e", "Alike #zoo #ant #mail @0.5")
@@ -344,7 +344,7 @@ async def test_schemas_are_read_once_and_only_for_returned_tools(every: Library)
 
 @pytest.mark.req("H-05")
 async def test_a_known_schema_is_not_read_again(every: Library) -> None:
-    """BR-004: kept while the tool stays as it is."""
+    """BR-004: cached while the tool does not change."""
     await every.search(limit=2)
     found = await every.search("something else", limit=3)
     assert every.item_store.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
@@ -460,7 +460,7 @@ async def test_the_hybrid_strategy_gives_the_best_of_both(every: Library) -> Non
 
 @pytest.mark.req("H-06")
 async def test_candidates_are_counted_up_to_a_hundred() -> None:
-    """BR-007: more are not read only to be counted."""
+    """BR-007: no more candidates are read just to count them."""
     crowd = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(130)]
     async with library(*crowd) as opened:
         for strategy in Strategy:
@@ -522,7 +522,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     limits: tuple[int, int],
     strategy: Strategy,
 ) -> None:
-    """BR-009, BR-002, BR-003: of any vectors, any model, any thresholds."""
+    """BR-009, BR-002, BR-003: for all vectors, models and thresholds."""
     index = MemoryIndex()
     await index.open(tools_collection("m", DIMENSIONS))
     await index.open(skills_collection("m", DIMENSIONS))
@@ -650,7 +650,7 @@ async def test_concurrent_equal_queries_get_the_same_results(every: Library) -> 
 
 
 class Waiting(AngledEmbedder):
-    """Answers when it may."""
+    """Answers after an event is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -702,7 +702,7 @@ async def test_when_the_first_caller_is_cancelled_the_others_get_results(
 
 
 async def test_a_stale_index_of_skills_still_works(every: Library) -> None:
-    """EC-007: a map that was drawn before the tools changed still leads to them."""
+    """EC-007: a skill map that was built before the tools changed still finds them."""
     stale = every.build_snapshots()
     await stale.current().skill_map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
@@ -759,7 +759,7 @@ async def test_cached_results_end_with_any_change(every: Library) -> None:
 
 
 async def test_cached_results_end_with_an_interrupted_sync() -> None:
-    """Half of the tools are already others when the model gives up."""
+    """The model fails when half of the tools are replaced."""
 
     class GivingUp(AngledEmbedder):
         left = 1000
@@ -820,7 +820,7 @@ async def test_each_stage_can_run_alone(every: Library) -> None:
 
 
 async def test_a_paraphrase_finds_the_right_skill(minilm: OnnxEmbedder) -> None:
-    """BR-001, with a real model: the words of the query are not those of the tools."""
+    """BR-001 with a real model: query and tools share no words."""
     skills = [
         Skill("calendar", "Calendar", "Meetings, events and free time"),
         Skill("storage", "Storage", "Files and folders on a disk"),

@@ -35,13 +35,13 @@ NONE = Capabilities({"domain": {}, "capability": {}})
 
 
 class Catalogues:
-    """One catalogue, searched with the packaged tables and with none."""
+    """One catalogue, searched with and without the packaged tables."""
 
     def __init__(self, packaged: ToolSearch, bare: ToolSearch) -> None:
         self.packaged, self.bare = packaged, bare
 
     async def both(self, query: str) -> list[tuple[ToolHit, float]]:
-        """Every hit, and how sure it would be without the tables."""
+        """Every hit, with its confidence without the tables."""
         without = {h.id: h.confidence for h in (await self.bare.search(query, limit=100, threshold=0)).hits}
         return [(h, without.get(h.id, 0.0)) for h in (await self.packaged.search(query, limit=100, threshold=0)).hits]
 
@@ -103,7 +103,7 @@ async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(
 
 @pytest.mark.req("S-01")
 async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder) -> None:
-    """What 0.8 gives lies where it should between meaning alone and words alone."""
+    """With an alpha of 0.8, confidences are the weighted mean of meaning and words."""
     database, index = Database("sqlite://"), MemoryIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(minilm.model, minilm.dimensions))
