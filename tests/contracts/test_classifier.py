@@ -47,7 +47,7 @@ async def classifier(request: pytest.FixtureRequest) -> AsyncIterator[Classifier
         yield EmbeddingClassifier(HashedEmbedder())
         return
     with ChatApi(sensibly) as api:
-        model = OpenAiChat.at(api.url, None, "sensible", retries=0)
+        model = OpenAiChat(api.url, None, "sensible", retries=0)
         yield LlmClassifier(model)
         await model.close()
 

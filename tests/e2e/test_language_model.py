@@ -67,7 +67,7 @@ async def test_a_real_model_sorts_more_than_half_of_the_tools_right_and_every_an
 ) -> None:
     caplog.set_level(logging.INFO, "toolscript")
     items = [(Item("office", name, description), np.zeros(1, dtype=np.float32)) for name, description, _ in TOOLS]
-    model = OpenAiChat.at(chat_server, None, "smollm2", timeout_seconds=60)
+    model = OpenAiChat(chat_server, None, "smollm2", timeout_seconds=60)
     try:
         found = await LlmClassifier(model, batch=1).classify(items, SKILLS)
     finally:

@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolscript.app.extras import require_extra
-from toolscript.domain.access import Principal
+from toolscript.domain.access import TENANT_RULE, Principal, is_tenant_name
 from toolscript.domain.errors import Invalid
-from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:

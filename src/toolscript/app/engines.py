@@ -55,7 +55,7 @@ def open_language_model(settings: Settings) -> LanguageModel | None:
         return None
     with require_extra("llm", "TOOLSCRIPT_LLM_URL"):
         from toolscript.adapters.openai_api.chat import OpenAiChat
-    return OpenAiChat.at(
+    return OpenAiChat(
         settings.llm_url,
         settings.llm_key,
         settings.llm_model,

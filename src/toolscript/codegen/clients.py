@@ -10,8 +10,7 @@ from urllib.parse import quote
 from toolscript.codegen.names import UniqueNames, assign_names, to_pascal_case
 from toolscript.codegen.schemas import Path, SchemaShape, get_label, read_arguments, read_schema
 from toolscript.codegen.shapes import ANY_OBJECT, NEVER, UNKNOWN, Shape, accepts_no_arguments
-from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.selection import select_items
+from toolscript.domain.catalog import Item, ItemType, select_items
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -54,6 +54,18 @@ class Item:
         """The names of the input schema's top-level properties."""
         properties = (self.input_schema or {}).get("properties")
         return [str(name) for name in properties] if isinstance(properties, Mapping) else []
+
+
+def select_items(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 its name on every surface
+    """Returns the items that a comma-separated list names, each once, sorted by id; without a list all items.
+
+    An entry is the id of an item or the name of a server: `github,filesystem__read_file` is one server and one tool of
+    another. Unknown entries select nothing.
+    """
+    by_id = {item.id: item for item in items}
+    entries = {entry.strip() for entry in (filter or "").split(",")} - {""}
+    wanted = [i for i, item in by_id.items() if not entries or i in entries or item.server in entries]
+    return [by_id[i] for i in sorted(wanted)]
 
 
 @dataclass(frozen=True, slots=True)

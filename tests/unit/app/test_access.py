@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolscript.app.access import check_environment, may_bypass
+from toolscript.domain.access import is_tenant_name
 from toolscript.domain.errors import Invalid
-from toolscript.domain.tenants import is_tenant_name
 from toolscript.settings import Settings
 
 

@@ -18,8 +18,7 @@ from toolscript.codegen.names import (
     to_snake_case,
 )
 from toolscript.codegen.texts import format_typescript_key, quote_python, quote_typescript, split_comment_lines
-from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.selection import select_items
+from toolscript.domain.catalog import Item, ItemType, select_items
 
 ITEMS = [
     Item("myserver", "echo"),

@@ -42,38 +42,25 @@ class PrometheusMetrics:
         registry = CollectorRegistry()
         self._registry = registry
         self._names: set[str] = set()
-        self._http = Counter(
-            "toolscript_http_requests",
-            "HTTP requests by status; 499: the client disconnected before the response.",
-            ("method", "route", "status"),
-            registry=registry,
-        )
+        text = "HTTP requests by status; 499: the client disconnected before the response."
+        self._http = Counter("toolscript_http_requests", text, ("method", "route", "status"), registry=registry)
+        text = "Time from the first byte of a request to the last byte of its response."
         self._http_seconds = Histogram(
-            "toolscript_http_request_seconds",
-            "Time from the first byte of a request to the last byte of its response.",
-            ("method", "route"),
-            buckets=REQUEST_BUCKETS,
-            registry=registry,
+            "toolscript_http_request_seconds", text, ("method", "route"), buckets=REQUEST_BUCKETS, registry=registry
         )
         # Looking them up by their labels takes longer than counting.
         self._request_metrics: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._searches = Counter(
-            "toolscript_searches",
+        text = (
             "Searches of documents, by their type, and of knowledge. Outcome: ok, degraded (a part was unavailable), "
-            "or the error code.",
-            ("type", "outcome"),
-            registry=registry,
+            "or the error code."
         )
+        self._searches = Counter("toolscript_searches", text, ("type", "outcome"), registry=registry)
+        text = "Duration of each stage of a search."
         self._stages = Histogram(
-            "toolscript_stage_seconds",
-            "Duration of each stage of a search.",
-            ("search", "stage"),
-            buckets=STAGE_BUCKETS,
-            registry=registry,
+            "toolscript_stage_seconds", text, ("search", "stage"), buckets=STAGE_BUCKETS, registry=registry
         )
-        self._degraded = Counter(
-            "toolscript_degraded", "Searches without a part that was unavailable.", ("what",), registry=registry
-        )
+        text = "Searches without a part that was unavailable."
+        self._degraded = Counter("toolscript_degraded", text, ("what",), registry=registry)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 

@@ -19,12 +19,7 @@ import openai
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from toolscript.adapters.remote_services import (
-    hide_credentials,
-    is_http_url,
-    read_retry_after,
-    require_unique_keys,
-)
+from toolscript.adapters.remote_services import hide_credentials, is_http_url, read_retry_after, require_unique_keys
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
@@ -72,17 +67,8 @@ class Completion:
 class OpenAiChat:
     """A model behind a base URL, with a limit on concurrent prompts."""
 
-    def __init__(self, client: openai.AsyncOpenAI, model: str, *, timeout_seconds: float, at_once: int, retries: int):
-        self._client = client
-        self.model = model
-        self._timeout = timeout_seconds
-        self._limit = asyncio.Semaphore(at_once)
-        self._retries = retries
-        self._style = RequestStyle()
-
-    @classmethod
-    def at(
-        cls,
+    def __init__(
+        self,
         url: str,
         key: str | None,
         model: str | None,
@@ -90,8 +76,8 @@ class OpenAiChat:
         timeout_seconds: float = 30.0,
         at_once: int = 4,
         retries: int = 2,
-    ) -> OpenAiChat:
-        """The model of that name behind that URL; connects on first use. Raises Invalid, naming the setting."""
+    ) -> None:
+        """Connects on first use. Raises Invalid, naming the setting."""
         if not is_http_url(url):
             raise Invalid(
                 "TOOLSCRIPT_LLM_URL is not an http(s) URL: give the base URL of an OpenAI-compatible API, "
@@ -103,8 +89,13 @@ class OpenAiChat:
                 "TOOLSCRIPT_LLM_URL is set without TOOLSCRIPT_LLM_MODEL: give the name of a model of that API",
                 details={"field": "TOOLSCRIPT_LLM_MODEL"},
             )
-        client = openai.AsyncOpenAI(base_url=url, api_key=key or NO_KEY, timeout=timeout_seconds, max_retries=0)
-        return cls(client, model, timeout_seconds=timeout_seconds, at_once=at_once, retries=retries)
+        self.model = model
+        self._client = openai.AsyncOpenAI(base_url=url, api_key=key or NO_KEY, timeout=timeout_seconds, max_retries=0)
+        self._name = f"the language model {model!r} at {hide_credentials(str(self._client.base_url))}"
+        self._timeout = timeout_seconds
+        self._limit = asyncio.Semaphore(at_once)
+        self._retries = retries
+        self._style = RequestStyle()
 
     async def answer(self, prompt: Prompt) -> dict[str, Any]:
         """An object that matches the prompt's schema; tries a second time when the first answer does not. Raises
@@ -147,7 +138,7 @@ class OpenAiChat:
             tries, waited = tries + 1, waited + wait
             if tries > self._retries or waited > MAX_WAIT_SECONDS:
                 raise Unavailable(
-                    f"the language model {self.model!r} at {self._where} failed {tries} times: {reason}. "
+                    f"{self._name} failed {tries} times: {reason}. "
                     "Check TOOLSCRIPT_LLM_URL, or raise TOOLSCRIPT_LLM_TIMEOUT",
                     details={"field": "TOOLSCRIPT_LLM_URL", "model": self.model},
                 )
@@ -155,15 +146,14 @@ class OpenAiChat:
 
     def _adapt(self, status: int, reason: str, style: RequestStyle) -> None:
         """Leaves out the parameter that was refused. Raises Invalid or UpstreamFailed for any other refusal."""
-        where = f"the language model {self.model!r} at {self._where}"
         if status in {401, 403}:
             raise Invalid(
-                f"{where} denies access ({status}): {reason}. Check TOOLSCRIPT_LLM_KEY",
+                f"{self._name} denies access ({status}): {reason}. Check TOOLSCRIPT_LLM_KEY",
                 details={"field": "TOOLSCRIPT_LLM_KEY", "model": self.model},
             )
         if status in {404, 405}:
             raise Invalid(
-                f"{where} does not exist ({status}): {reason}. Check TOOLSCRIPT_LLM_URL and TOOLSCRIPT_LLM_MODEL",
+                f"{self._name} does not exist ({status}): {reason}. Check TOOLSCRIPT_LLM_URL and TOOLSCRIPT_LLM_MODEL",
                 details={"field": "TOOLSCRIPT_LLM_MODEL", "model": self.model},
             )
         other = style.adapt(reason) if status in {400, 422} else None
@@ -206,10 +196,6 @@ class OpenAiChat:
         latency = round(seconds * 1000, 1)
         log.info("language_model_call", extra={"model": self.model, **tokens, "latency_ms": latency})
 
-    @property
-    def _where(self) -> str:
-        return hide_credentials(str(self._client.base_url))
-
     def _clean(self, text: str) -> str:
         """A server's message, short and without the key, which some servers repeat."""
         return " ".join(text.replace(self._client.api_key, "[key]").split())[:MAX_REASON_LENGTH]
@@ -217,7 +203,7 @@ class OpenAiChat:
     def _fail(self, what: str, *, answer: dict[str, Any] | None = None) -> UpstreamFailed:
         details = {"field": "TOOLSCRIPT_LLM_MODEL", "model": self.model}
         return UpstreamFailed(
-            f"the language model {self.model!r} at {self._where} {what}",
+            f"{self._name} {what}",
             details=details if answer is None else {**details, "answer": answer},
         )
 

@@ -17,9 +17,8 @@ import jwt
 
 from toolscript.adapters.remote_services import require_unique_keys
 from toolscript.adapters.tokens.jwks import KEY_TYPES, KeySet
-from toolscript.domain.access import DEFAULT_PLAN, Principal
+from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, Principal, is_tenant_name
 from toolscript.domain.errors import Invalid, Unauthorized
-from toolscript.domain.tenants import TENANT_RULE, is_tenant_name
 
 SYMMETRIC = "HS256"
 LOCAL_ISSUER = "toolscript-local"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from toolscript.domain.catalog import Item
-from toolscript.domain.selection import select_items
+from toolscript.domain.catalog import Item, select_items
 from toolscript.ports.stores import ItemStore
 
 

@@ -40,7 +40,7 @@ def chat_api(*script: Reply, answering: Any = None) -> Iterator[ChatApi]:
 
 
 async def answer(api: ChatApi, *, key: str | None = KEY, **how: Any) -> dict[str, Any]:
-    model = OpenAiChat.at(api.url, key, "tiny", **how)
+    model = OpenAiChat(api.url, key, "tiny", **how)
     try:
         return await model.answer(PROMPT)
     finally:
@@ -131,7 +131,7 @@ async def test_a_server_without_json_schemas_gets_the_schema_in_the_prompt_from_
         return says(BLUE) if form == wanted else refuses(400, f"'response_format' {form} is not supported")
 
     with chat_api(answering=picky) as api:
-        model = OpenAiChat.at(api.url, None, "tiny")
+        model = OpenAiChat(api.url, None, "tiny")
         first = await asyncio.gather(*(model.answer(PROMPT) for _ in range(4)))
         before = len(api.bodies)
         assert await model.answer(PROMPT) == BLUE
@@ -222,7 +222,7 @@ async def test_a_wrong_setting_is_named_and_not_retried(status: int, setting: st
 async def test_without_a_server_the_error_names_the_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    model = OpenAiChat.at(f"http://someone:secret@127.0.0.1:{port}/v1", KEY, "tiny", retries=0)
+    model = OpenAiChat(f"http://someone:secret@127.0.0.1:{port}/v1", KEY, "tiny", retries=0)
     with pytest.raises(Unavailable, match="TOOLSCRIPT_LLM_URL") as raised:
         await model.answer(PROMPT)
     await model.close()
@@ -232,13 +232,13 @@ async def test_without_a_server_the_error_names_the_setting() -> None:
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://host/v1", "http://"])
 def test_an_invalid_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_LLM_URL"):
-        OpenAiChat.at(url, None, "tiny")
+        OpenAiChat(url, None, "tiny")
 
 
 @pytest.mark.parametrize("model", [None, ""])
 def test_a_url_without_a_model_is_refused_at_once(model: str | None) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_LLM_MODEL"):
-        OpenAiChat.at("http://127.0.0.1:1/v1", None, model)
+        OpenAiChat("http://127.0.0.1:1/v1", None, model)
 
 
 async def test_a_response_beyond_the_maximum_size_is_an_error() -> None:
@@ -258,7 +258,7 @@ async def test_a_response_that_is_not_openai_compatible_is_quoted(body: bytes) -
 
 async def test_concurrent_prompts_are_limited() -> None:
     with chat_api(answering=lambda _: Reply(json.dumps(BLUE), hold=True)) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", at_once=3)
+        model = OpenAiChat(api.url, None, "tiny", at_once=3)
         answers = asyncio.gather(*(model.answer(PROMPT) for _ in range(10)))
         arrivals = [await asyncio.to_thread(api.arrived.acquire, timeout=seconds) for seconds in (10, 10, 10, 0.3)]
         assert arrivals == [True, True, True, False]
@@ -273,7 +273,7 @@ async def test_the_tokens_of_every_call_are_logged(caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.DEBUG)
     odd = Reply(json.dumps(BLUE), usage={"prompt_tokens": "many", "completion_tokens": -4})
     with chat_api(says("blue"), says(BLUE), Reply(json.dumps(BLUE), usage=None), odd) as api:
-        model = OpenAiChat.at(api.url, KEY, "tiny")
+        model = OpenAiChat(api.url, KEY, "tiny")
         for _ in range(3):
             await model.answer(PROMPT)
         await model.close()
@@ -290,7 +290,7 @@ async def test_the_tokens_of_every_call_are_logged(caplog: pytest.LogCaptureFixt
 async def test_examples_precede_the_question_as_a_conversation() -> None:
     prompt = Prompt("Name a colour.", "The sea?", SCHEMA, examples=(("Blood?", '{"colour": "red"}'),))
     with chat_api(says(BLUE)) as api:
-        model = OpenAiChat.at(api.url, None, "tiny")
+        model = OpenAiChat(api.url, None, "tiny")
         assert await model.answer(prompt) == BLUE
         await model.close()
     assert [(m["role"], m["content"]) for m in api.bodies[0]["messages"]] == [
@@ -303,7 +303,7 @@ async def test_examples_precede_the_question_as_a_conversation() -> None:
 
 async def test_lone_surrogates_are_replaced() -> None:
     with chat_api(says(BLUE)) as api:
-        model = OpenAiChat.at(api.url, None, "tiny")
+        model = OpenAiChat(api.url, None, "tiny")
         assert await model.answer(Prompt("\ud800", "a\udfffb", SCHEMA)) == BLUE
         assert model.model == "tiny"
         await model.close()

@@ -57,7 +57,7 @@ async def classify(
 ) -> tuple[list[Classification | None], list[dict[str, Any]]]:
     """The classifications, and the requests to the model."""
     with ChatApi(script) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", retries=0)
+        model = OpenAiChat(api.url, None, "tiny", retries=0)
         try:
             found = await LlmClassifier(model, batch=batch).classify([(item, NOBODY) for item in items], skills)
         finally:
@@ -265,7 +265,7 @@ async def test_an_item_whose_second_prompt_fails_is_not_unclear() -> None:
 
 async def test_prompts_run_as_concurrently_as_the_model_allows() -> None:
     with ChatApi([Reply(json.dumps({"1": build_answer(("files", 0.9))}), hold=True)]) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", retries=0, at_once=12)
+        model = OpenAiChat(api.url, None, "tiny", retries=0, at_once=12)
         items = [(Item(f"s{n}", "tool"), NOBODY) for n in range(20)]
         answers = asyncio.create_task(LlmClassifier(model).classify(items, SKILLS))
         assert all([await asyncio.to_thread(api.arrived.acquire, timeout=10) for _ in range(12)])

@@ -439,7 +439,7 @@ async def test_after_a_failed_model_the_classification_stays_and_the_next_run_tr
         return says(dict.fromkeys(prompt_of(questions), money))
 
     with ChatApi(reply) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", retries=0)
+        model = OpenAiChat(api.url, None, "tiny", retries=0)
         catalogue = await furnished(LlmClassifier(model))
         assert await catalogue.sync.refinement.run() == 0
         assert await catalogue.get_assignments(READ) == [("files", EMBEDDING)]

@@ -64,7 +64,7 @@ async def run_extraction(
 ) -> tuple[ExtractionResult, list[dict[str, Any]]]:
     """The result of an extraction, and the requests to the model."""
     with ChatApi(script) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", retries=0, timeout_seconds=2)
+        model = OpenAiChat(api.url, None, "tiny", retries=0, timeout_seconds=2)
         try:
             made = await Extractor(model, batch=batch).extract("The Handbook", chunks)
         finally:
@@ -271,7 +271,7 @@ async def test_for_any_answer_extractions_are_short_text_of_a_known_type(message
 async def run_ingest(library: Library, script: Script, *, extract_: bool = True) -> tuple[Any, list[dict[str, Any]]]:
     """The result of an ingest of the handbook, and the requests to the model."""
     with ChatApi(script) as api:
-        model = OpenAiChat.at(api.url, None, "tiny", retries=0)
+        model = OpenAiChat(api.url, None, "tiny", retries=0)
         other = Library(
             store=library.store,
             index=library.index,
