@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from toolscript.adapters.remote_services import hide_credentials, is_http_url, read_retry_after
-from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.adapters.remote_services import hide_credentials, read_retry_after, require_http_url
+from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 MAX_CONCURRENT_CALLS = 4
 MAX_DOCUMENTS, MAX_TEXTS = 500, 32
 MAX_BYTES = 8 * 2**20
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 2.0, 0.25
 MAX_REASON_LENGTH = 300
-BUSY, REFUSED, GOOD = frozenset({429, 503}), frozenset({400, 422}), range(200, 300)
+BUSY, REFUSED, DENIED, GOOD = {429, 503}, {400, 422}, {401, 403}, range(200, 300)
 SCORES = ("relevance_score", "score")
 
 
@@ -87,16 +87,21 @@ class HttpReranker:
         if status in BUSY:
             wait = read_retry_after(headers)
             wait = DEFAULT_WAIT_SECONDS if wait is None else wait
-            if wait > MAX_WAIT_SECONDS:
-                raise self._busy(status)
-            await asyncio.sleep(wait)
-            status, headers, answer = await self._post(body)
+            if wait <= MAX_WAIT_SECONDS:
+                await asyncio.sleep(wait)
+                status, headers, answer = await self._post(body)
         if status in GOOD:
             return answer
         if status in REFUSED and not in_texts and b"texts" in answer:
             self._takes_texts = True
             return None
-        raise self._busy(status) if status in BUSY else self._refusal(status, answer)
+        if status in BUSY:
+            raise Unavailable(
+                f"the rerank service at {self._where} is too busy ({status}): try again later",
+                details={"field": "TOOLSCRIPT_RERANKER", "status": status},
+            )
+        field = "TOOLSCRIPT_RERANKER_KEY" if status in DENIED else "TOOLSCRIPT_RERANKER"
+        raise self._fail(f"answered {status}: {self._quote(answer)}. Check {field}", field=field)
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         received = bytearray()
@@ -132,16 +137,6 @@ class HttpReranker:
             raise self._fail(f"did not score each of the {passages} passages once: {self._quote(answer)}")
         return [scores[index] for index in range(passages)]
 
-    def _busy(self, status: int) -> ToolscriptError:
-        return Unavailable(
-            f"the rerank service at {self._where} is too busy ({status}): try again later",
-            details={"field": "TOOLSCRIPT_RERANKER", "status": status},
-        )
-
-    def _refusal(self, status: int, answer: bytes) -> ToolscriptError:
-        hint = {401: "TOOLSCRIPT_RERANKER_KEY", 403: "TOOLSCRIPT_RERANKER_KEY"}.get(status, "TOOLSCRIPT_RERANKER")
-        return self._fail(f"answered {status}: {self._quote(answer)}. Check {hint}", field=hint)
-
     def _fail(self, what: str, field: str = "TOOLSCRIPT_RERANKER") -> UpstreamFailed:
         return UpstreamFailed(f"the rerank service at {self._where} {what}", details={"field": field})
 
@@ -152,12 +147,8 @@ class HttpReranker:
 
 
 def _endpoint(url: str) -> str:
-    if not is_http_url(url):
-        raise Invalid(
-            "TOOLSCRIPT_RERANKER is not a valid URL: give the URL of a rerank service, such as "
-            "http://127.0.0.1:8080/rerank, or a folder with an ONNX cross-encoder",
-            details={"field": "TOOLSCRIPT_RERANKER"},
-        )
+    service = "the URL of a rerank service, such as http://127.0.0.1:8080/rerank"
+    require_http_url(url, "TOOLSCRIPT_RERANKER", f"{service}, or a folder with an ONNX cross-encoder")
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     return parts._replace(path=path if path.endswith("rerank") else f"{path}/rerank").geturl()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from toolscript.domain.errors import Invalid
+
 
 def hide_credentials(url: str) -> str:
     """A URL without user, password and query, for messages and logs. Raises ValueError for an invalid URL."""
@@ -20,6 +22,12 @@ def is_http_url(url: str) -> bool:
         return parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         return False
+
+
+def require_http_url(url: str, setting: str, allowed: str) -> None:
+    """Raises Invalid, naming the setting and what is allowed, unless this is an http(s) URL with a host."""
+    if not is_http_url(url):
+        raise Invalid(f"{setting} is not a valid URL: give {allowed}", details={"field": setting})
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:

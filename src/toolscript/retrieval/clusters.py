@@ -38,13 +38,6 @@ class Cluster:
     """The mean cosine of the members to the centre: 1 when all are the same."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Settled:
-    labels: Numbers
-    centres: Matrix
-    closeness: float
-
-
 def find_clusters(
     vectors: Matrix | Sequence[Vector], count: int | None = None, *, starts: int = RESTARTS
 ) -> list[Cluster]:
@@ -99,8 +92,8 @@ def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -
     part = slice(None) if len(rows) <= size else np.sort(random.choice(len(rows), size, replace=False))
     tries = range(starts if 1 < count < len(rows) else 1)
     settled = (_settle(rows[part], weights[part], _start(rows[part], weights[part], count, random)) for _ in tries)
-    best = max(settled, key=lambda s: s.closeness)
-    return best.labels if len(rows) <= size else _settle(rows, weights, best.centres).labels
+    _, labels, centres = max(settled, key=lambda each: each[0])
+    return labels if len(rows) <= size else _settle(rows, weights, centres)[1]
 
 
 def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.random.Generator) -> Matrix:
@@ -119,8 +112,9 @@ def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.ra
     return rows[chosen]
 
 
-def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> _Settled:
-    """Moves the centres until the labels no longer change, or for the maximum number of rounds."""
+def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> tuple[float, Numbers, Matrix]:
+    """Moves the centres until the labels no longer change, or for the maximum number of rounds. Returns how close the
+    rows are to their centres, the labels and the centres."""
     labels = np.full(len(rows), -1, np.int64)
     for _ in range(ROUNDS):
         cosines = rows @ centres.T
@@ -132,7 +126,7 @@ def _settle(rows: Matrix, weights: NDArray[np.float32], centres: Matrix) -> _Set
         belongs = np.zeros((len(centres), len(rows)), np.float32)
         belongs[labels, np.arange(len(rows))] = weights
         centres = _unit(belongs @ rows)
-    return _Settled(labels, centres, float((weights * (rows * centres[labels]).sum(axis=1)).sum()))
+    return float((weights * (rows * centres[labels]).sum(axis=1)).sum()), labels, centres
 
 
 def _fill_empty(labels: Numbers, closeness: NDArray[np.float32], count: int) -> None:

@@ -50,10 +50,6 @@ class QueryTopics:
         tool = self.of(item_id)
         return self.capabilities.infer(self.query_domains, tool) if tool.kinds else None
 
-    def find_shared(self, item_id: str) -> str:
-        """The names of the domains that query and tool share."""
-        return self.capabilities.name_domains(self.query_domains & self.of(item_id).domains)
-
     def fits(self, item_id: str) -> bool:
         """Whether the tool is of one of the query's domains or can do its work."""
         return self.shares(item_id) or self.infer(item_id) is not None
@@ -127,13 +123,14 @@ class Confidences:
         alike = self._alike.get(item_id)
         base = self._plain.get(item_id, 0.0) if alike is None else alike
         is_boosted = _round(self._boost(item_id, base)) > _round(min(UNNAMED, base))
+        shared = self._about.query_domains & self._about.of(item_id).domains
         inferred, capability = self._inferred.get(item_id, (0.0, ""))
         return Evidence(
             semantic=self._semantic.get(item_id, 0.0) if alike is None else 0.0,
             keyword=self._keyword.get(item_id, 0.0) if alike is None else 0.0,
             fuzzy=alike or 0.0,
             inferred=inferred,
-            domain=self._about.find_shared(item_id) if is_boosted else "",
+            domain=self._about.capabilities.name_domains(shared) if is_boosted else "",
             capability=capability,
             shared_words=shared_words,
         )

@@ -18,8 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolscript.adapters.remote_services import hide_credentials, is_http_url
-from toolscript.domain.errors import Invalid
+from toolscript.adapters.remote_services import hide_credentials, require_http_url
 from toolscript.ports.observability import EventSink
 
 if TYPE_CHECKING:
@@ -150,11 +149,7 @@ def open_jsonl_sink(path: Path) -> QueuedSink:
 
 def open_http_sink(url: str, *, queue_size: int = QUEUE_SIZE, interval: float = INTERVAL_SECONDS) -> QueuedSink:
     """A sink that posts events to a URL as JSON arrays of up to 100. Raises Invalid unless this is an http(s) URL."""
-    if not is_http_url(url):
-        raise Invalid(
-            "TOOLSCRIPT_EVENTS is not a valid URL: give the path of a .jsonl file, or an http(s) URL for JSON",
-            details={"field": "TOOLSCRIPT_EVENTS"},
-        )
+    require_http_url(url, "TOOLSCRIPT_EVENTS", "the path of a .jsonl file, or an http(s) URL for JSON")
     collector = _Collector(url)
     return QueuedSink(collector.post, queue_size=queue_size, interval=interval, finish=collector.close)
 

@@ -15,8 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolscript import __version__
-from toolscript.adapters.remote_services import is_http_url
-from toolscript.domain.errors import Invalid
+from toolscript.adapters.remote_services import require_http_url
 from toolscript.domain.requests import request_id
 
 if TYPE_CHECKING:
@@ -82,12 +81,8 @@ class Telemetry:
 
 def _traces_url(endpoint: str) -> str:
     """The URL for spans at a collector's base URL. Raises Invalid."""
-    if not is_http_url(endpoint):
-        raise Invalid(
-            "TOOLSCRIPT_OTLP_ENDPOINT is not a valid URL: give the base URL of an OpenTelemetry collector for OTLP "
-            "over HTTP, such as http://127.0.0.1:4318",
-            details={"field": "TOOLSCRIPT_OTLP_ENDPOINT"},
-        )
+    allowed = "the base URL of an OpenTelemetry collector for OTLP over HTTP, such as http://127.0.0.1:4318"
+    require_http_url(endpoint, "TOOLSCRIPT_OTLP_ENDPOINT", allowed)
     base = endpoint.rstrip("/")
     return base if base.endswith(PATH) else base + PATH
 

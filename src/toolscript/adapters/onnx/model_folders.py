@@ -78,14 +78,11 @@ def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
     Raises Invalid for a folder without a usable model.
     """
     card = find_model_card(name)
-    own = _as_folder(name)
-    if card is None and own is not None:
-        return _folder(own)
     packaged = Path(str(resources.files("toolscript").joinpath("data/models")))
-    for place in (cache_dir, packaged):
-        cached = _as_folder(str(place / _folder_name(name)))
-        if cached:
-            return _folder(cached, card)
+    stored = [place / _folder_name(name) for place in (cache_dir, packaged)]
+    for place in stored if card else [Path(name), *stored]:
+        if _is_folder(place):
+            return _folder(place.expanduser(), card)
     return None
 
 
@@ -143,12 +140,11 @@ def _require_hub(name: str, hub_url: str) -> None:
         ) from error
 
 
-def _as_folder(name: str) -> Path | None:
+def _is_folder(place: Path) -> bool:
     try:
-        place = Path(name).expanduser()
-        return place if place.is_dir() else None
-    except (OSError, RuntimeError, ValueError):
-        return None
+        return place.expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):  # a name may be no valid path
+        return False
 
 
 def _folder_name(name: str) -> str:

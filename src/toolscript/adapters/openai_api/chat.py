@@ -19,7 +19,12 @@ import openai
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from toolscript.adapters.remote_services import hide_credentials, is_http_url, read_retry_after, require_unique_keys
+from toolscript.adapters.remote_services import (
+    hide_credentials,
+    read_retry_after,
+    require_http_url,
+    require_unique_keys,
+)
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
@@ -78,12 +83,8 @@ class OpenAiChat:
         retries: int = 2,
     ) -> None:
         """Connects on first use. Raises Invalid, naming the setting."""
-        if not is_http_url(url):
-            raise Invalid(
-                "TOOLSCRIPT_LLM_URL is not an http(s) URL: give the base URL of an OpenAI-compatible API, "
-                "such as http://127.0.0.1:8080/v1",
-                details={"field": "TOOLSCRIPT_LLM_URL"},
-            )
+        allowed = "the base URL of an OpenAI-compatible API, such as http://127.0.0.1:8080/v1"
+        require_http_url(url, "TOOLSCRIPT_LLM_URL", allowed)
         if not model:
             raise Invalid(
                 "TOOLSCRIPT_LLM_URL is set without TOOLSCRIPT_LLM_MODEL: give the name of a model of that API",

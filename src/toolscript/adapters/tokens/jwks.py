@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +35,10 @@ RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 2.0
 TIMEOUT_SECONDS = 5.0
 
+# The id of a key, the one algorithm that it may be used with, and the key.
+PublicKey = tuple[str | None, str, jwt.PyJWK]
+
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PublicKey:
-    """A key and the one algorithm that it may be used with."""
-
-    kid: str | None
-    algorithm: str
-    key: jwt.PyJWK
 
 
 class KeySet:
@@ -56,6 +49,8 @@ class KeySet:
         self._place = place
         self._clock = clock
         self._is_remote = _is_remote(place)
+        # Without user, password and query, for messages.
+        self._public_place = hide_credentials(place) if self._is_remote else place
         self._client: httpx.AsyncClient | None = None
         self._reading = asyncio.Lock()
         self._keys: tuple[PublicKey, ...] | None = None
@@ -75,7 +70,7 @@ class KeySet:
                 f"Try again in a moment, or check {SETTING}",
                 details={"field": SETTING},
             )
-        return [k.key for k in self._keys if k.algorithm == algorithm and kid in {None, k.kid}]
+        return [key for key_id, allowed, key in self._keys if allowed == algorithm and kid in {None, key_id}]
 
     async def close(self) -> None:
         if self._client:
@@ -128,11 +123,6 @@ class KeySet:
             raise ValueError(f"the file is larger than {MAX_BYTES} bytes")
         return content
 
-    @property
-    def _public_place(self) -> str:
-        """The place without user, password and query, for messages."""
-        return hide_credentials(self._place) if self._is_remote else self._place
-
 
 def _is_remote(place: str) -> bool:
     if is_http_url(place):
@@ -175,7 +165,7 @@ def _list_uses(key: Mapping[str, Any]) -> list[PublicKey]:
     ]
     public = {name: key[name] for name in PUBLIC_PARTS if name in key}
     try:
-        return [PublicKey(kid, algorithm, _require_strong(jwt.PyJWK(public, algorithm))) for algorithm in algorithms]
+        return [(kid, algorithm, _require_strong(jwt.PyJWK(public, algorithm))) for algorithm in algorithms]
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError):
         log.warning("key_not_usable", extra={"kid": kid})
         return []
