@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import os
 import threading
 from collections import deque
@@ -31,8 +30,6 @@ FILE_INTERVAL_SECONDS = 0.1
 SHUTDOWN_TIMEOUT_SECONDS = 2.0
 TIMEOUT_SECONDS = 5.0
 RETRY_AFTER_SECONDS = 0.2
-MAX_DEPTH = 20
-MAX_INTEGER_BITS = 64
 SERVER_FAULT, TOO_MANY, GOOD = 500, 429, range(200, 300)
 
 Event = Mapping[str, Any]
@@ -45,7 +42,7 @@ class QueuedSink:
 
     def __init__(
         self,
-        deliver: Callable[[Sequence[Event], threading.Event], None],
+        deliver: Callable[[Sequence[bytes], threading.Event], None],
         *,
         queue_size: int,
         interval: float,
@@ -55,7 +52,7 @@ class QueuedSink:
         called after the last batch."""
         self._deliver = deliver
         self._finish = finish
-        self._waiting: deque[Event] = deque(maxlen=queue_size)
+        self._waiting: deque[bytes] = deque(maxlen=queue_size)
         self._full = min(BATCH, queue_size)
         self._interval = interval
         self._changed = threading.Condition()
@@ -65,9 +62,9 @@ class QueuedSink:
         self.dropped = 0
 
     def record(self, event: Event) -> None:
-        """Queues a copy of the event. Never raises."""
+        """Queues the event as JSON; values of other types become strings. Never raises."""
         try:
-            copy = dict(event)
+            text = json.dumps(dict(event), ensure_ascii=False, allow_nan=False, default=str)
             with self._changed:
                 if self._closing.is_set():
                     self.dropped += 1
@@ -75,10 +72,10 @@ class QueuedSink:
                 self._start()
                 if len(self._waiting) == self._waiting.maxlen:
                     self.dropped += 1
-                self._waiting.append(copy)
+                self._waiting.append(text.encode("utf-8", "replace"))
                 if len(self._waiting) in {1, self._full}:
                     self._changed.notify()
-        except Exception as error:  # noqa: BLE001 - a caller's mapping may raise anything
+        except Exception as error:  # noqa: BLE001 - a value that JSON cannot represent may raise anything
             self.dropped += 1
             self._warn(error, 1)
 
@@ -110,7 +107,7 @@ class QueuedSink:
                 self._warn(error, len(batch))
         self._finish()
 
-    def _next(self) -> list[Event]:
+    def _next(self) -> list[bytes]:
         """The next batch: when it is full, or when its first event has waited an interval. Empty after closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
@@ -129,9 +126,9 @@ def open_jsonl_sink(path: Path) -> QueuedSink:
     created."""
     has_partial_line = False
 
-    def append(events: Sequence[Event], _: threading.Event) -> None:
+    def append(events: Sequence[bytes], _: threading.Event) -> None:
         nonlocal has_partial_line
-        lines = b"".join(encode_event(event) + b"\n" for event in events)
+        lines = b"".join(event + b"\n" for event in events)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Queries are private: other users of this machine must not read them.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -161,8 +158,8 @@ class _Collector:
         self._url = url
         self._client: httpx.Client | None = None
 
-    def post(self, events: Sequence[Event], closing: threading.Event) -> None:
-        body = b"[" + b",".join(map(encode_event, events)) + b"]"
+    def post(self, events: Sequence[bytes], closing: threading.Event) -> None:
+        body = b"[" + b",".join(events) + b"]"
         reason, may_retry = self._try(body, closing)
         if reason and may_retry:
             closing.wait(RETRY_AFTER_SECONDS)
@@ -207,33 +204,3 @@ class Sinks:
 
     async def close(self) -> None:
         await asyncio.gather(*(sink.close() for sink in self._sinks), return_exceptions=True)
-
-
-def encode_event(event: Event) -> bytes:
-    """An event as JSON. Values that JSON cannot represent become strings; NaN and infinity become null."""
-    try:
-        text = json.dumps(event, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps(_to_json_value(event, MAX_DEPTH), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "replace")
-
-
-def _to_json_value(value: Any, depth: int) -> Any:
-    if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= MAX_INTEGER_BITS):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str) or depth == 0:
-        return _to_text(value)
-    if isinstance(value, Mapping):
-        return {_to_text(key): _to_json_value(each, depth - 1) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_to_json_value(each, depth - 1) for each in value]
-    return _to_text(value)
-
-
-def _to_text(value: Any) -> str:
-    try:
-        return str(value)
-    except Exception as error:  # noqa: BLE001 - a caller's object may raise anything
-        return f"[{type(value).__name__} without a text: {type(error).__name__}]"
