@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -125,6 +126,16 @@ class SearchReport:
     degraded: list[SearchPart] = field(default_factory=list)
     span: Callable[[str], AbstractContextManager[object]] = no_span
     """Returns a context manager around the stage of a name, for tracing."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Records the milliseconds of the block."""
+        started = time.perf_counter()
+        try:
+            with self.span(name):
+                yield
+        finally:
+            self.timings_ms[name] = (time.perf_counter() - started) * 1000
 
     def degrade(self, part: SearchPart) -> None:
         """Notes, once, that the search had to do without that part."""

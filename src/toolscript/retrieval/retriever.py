@@ -6,23 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import (
-    Candidate,
-    SearchPart,
-    SearchReport,
-    SimilarityRange,
-    TermCounts,
-    Terms,
-    Vector,
-    no_span,
-)
+from toolscript.domain.search import Candidate, SearchPart, SearchReport, SimilarityRange, TermCounts, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
@@ -118,7 +108,7 @@ class Retriever:
             if prepared.terms.terms.ids
             else None
         )
-        with Stage(report, "rank"):
+        with report.stage("rank"):
             if by_meaning and by_word:
                 return Legs(*await asyncio.gather(by_meaning, by_word))
             return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
@@ -145,7 +135,7 @@ class Retriever:
         if self._embedder is None:
             report.degrade(SearchPart.EMBEDDER)
             return None
-        with Stage(report, "embed"):
+        with report.stage("embed"):
             try:
                 async with deadline.timeout():
                     vector = await self._embedder.embed_query(text)
@@ -159,29 +149,6 @@ class Retriever:
     async def _weigh(self, text: str, count_terms: CountTerms) -> QueryTerms:
         frequencies = term_frequencies(text)
         return query_terms(frequencies, await count_terms(list(frequencies)))
-
-
-class Stage:
-    """Times a stage into the report, for as long as the block lasts."""
-
-    __slots__ = ("_name", "_report", "_span", "_started")
-
-    def __init__(self, report: SearchReport, name: str) -> None:
-        self._report = report
-        self._name = name
-        self._span = None if report.span is no_span else report.span(name)
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter()
-        if self._span is not None:
-            self._span.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        try:
-            if self._span is not None:
-                self._span.__exit__(*raised)
-        finally:
-            self._report.timings_ms[self._name] = (time.perf_counter() - self._started) * 1000
 
 
 async def _nothing() -> None:

@@ -22,7 +22,7 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
-from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, Stage
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
 from toolscript.services.documents.request import DocumentRun, SearchType, in_payload
 
@@ -106,7 +106,7 @@ class DocumentRanker:
             raise _no_model()
 
     async def _list_all(self, run: DocumentRun, where: Filter, end: int) -> DocumentRanking:
-        with Stage(run.report, "rank"):
+        with run.report.stage("rank"):
             work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
             ids = sorted(doc_of(c.id)[0] for c in await run.deadline.call(SearchPart.INDEX, work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
@@ -150,7 +150,7 @@ class DocumentRanker:
         legs = await self._query(run, prepared, where, DEPTH)
         crowd = _Crowd(ENOUGH, DEPTH)
         last = await self._fill(crowd, run, PreparedQuery(prepared.text, prepared.vector), where, legs)
-        with Stage(run.report, "fuse"):
+        with run.report.stage("fuse"):
             worded = _documents(_sure(_round_scores(legs.lexical), DEPTH))
             fused = FUSIONS[run.ask.fused_by or ""]([crowd.places, worded])
             scores = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})

@@ -24,7 +24,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.reconcile import split_batches
-from toolscript.retrieval.retriever import Retriever, Stage
+from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents.hits import DocumentHit, DocumentReader, build_hits, question_and_passages
 from toolscript.services.documents.page_tokens import PageTokens
@@ -166,7 +166,7 @@ class DocumentSearch:
         return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report), documents
 
     async def _hits(self, run: DocumentRun, documents: Sequence[Ranked]) -> list[DocumentHit]:
-        with Stage(run.report, "read"):
+        with run.report.stage("read"):
             read = await self._reader.read(run, documents, passages=run.ask.include_snippets)
             hits = await build_hits(run, read)
         run.doc_ids += [hit.doc_id for hit in hits]
@@ -187,7 +187,7 @@ class DocumentSearch:
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
         began = time.monotonic()
         try:
-            with Stage(run.report, "rerank"):
+            with run.report.stage("rerank"):
                 async with asyncio.timeout(RERANK_SECONDS):
                     scores = await self._rerank_scores(run, best)
         except Exception as error:  # noqa: BLE001  (the first ranking is a good fallback for any error)

@@ -26,7 +26,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import check_range
-from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
+from toolscript.retrieval.retriever import PreparedQuery, Retriever
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.support.search_events import Event, record_event, record_search
 
@@ -140,7 +140,7 @@ class KnowledgeSearch:
 
         async def attempt_search(depth: int) -> _Attempt:
             places, missing = await self._rank(query, prepared, depth, report, ranking)
-            with Stage(report, "read"):
+            with report.stage("read"):
                 hits = await _call(SearchPart.STORE, self._read(places[:depth]), reading)
             return _Attempt(hits[: query.limit], missing, len(hits) < query.limit and len(places) >= depth)
 

@@ -21,7 +21,7 @@ from toolscript.domain.search import Candidate, SearchPart, SearchReport, sort_c
 from toolscript.retrieval.calibration import calibrate, find_cosine
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import QueryRules, check_range
-from toolscript.retrieval.retriever import PreparedQuery, Retriever, Stage
+from toolscript.retrieval.retriever import PreparedQuery, Retriever
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
@@ -142,7 +142,7 @@ class HierarchicalSearch:
         if query != request.query:
             request = replace(request, query=query)
         report = SearchReport()
-        with Stage(report, "total"):
+        with report.stage("total"):
             snapshot = self._snapshots.current()
             results = self._results.find((snapshot.version, request))
             if results is None:
@@ -300,7 +300,7 @@ async def _add_schemas(
 
 async def _run_stage(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], fallback: T) -> T:
     """Times a stage; returns the fallback when it raises, takes too long, or gets an unusable response."""
-    with Stage(report, name):
+    with report.stage(name):
         try:
             async with asyncio.timeout(seconds):
                 return await work

@@ -19,7 +19,7 @@ from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.reasons import Evidence, explain
-from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, Stage
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -100,7 +100,7 @@ class ToolSearch:
         _check(limit, threshold)
         text = replace_unencodable(text)
         report = SearchReport()
-        with Stage(report, "total"):
+        with report.stage("total"):
             catalogue = await self._snapshots.current().facts()
             prepared = await self._retriever.prepare(
                 text,

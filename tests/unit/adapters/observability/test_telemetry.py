@@ -20,7 +20,6 @@ from toolscript.adapters.observability.telemetry import Telemetry
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport
-from toolscript.retrieval.retriever import Stage
 from toolscript.surfaces.http.app import GatewayApi
 
 pytestmark = pytest.mark.req("D-10")
@@ -60,7 +59,7 @@ async def search(telemetry: Telemetry) -> SearchReport:
     report = SearchReport(span=telemetry.span)
 
     async def one(name: str) -> None:
-        with Stage(report, name):
+        with report.stage(name):
             await asyncio.sleep(0)
 
     with telemetry.span("execute"):
