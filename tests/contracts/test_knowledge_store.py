@@ -145,7 +145,7 @@ async def test_counts_give_the_contents_of_each_source(store: KnowledgeStore) ->
 
 async def test_the_status_changes_and_nothing_else(store: KnowledgeStore) -> None:
     (chunk,) = chunks_of(BOOK, "one")
-    waiting = replace(BOOK, status=SourceStatus.INDEXING)
+    waiting = BOOK.with_status(SourceStatus.INDEXING)
     await store.replace(waiting, [chunk], [])
     assert await store.list_sources() == [waiting]
     await store.set_status(BOOK.id, SourceStatus.READY)

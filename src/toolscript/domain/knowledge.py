@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -76,6 +76,10 @@ class Source:
     status: str = SourceStatus.READY
     metadata: Mapping[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+    def with_status(self, status: SourceStatus) -> Source:
+        """Returns the source with another status."""
+        return replace(self, status=status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from toolscript.domain.errors import Unavailable
@@ -69,7 +68,7 @@ class SourceWriter:
         gets the number of texts with a vector and the total. Until the end the source has the status `indexing`."""
         plans = await self._plan(source, chunks, extractions, of_source(source.id))
         embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
-        await self._store.replace(replace(source, status=SourceStatus.INDEXING), chunks, extractions)
+        await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
         await self._apply(plans)
         await self._store.set_status(source.id, source.status)
         return embedded
