@@ -82,7 +82,7 @@ class PostgresPool:
             self.give_back(connection)
 
     def take(self) -> Connection:
-        """The same, to be given back by the caller. Fails as soon as connecting fails; `getconn` alone would wait until
+        """A connection that the caller gives back. Fails as soon as connecting fails; `getconn` alone would wait until
         its timeout and not give the reason."""
         self._pool.open()
         attempts, deadline = self._failed_attempts, time.monotonic() + 2 * CONNECT_SECONDS

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from zipfile import ZipFile
 
 from toolscript.adapters.books.archive import open_archive, refuse_entities
@@ -114,17 +115,12 @@ class _DocxWalker:
 
 def _join_code_lines(parts: Iterator[Part]) -> Iterator[Part]:
     """Joins adjacent lines of code into one block."""
-    lines: list[str] = []
-    page: int | None = None
-    for part in parts:
-        if isinstance(part, TextBlock) and part.kind is BlockKind.CODE:
-            page = part.page if not lines else page
-            lines.append(part.text)
-            continue
-        yield from make_block("\n".join(lines), BlockKind.CODE, page)
-        lines = []
-        yield part
-    yield from make_block("\n".join(lines), BlockKind.CODE, page)
+    for is_code, group in groupby(parts, key=lambda part: isinstance(part, TextBlock) and part.kind is BlockKind.CODE):
+        if is_code:
+            lines = list(group)
+            yield from make_block("\n".join(line.text for line in lines), BlockKind.CODE, lines[0].page)
+        else:
+            yield from group
 
 
 def _count_page_breaks(content: Paragraph | Table) -> int:

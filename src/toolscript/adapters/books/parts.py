@@ -63,7 +63,7 @@ Part = Heading | TextBlock
 
 @dataclass(frozen=True, slots=True)
 class ParsedBook:
-    """A parsed file, before chapters and sections are told apart from other headings."""
+    """A parsed file, before it is decided which headings are chapters and sections."""
 
     parts: Sequence[Part]
     title: str = ""

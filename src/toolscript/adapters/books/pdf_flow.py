@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise, zip_longest
 from statistics import median
 
 from toolscript.adapters.books.parts import Heading, Part, clean_prose, make_block, normalize
@@ -66,19 +66,12 @@ def build_parts(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> list[Par
     body = _find_body_size(lines)
     headings = _locate_bookmarks(lines, marks) if marks else _find_large_type(lines, body)
     words = Counter(word.lower() for line in lines for word in _WORD.findall(line.text))
-    parts: list[Part] = []
-    stretch: list[PdfLine] = []
-    number = 0
-    while number <= len(lines):
-        found = headings.get(number, [])
-        if found or number == len(lines):
-            parts.extend(_build_blocks(stretch, words))
-            stretch = []
-            parts.extend(each.heading for each in found)
-        line_count = max((each.line_count for each in found), default=0)
-        if not line_count and number < len(lines):
-            stretch.append(lines[number])
-        number += line_count or 1
+    starts = sorted(headings)
+    parts = [*_build_blocks(lines[: starts[0] if starts else None], words)]
+    for start, following in zip_longest(starts, starts[1:]):
+        placed = headings[start]
+        parts.extend(each.heading for each in placed)
+        parts.extend(_build_blocks(lines[start + max(each.line_count for each in placed) : following], words))
     return parts
 
 
@@ -167,16 +160,12 @@ def _find_target_line(lines: Sequence[PdfLine], near: Sequence[int], mark: Bookm
 
 
 def _find_large_type(lines: Sequence[PdfLine], body: float) -> Mapping[int, list[_PlacedHeading]]:
-    """Finds headings by larger type; the find_largest_text size that occurs more than once is for chapters."""
+    """Finds headings by larger type; the largest size that occurs more than once is for chapters."""
     runs: list[tuple[int, int]] = []
-    number = 0
-    while number < len(lines):
-        end = number
-        while end < len(lines) and _continues_heading(lines, number, end, body):
-            end += 1
-        if end > number:
-            runs.append((number, end))
-        number = max(end, number + 1)
+    for size, numbers in groupby(range(len(lines)), key=lambda number: _find_large_size(lines[number], body)):
+        first, *rest = numbers
+        if size:
+            runs.append((first, first + len(rest) + 1))
     texts = {start: clean_prose(" ".join(line.text for line in lines[start:end])) for start, end in runs}
     good = [(start, end) for start, end in runs if 1 < len(texts[start]) <= _MAX_HEADING_LENGTH]
     sizes = sorted({lines[start].size for start, _ in good}, reverse=True)
@@ -189,11 +178,10 @@ def _find_large_type(lines: Sequence[PdfLine], body: float) -> Mapping[int, list
     }
 
 
-def _continues_heading(lines: Sequence[PdfLine], start: int, number: int, body: float) -> bool:
-    line = lines[number]
-    if line.is_monospace or line.size < body * _HEADING_SCALE or not any(sign.isalpha() for sign in line.text):
-        return False
-    return number == start or (line.page == lines[start].page and line.size == lines[start].size)
+def _find_large_size(line: PdfLine, body: float) -> tuple[int, float] | None:
+    """Returns the page and size of a line that may belong to a heading; lines of one heading have both in common."""
+    is_large = not line.is_monospace and line.size >= body * _HEADING_SCALE and any(map(str.isalpha, line.text))
+    return (line.page, line.size) if is_large else None
 
 
 def _build_blocks(lines: Sequence[PdfLine], words: Counter[str]) -> Iterator[Part]:

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from toolscript.adapters.books.page_furniture import is_contents_line, remove_furniture
 from toolscript.adapters.books.parts import Heading, ParsedBook, Part, TextBlock, extract_title, make_block, normalize
@@ -284,9 +284,8 @@ def _build_blocks(lines: Sequence[_TextLine], *, restructured: bool) -> Iterator
         code, after_colons = [], False
         directive = _DIRECTIVE.match(group[0].text) if restructured else None
         if directive:
-            silent, after_colons, rest = _read_directive(directive, group)
+            silent, after_colons, code = _read_directive(directive, group)
             margin = indent
-            code = [] if not after_colons else rest
             continue
         margin = indent
         after_colons = group[-1].text.rstrip().endswith("::")
@@ -295,15 +294,9 @@ def _build_blocks(lines: Sequence[_TextLine], *, restructured: bool) -> Iterator
 
 
 def _split_paragraphs(lines: Sequence[_TextLine]) -> Iterator[list[_TextLine]]:
-    group: list[_TextLine] = []
-    for line in lines:
-        if line.text.strip():
-            group.append(line)
-        elif group:
-            yield group
-            group = []
-    if group:
-        yield group
+    for is_text, group in groupby(lines, key=lambda line: bool(line.text.strip())):
+        if is_text:
+            yield list(group)
 
 
 def _read_directive(directive: re.Match[str], group: Sequence[_TextLine]) -> tuple[bool, bool, list[_TextLine]]:

@@ -30,7 +30,7 @@ from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Sou
 DATABASE = "toolscript"
 READ_TIMEOUT_SECONDS = 2.0
 WRITE_TIMEOUT_SECONDS = 30.0
-# A running server is found at once, however long it may take to answer.
+# A running server is found within milliseconds; only its answers take longer.
 SERVER_SELECTION_SECONDS = 5.0
 CLOSE_TIMEOUT_SECONDS = 1.0
 READ_BATCH = 1000

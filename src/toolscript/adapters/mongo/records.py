@@ -92,18 +92,14 @@ def _parts(value: Any) -> dict[str, Any]:
 
 def _number(value: Any, default: T) -> int | T:
     """An integer, also where it is stored as a string or a float."""
-    match value:
-        case bool():
-            return default
-        case float():
-            return int(value) if value.is_integer() else default
-        case int() | str():
-            try:
-                return int(value)
-            except ValueError:
-                return default
-        case _:
-            return default
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return default
+    if isinstance(value, float) and not value.is_integer():
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        return default
 
 
 def _to_plain(value: Any) -> Any:

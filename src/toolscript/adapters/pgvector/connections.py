@@ -31,7 +31,7 @@ class Connections:
             part="index",
             size=WORKERS,
             settings=f"-c statement_timeout={int(STATEMENT_SECONDS * 1000)} -c jit=off",
-            prepare_threshold=None,  # so that every plan is made for its own filter
+            prepare_threshold=None,  # so that every statement is planned for its filter
         )
         self.connect = self._pool.connect
         self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="pgvector")
@@ -87,6 +87,6 @@ def run_sql(connection: Connection, sql: str, parameters: Sequence[Any] = (), *,
 
 
 def register_types(connection: Connection) -> None:
-    """Teaches a connection pgvector's types. Only once the database has the extension."""
+    """Registers pgvector's types with a connection. The database must have the extension."""
     if connection.adapters.types.get("vector") is None:
         register_vector(connection)

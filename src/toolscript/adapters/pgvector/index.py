@@ -71,7 +71,7 @@ class PgVectorIndex(VectorIndex):
         await self._connections.run(lambda connection: tables.drop(connection, name))
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        """All of the points appear at once."""
+        """Writes all points in one transaction."""
         newest = [*{p.id: p for p in points}.values()]
         if not newest:
             return

@@ -20,7 +20,7 @@ ABANDONED_AFTER_SECONDS = 3_600.0
 
 
 class SqlDocuments:
-    """The documents of one database. Each instance is a writer of its own."""
+    """The documents of one database. Each instance counts as one writer."""
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""SQLite: a file next to the index, or memory. Write-ahead logging; a writer waits its turn."""
+"""SQLite in a file or in memory, with write-ahead logging: readers never wait, writers wait for each other."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SqliteSessions:
         except IndexError:
             session = Session(self._open(), SQLITE)
         try:
-            # A writer takes its lock at once: one that upgrades half-way can find itself locked out for good.
+            # IMMEDIATE: a transaction that reads first and writes later can fail without waiting for other writers.
             session.connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
         except SQLITE.faults:
             session.connection.close()
@@ -104,7 +104,7 @@ def _connect(file: str, *, read_only: bool) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         isolation_level=None,
         detect_types=sqlite3.PARSE_DECLTYPES,
-        check_same_thread=False,  # several threads use it, one after the other
+        check_same_thread=False,  # threads use it one after the other
     )
     try:
         connection.row_factory = _as_dict
