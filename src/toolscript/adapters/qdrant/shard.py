@@ -265,16 +265,11 @@ class Shard:
         finally:
             fresh.close()
 
-    def _must_stop(self) -> bool:
-        return self._is_stopping
-
     async def _run_child(self, copy: Path) -> None:
-        if self._must_stop():
-            raise InterruptedError("closing")
         self._child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _OPTIMISE, str(copy), stderr=asyncio.subprocess.PIPE
         )
-        if self._must_stop():
+        if self._is_stopping:  # since before there was a child to kill
             self._child.kill()
         _, message = await self._child.communicate()
         if self._child.returncode:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolscript.adapters.sql.database import Database, upsert
-from toolscript.adapters.sql.session import Row, Session
+from toolscript.adapters.sql.session import Session, load
 from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.search import TermCounts
@@ -82,10 +82,10 @@ class SqlDocuments:
 
     async def get_documents(self, tenant: str, ids: Sequence[str] | None = None) -> list[Document]:
         rows = await self._database.read(lambda session: _select(session, "*", tenant, ids))
-        return sorted(map(_document, rows), key=lambda d: d.id)
+        return sorted((load(Document, row) for row in rows), key=lambda d: d.id)
 
     async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
-        return [*map(_document, await self._page("*", tenant, after, limit))]
+        return [load(Document, row) for row in await self._page("*", tenant, after, limit)]
 
     async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
         return [row["id"] for row in await self._page("id", tenant, after, limit)]
@@ -138,10 +138,6 @@ def _condition(session: Session) -> str:
 
 def _scope(tenant: str) -> str:
     return f"tenant:{tenant}"
-
-
-def _document(row: Row) -> Document:
-    return Document(row["id"], row["text"], row["title"], row["metadata"])
 
 
 def _document_row(tenant: str, stored: StoredDocument) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session, load
 from toolscript.adapters.sql.skills import SCOPE, read_assignments, withdraw_suggestions
 from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
-from toolscript.domain.catalog import Assignment, Item, ItemFingerprint, ItemType, Schemas, StoredItem
+from toolscript.domain.catalog import Item, ItemFingerprint, ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
 
 
@@ -80,10 +80,11 @@ class SqlItems:
             given = {"server": servers, "item_id": item_ids}
             parameters = {column: sorted(values) for column, values in given.items() if values is not None}
             condition = " AND ".join(session.among(column, column) for column in parameters) or "TRUE"
-            columns = "id, item_id, server, digest, is_active, classified"
+            columns = "item_id AS id, server, id AS number, digest, is_active, classified"
             rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition}", **parameters)
-            assigned = read_assignments(session, [row["id"] for row in rows] if parameters else None)
-            return sorted((_fingerprint(row, assigned.get(row["id"], ())) for row in rows), key=lambda f: f.id)
+            assigned = read_assignments(session, [row["number"] for row in rows] if parameters else None)
+            found = (load(ItemFingerprint, {**row, "assignments": assigned.get(row["number"], ())}) for row in rows)
+            return sorted(found, key=lambda f: f.id)
 
         return await self._database.read(work)
 
@@ -133,15 +134,3 @@ def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = Fals
         )
         for row in rows
     ]
-
-
-def _fingerprint(row: Row, assignments: Sequence[Assignment]) -> ItemFingerprint:
-    return ItemFingerprint(
-        id=row["item_id"],
-        server=row["server"],
-        number=row["id"],
-        digest=row["digest"],
-        is_active=row["is_active"],
-        assignments=tuple(assignments),
-        classified=row["classified"],
-    )

@@ -127,5 +127,4 @@ def _flatten(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunk(row: Row) -> Chunk:
-    position = Position(row["chapter"], row["section"], row["page"])
-    return Chunk(row["id"], row["source_id"], row["content"], position, row["token_count"], row["schema_version"])
+    return load(Chunk, {**row, "position": load(Position, row)})

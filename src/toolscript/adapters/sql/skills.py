@@ -194,23 +194,12 @@ def _review_suggestion(
 
 def _read_suggestions(session: Session, condition: str, **parameters: Any) -> list[Suggestion]:
     rows = session.rows(
-        "SELECT s.*, t.item_id FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id "
-        f"WHERE {condition} ORDER BY s.id",
+        "SELECT s.suggested_name AS name, s.suggested_description AS description, t.item_id AS source_item_id, "
+        "s.status, s.reviewed_by, s.id AS number, s.keywords, s.examples "
+        f"FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id WHERE {condition} ORDER BY s.id",
         **parameters,
     )
-    return [
-        Suggestion(
-            name=row["suggested_name"],
-            description=row["suggested_description"],
-            source_item_id=row["item_id"],
-            status=SuggestionStatus(row["status"]),
-            reviewed_by=row["reviewed_by"],
-            number=row["id"],
-            keywords=tuple(row["keywords"]),
-            examples=tuple(row["examples"]),
-        )
-        for row in rows
-    ]
+    return [load(Suggestion, {**row, "status": SuggestionStatus(row["status"])}) for row in rows]
 
 
 INSERT_SUGGESTION = (
