@@ -68,7 +68,7 @@ def read_schema(schema: object) -> SchemaShape:
 
 
 def read_arguments(schema: object) -> SchemaShape:
-    """Reads the schema of a call's arguments, which MCP requires to be an object whatever the schema says."""
+    """Reads the schema of a call's arguments, which must be an object in MCP."""
     read = read_schema(schema)
     objects = shapes.intersect(read.root, shapes.ANY_OBJECT)
     return SchemaShape(shapes.ANY_OBJECT if objects in (shapes.UNKNOWN, shapes.NEVER) else objects, read.definitions)

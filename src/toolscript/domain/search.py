@@ -38,7 +38,7 @@ class Collection:
     dimensions: int
     fields: Mapping[str, FieldType] = field(default_factory=dict)
     exact: bool = False
-    """Whether every point is compared, whatever their number: one tenant's results must not depend on another's."""
+    """Whether every point is compared, even if there are many: one tenant's results must not depend on another's."""
 
 
 def require_same_model(existing: Collection, wanted: Collection) -> None:

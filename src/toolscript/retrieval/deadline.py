@@ -1,4 +1,4 @@
-"""By when the parts that a search depends on must have answered, and the error that names the one that did not."""
+"""Limits the time that the parts of a search may take, and names the part that missed the deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Deadline:
-    """A number of seconds, from now on, that all work under this deadline shares.
+    """A number of seconds, from now on, for all work of a search together.
 
     `subject` is what is searched, for error messages:
 
@@ -39,11 +39,11 @@ class Deadline:
         return self._time() >= self._end
 
     def extend(self, seconds: float) -> None:
-        """Moves the end, so that work with a limit of its own does not count."""
+        """Moves the end, so that work with a separate limit does not count."""
         self._end += seconds
 
     def restart(self) -> None:
-        """Starts the seconds anew, for results that are read in several steps."""
+        """Starts the seconds again, for results that are read in several steps."""
         self._end = self._time() + self.seconds
 
     def timeout(self) -> asyncio.Timeout:

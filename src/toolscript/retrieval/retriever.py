@@ -74,8 +74,8 @@ class Retriever:
         """Checks the text, corrects its spelling, embeds it exactly once (unless `dense` is false) and weighs its words
         (with `count_terms`).
 
-        Raises what `rules` say for a blank or overlong text, and whatever `count_terms` raises. A model that fails,
-        misses the deadline or returns no finite vector costs the vector alone, and the report says so.
+        Raises the errors of `rules` for a blank or overlong text, and those of `count_terms`. A model that fails,
+        misses the deadline or returns no finite vector costs only the vector, and is added to the report.
         """
         rules.check(text)
         text = replace_unencodable(text)
@@ -140,7 +140,7 @@ class Retriever:
                 async with deadline.timeout():
                     vector = await self._embedder.embed_query(text)
                 _require_finite(vector)
-            except Exception as error:  # noqa: BLE001  (whatever a model does must not fail the search)
+            except Exception as error:  # noqa: BLE001  (errors of a model must not fail the search)
                 log.warning("query_not_embedded", extra={"reason": _describe(error, deadline)})
                 report.degrade(SearchPart.EMBEDDER)
                 return None

@@ -1,4 +1,4 @@
-"""The dot product of the two sides has to be BM25 as textbooks write it."""
+"""The dot product of query and document terms is the BM25 score."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def textbook(query: Counter[int], text: Text, corpus: list[Text], average: float
 @pytest.mark.req("D-02")
 @quick
 @given(corpora, queries, averages)
-def test_the_dot_product_is_the_textbooks_score(corpus: list[Text], query: Counter[int], average: float) -> None:
+def test_the_dot_product_is_the_bm25_score(corpus: list[Text], query: Counter[int], average: float) -> None:
     requests = query_terms(query, count_terms(corpus)).terms
     for text in corpus:
         expected = textbook(query, text, corpus, average)
@@ -76,14 +76,14 @@ def test_unknown_terms_are_left_out_but_count_towards_the_full_score(corpus: lis
 
 
 @pytest.mark.req("D-02")
-def test_a_query_of_unknown_terms_is_not_covered_at_all() -> None:
+def test_documents_do_not_cover_a_query_of_unknown_terms() -> None:
     requests = query_terms(Counter([5, 6]), TermCounts(10, {7: 3}))
     assert requests.terms == Terms()
     assert requests.full_score > 0
 
 
 @pytest.mark.req("D-02")
-def test_nothing_requested_and_nothing_stored_are_no_error() -> None:
+def test_an_empty_query_or_an_empty_store_is_not_an_error() -> None:
     assert query_terms(Counter(), TermCounts(10, {})).full_score == 0
     assert query_terms(Counter([1]), TermCounts(0, {})).terms == Terms()
     assert document_terms({}, 40.0) == Terms()
@@ -92,7 +92,7 @@ def test_nothing_requested_and_nothing_stored_are_no_error() -> None:
 @pytest.mark.req("D-02")
 @quick
 @given(st.integers(1, 50))
-def test_a_term_that_every_document_holds_still_weighs_more_than_nothing(documents: int) -> None:
+def test_a_term_of_every_document_has_a_positive_weight(documents: int) -> None:
     assert query_terms(Counter([1]), TermCounts(documents, {1: documents})).terms.weights[0] > 0
 
 
@@ -127,7 +127,7 @@ def test_the_same_words_weigh_less_in_a_longer_text(times: int, others: int, ave
 @pytest.mark.req("D-02")
 @quick
 @given(corpora, queries)
-def test_term_numbers_ascend_whatever_the_order_they_came_in(corpus: list[Text], query: Counter[int]) -> None:
+def test_term_numbers_are_sorted(corpus: list[Text], query: Counter[int]) -> None:
     backwards = dict(reversed(corpus[0].items()))
     assert document_terms(backwards, 10.0) == document_terms(corpus[0], 10.0)
     for made in (document_terms(backwards, 10.0), query_terms(query, count_terms(corpus)).terms):

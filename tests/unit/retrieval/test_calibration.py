@@ -1,4 +1,4 @@
-"""A threshold means the same whichever model runs only while these two conversions agree."""
+"""Scores and cosines convert into each other, for every model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def unit(*values: float) -> Vector:
 @pytest.mark.req("H-07")
 @quick
 @given(similarities, st.floats(0, 1))
-def test_a_score_lies_as_far_between_zero_and_one_as_the_cosine_between_floor_and_ceiling(
-    similarity: SimilarityRange, share: float
-) -> None:
+def test_a_score_is_linear_between_floor_and_ceiling(similarity: SimilarityRange, share: float) -> None:
     cosine = (1 - share) * similarity.floor + share * similarity.ceiling
     assert calibrate(cosine, similarity) == pytest.approx(share, abs=1e-9)
 
@@ -35,7 +33,7 @@ def test_a_score_lies_as_far_between_zero_and_one_as_the_cosine_between_floor_an
 @pytest.mark.req("H-07")
 @quick
 @given(similarities, st.floats(0, 2))
-def test_beyond_floor_and_ceiling_scores_stay_zero_and_one(similarity: SimilarityRange, beyond: float) -> None:
+def test_scores_outside_floor_and_ceiling_are_zero_and_one(similarity: SimilarityRange, beyond: float) -> None:
     assert calibrate(similarity.floor - beyond, similarity) == 0
     assert calibrate(similarity.ceiling + 1e-9 + beyond, similarity) == 1
 
@@ -49,7 +47,7 @@ def test_a_larger_cosine_never_scores_less(similarity: SimilarityRange, one: flo
 
 
 @pytest.mark.req("H-07")
-def test_the_same_score_is_another_cosine_for_another_model() -> None:
+def test_the_cosine_of_a_score_depends_on_the_model() -> None:
     assert calibrate(0.3, SimilarityRange(0.0, 0.6)) == pytest.approx(0.5)
     assert calibrate(0.8, SimilarityRange(0.7, 0.9)) == pytest.approx(0.5)
 
@@ -69,7 +67,7 @@ def test_the_floor_is_above_other_answers_and_the_middle_of_own_ones_scores_half
 
 
 @pytest.mark.req("H-07")
-def test_a_model_that_cannot_tell_texts_separate_still_gets_a_usable_range() -> None:
+def test_a_model_that_cannot_distinguish_texts_gets_a_usable_range() -> None:
     same = [unit(1, 2, 3)] * 3
     found = measure_similarity(same, same)
     assert found.floor == pytest.approx(1.0, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Clusters hold every vector once, whatever the vectors are and in whatever order they come."""
+"""Every vector is in one cluster, and the order of the vectors does not matter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def directions(vectors: Matrix) -> int:
 
 
 def around(centres: int, each: int, *, spread: float = 0.05) -> Matrix:
-    """So many vectors around each of so many directions that have nothing in common."""
+    """Some vectors around each of some unrelated directions."""
     noise = np.random.default_rng(1).standard_normal((centres * each, 16)).astype(np.float32)
     return np.repeat(np.eye(centres, 16, dtype=np.float32), each, axis=0) + np.float32(spread) * noise
 
@@ -65,7 +65,7 @@ def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vecto
 
 @given(matrices(), counts, st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_neither_a_second_run_nor_another_order_changes_what_belongs_together(
+def test_clusters_depend_neither_on_the_run_nor_on_the_order(
     vectors: Matrix, count: int | None, random: Random
 ) -> None:
     order = list(range(len(vectors)))
@@ -90,17 +90,17 @@ def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_c
 
 @given(matrices(), counts)
 @settings(deadline=None)
-def test_vectors_of_one_direction_are_never_parted(vectors: Matrix, count: int | None) -> None:
+def test_vectors_of_one_direction_are_in_one_cluster(vectors: Matrix, count: int | None) -> None:
     doubled = np.concatenate([vectors, vectors])
     for cluster in find_clusters(doubled, count):
         assert {(m + len(vectors)) % len(doubled) for m in cluster.members} == set(cluster.members)
 
 
-def test_nothing_has_no_clusters() -> None:
+def test_no_vectors_give_no_clusters() -> None:
     assert find_clusters([]) == []
 
 
-def test_one_vector_is_a_cluster_of_its_own() -> None:
+def test_one_vector_is_one_cluster() -> None:
     (only,) = find_clusters([np.array([3.0, 4.0], np.float32)])
     assert only.members == (0,)
     assert only.cohesion == pytest.approx(1.0)
@@ -113,19 +113,19 @@ def test_two_vectors_are_one_cluster_unless_two_are_requested() -> None:
     assert [len(c.members) for c in find_clusters(vectors, 2)] == [1, 1]
 
 
-def test_vectors_that_are_all_the_same_are_one_cluster_however_many_are_requested() -> None:
+def test_equal_vectors_are_one_cluster_even_if_more_are_requested() -> None:
     (only,) = find_clusters(np.ones((20, 4), np.float32), 5)
     assert len(only.members) == 20
     assert only.cohesion == pytest.approx(1.0)
 
 
-def test_groups_that_lie_separate_are_found_as_they_are() -> None:
+def test_separate_groups_are_found() -> None:
     vectors = around(6, 9)
     expected = {frozenset(range(start, start + 9)) for start in range(0, 54, 9)}
     assert partition(find_clusters(vectors, 6), list(range(54))) == expected
 
 
-def test_groups_are_found_where_only_a_part_of_the_vectors_is_looked_at_to_begin_with() -> None:
+def test_groups_are_found_from_a_sample_of_the_vectors() -> None:
     vectors = around(8, 500)
     expected = {frozenset(range(start, start + 500)) for start in range(0, 4000, 500)}
     assert partition(find_clusters(vectors, 8), list(range(4000))) == expected
@@ -139,7 +139,7 @@ def test_the_largest_cluster_comes_first() -> None:
 @pytest.mark.parametrize(
     ("size", "count"), [(0, 1), (1, 1), (3, 1), (4, 2), (10, 5), (56, 15), (100, 20), (10**4, MAX_CLUSTERS)]
 )
-def test_the_usual_count_is_what_a_person_reads_and_leaves_two_for_each(size: int, count: int) -> None:
+def test_the_default_count_is_readable_and_leaves_two_vectors_per_cluster(size: int, count: int) -> None:
     assert default_cluster_count(size) == count
 
 

@@ -1,4 +1,4 @@
-"""A confidence is made of what its evidence says, stays between 0 and 1, and only a name makes sure."""
+"""Confidences follow from their evidence and stay between 0 and 1; only an exact name gives 1."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_confidences_are_between_zero_and_one_and_in_order(
 
 
 @pytest.mark.req("S-01")
-def test_each_side_counts_by_its_weight_and_losing_it_costs_that_much() -> None:
+def test_each_side_counts_by_its_weight() -> None:
     both = confidences(legs({"a": 0.4, "b": 0.3}, {"a": 6.0, "b": 6.0}))
     words_only = confidences(legs({"a": 0.4}, {"a": 6.0, "b": 6.0}))
     assert both.evidence("b", ()).semantic > 0
@@ -76,7 +76,7 @@ def test_each_side_counts_by_its_weight_and_losing_it_costs_that_much() -> None:
 
 
 @pytest.mark.req("S-02")
-def test_an_exact_name_beats_everything_and_the_name_as_it_was_given_comes_first() -> None:
+def test_an_exact_name_comes_first_and_its_original_spelling_before_others() -> None:
     found = confidences(legs({"best": 0.9, "called": 0.0}, {"best": 50.0}), GIT)
     found.raise_named(NameMatches(frozenset({"called", "rewritten"}), {"called": 1.0, "rewritten": 0.99}))
     assert [i for i, _ in found.sort()] == ["called", "rewritten", "best"]
@@ -85,14 +85,14 @@ def test_an_exact_name_beats_everything_and_the_name_as_it_was_given_comes_first
 
 
 @pytest.mark.req("S-02")
-def test_of_equal_names_the_better_match_comes_first() -> None:
+def test_among_equal_names_the_better_match_comes_first() -> None:
     found = confidences(legs({"a": 0.2, "z": 0.6}, {}))
     found.raise_named(NameMatches(frozenset("az"), {"a": 1.0, "z": 1.0}))
     assert found.sort() == [("z", 1.0), ("a", 1.0)]
 
 
 @pytest.mark.req("S-03")
-def test_a_capability_speaks_up_where_nothing_else_does() -> None:
+def test_a_capability_counts_most_where_nothing_else_was_found() -> None:
     alone = confidences(legs({"shell": 0.12, "mail": 0.11}, {}), GIT)
     before = by_id(alone)["shell"]
     alone.raise_capable()
@@ -105,7 +105,7 @@ def test_a_capability_speaks_up_where_nothing_else_does() -> None:
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("nearness", [0.15, 0.3, 0.6])
-def test_a_capability_gains_a_little_beside_what_is_made_for_the_work_and_stays_behind(nearness: float) -> None:
+def test_a_capability_gains_a_little_and_stays_behind_tools_of_the_domain(nearness: float) -> None:
     found = confidences(legs({"own": nearness, "shell": nearness - 0.02, "mail": 0.1}, {}), GIT)
     before = by_id(found)
     found.raise_capable()
@@ -115,7 +115,7 @@ def test_a_capability_gains_a_little_beside_what_is_made_for_the_work_and_stays_
 
 
 @pytest.mark.req("S-03")
-def test_a_tool_of_the_requested_domain_gains_and_its_reason_may_say_so() -> None:
+def test_a_tool_of_the_querys_domain_gains_and_its_reason_names_the_domain() -> None:
     plain = by_id(
         confidences(legs({"own": 0.3, "mail": 0.3}, {}), QueryTopics(frozenset(), GIT.subjects, GIT.capabilities))
     )

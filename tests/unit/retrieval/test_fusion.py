@@ -1,4 +1,4 @@
-"""Holds the fusions to the library ranx and to their definitions."""
+"""Compares the fusions with the library ranx and with their definitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fuse_with_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
 @pytest.mark.req("D-02")
 @quick
 @given(of=several_legs)
-def test_rrf_is_that_of_ranx(ranx: ModuleType, of: list[Leg]) -> None:
+def test_rrf_equals_that_of_ranx(ranx: ModuleType, of: list[Leg]) -> None:
     theirs = fuse_with_ranx(ranx, of, norm=None, method="rrf", params={"k": 60})
     assert rrf([ranking(leg) for leg in of]) == pytest.approx(theirs)
 
@@ -53,7 +53,7 @@ def test_rrf_is_that_of_ranx(ranx: ModuleType, of: list[Leg]) -> None:
     ids=ids_in_any_order,
     scores=st.lists(st.lists(st.integers(-80, 80), min_size=8, max_size=8, unique=True), min_size=2, max_size=4),
 )
-def test_zscore_is_that_of_ranx_where_every_ranking_holds_everything(
+def test_zscore_equals_that_of_ranx_for_complete_rankings(
     ranx: ModuleType, ids: list[str], scores: list[list[int]]
 ) -> None:
     of = [distinct(ids, each) for each in scores]
@@ -62,7 +62,7 @@ def test_zscore_is_that_of_ranx_where_every_ranking_holds_everything(
 
 
 @pytest.mark.req("D-02")
-def test_rrf_sums_reciprocal_ranks_from_one_and_counts_absence_as_nothing() -> None:
+def test_rrf_sums_reciprocal_ranks_and_absent_candidates_count_zero() -> None:
     fused = rrf([[Candidate("a", 9.0), Candidate("b", 1.0)], [Candidate("b", 0.3)], []])
     assert fused == pytest.approx({"a": 1 / 61, "b": 1 / 62 + 1 / 61})
     assert rrf([[Candidate("a", 9.0)]], k=1) == {"a": 0.5}
@@ -71,7 +71,7 @@ def test_rrf_sums_reciprocal_ranks_from_one_and_counts_absence_as_nothing() -> N
 @pytest.mark.req("D-02")
 @quick
 @given(legs)
-def test_rrf_looks_at_positions_and_not_at_scores(leg: Leg) -> None:
+def test_rrf_uses_positions_and_not_scores(leg: Leg) -> None:
     backwards = list(ranking(leg))[::-1]
     assert sort_scores(rrf([backwards])) == [(c.id, 1 / (60 + n)) for n, c in enumerate(backwards, start=1)]
 
@@ -92,7 +92,7 @@ def test_zscore_follows_its_definition(of: list[Leg]) -> None:
 
 @pytest.mark.req("D-02")
 @pytest.mark.parametrize("score", [0.0, 0.1, -3.7, 1e9])
-def test_a_ranking_of_equal_scores_says_nothing(score: float) -> None:
+def test_a_ranking_of_equal_scores_gives_zero(score: float) -> None:
     equal = [Candidate(i, score) for i in "abc"]
     assert zscore([equal]) == {"a": 0.0, "b": 0.0, "c": 0.0}
     informative = [Candidate("b", 2.0), Candidate("a", 1.0)]
@@ -106,7 +106,7 @@ def test_scores_that_differ_by_rounding_only_are_equal() -> None:
 
 @pytest.mark.req("D-02")
 @pytest.mark.parametrize("name", sorted(FUSIONS))
-def test_rankings_without_anybody_change_nothing(name: str) -> None:
+def test_empty_rankings_change_nothing(name: str) -> None:
     one = [Candidate("a", 2.0), Candidate("b", 1.0)]
     assert FUSIONS[name]([]) == FUSIONS[name]([[], []]) == {}
     assert FUSIONS[name]([[], one, []]) == FUSIONS[name]([one])
@@ -123,7 +123,7 @@ def test_the_order_of_the_rankings_does_not_matter(name: str, of: list[Leg]) -> 
 
 @pytest.mark.req("D-02")
 @pytest.mark.parametrize("ranks", [(1, 2, 7), (1, 2, 8), (1, 3, 9)])
-def test_things_of_the_same_ranks_in_three_rankings_tie(ranks: tuple[int, int, int]) -> None:
+def test_candidates_with_the_same_ranks_in_three_rankings_tie(ranks: tuple[int, int, int]) -> None:
     rankings = []
     for rank_of_a, rank_of_b in zip(ranks, (ranks[2], *ranks[:2]), strict=True):
         places = [Candidate(f"x{n}", 0.0) for n in range(12)]
@@ -144,7 +144,7 @@ def test_equal_scores_are_ordered_by_id_after_better_ones(scores: Leg) -> None:
 
 
 @pytest.mark.req("D-02")
-def test_things_that_swap_places_in_two_rankings_tie_in_every_fusion() -> None:
+def test_candidates_that_swap_places_in_two_rankings_tie_in_every_fusion() -> None:
     one, other = ranking({"b": 2.0, "a": 1.0}), ranking({"a": 2.0, "b": 1.0})
     for fuse in FUSIONS.values():
         assert [i for i, _ in sort_scores(fuse([one, other]))] == ["a", "b"]
@@ -153,7 +153,7 @@ def test_things_that_swap_places_in_two_rankings_tie_in_every_fusion() -> None:
 @pytest.mark.req("D-02")
 @quick
 @given(st.lists(st.tuples(st.floats(0, 1), legs), max_size=4))
-def test_a_weighted_sum_counts_absence_as_nothing(of: list[tuple[float, Leg]]) -> None:
+def test_absent_candidates_count_zero_in_a_weighted_sum(of: list[tuple[float, Leg]]) -> None:
     expected: Leg = {}
     for weight, leg in of:
         for i, score in leg.items():

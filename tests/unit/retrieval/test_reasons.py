@@ -1,4 +1,4 @@
-"""A reason must name what moved the score, and nothing else."""
+"""A reason names exactly what changed the score."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_reason_names_what_contributed_the_strongest_first(evidence: Evidence,
 
 
 @pytest.mark.req("S-01")
-def test_an_exact_name_is_reason_enough() -> None:
+def test_an_exact_name_is_the_only_reason_given() -> None:
     assert explain(Evidence(semantic=0.6, keyword=0.3, exact=True, shared_words=("file",))) == "Exact name"
     assert explain(Evidence(exact=True)) == "Exact name"
 
 
 @pytest.mark.req("S-01")
-def test_words_that_brought_nothing_are_not_named() -> None:
+def test_words_that_contributed_nothing_are_not_named() -> None:
     assert explain(Evidence(semantic=0.5, shared_words=("file",))) == SEMANTIC
 
 
@@ -64,9 +64,7 @@ def test_a_part_is_named_from_a_quarter_of_the_score() -> None:
 @pytest.mark.req("S-01")
 @settings(max_examples=100, deadline=None)
 @given(shares, shares, shares)
-def test_every_named_part_is_a_informative_share_and_every_informative_share_is_named(
-    semantic: float, keyword: float, fuzzy: float
-) -> None:
+def test_exactly_the_parts_with_a_large_enough_share_are_named(semantic: float, keyword: float, fuzzy: float) -> None:
     parts = {SEMANTIC: semantic, KEYWORD: keyword, FUZZY: fuzzy}
     response = explain(Evidence(semantic, keyword, fuzzy))
     informative = {name for name, share in parts.items() if share > 0 and share >= 0.25 * (semantic + keyword + fuzzy)}

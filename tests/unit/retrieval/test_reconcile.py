@@ -1,5 +1,4 @@
-"""After a reconciliation a collection holds exactly what it should, whatever it held before, and no text is embedded
-twice."""
+"""After a reconciliation a collection has exactly the wanted points, and no text is embedded twice."""
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ wholes = things.map(lambda made: [Thing(key, own) for key, own in made.items()])
 
 
 @given(before=wholes, lost=st.sets(st.integers(0, 15)), wanted=wholes)
-async def test_a_collection_holds_exactly_the_wanted_points_and_only_new_texts_are_embedded(
+async def test_a_collection_gets_exactly_the_wanted_points_and_only_new_texts_are_embedded(
     before: list[Thing], lost: set[int], wanted: list[Thing]
 ) -> None:
     index, embedder = await open_index(), CountingEmbedder()
@@ -156,7 +155,7 @@ async def test_a_crash_while_writing_is_repaired_by_the_next_run(monkeypatch: py
     assert embedder.texts.count("white") == 1
 
 
-async def test_vectors_from_elsewhere_are_not_made_again() -> None:
+async def test_texts_with_vectors_from_elsewhere_are_not_embedded() -> None:
     index, embedder = await open_index(), CountingEmbedder()
     reconciler = build_reconciler(index, embedder)
     plan = await reconciler.plan([Thing("a", ("red", "blue"))], {})

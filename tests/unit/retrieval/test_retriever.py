@@ -73,7 +73,7 @@ BROKEN: dict[str, tuple[Callable[[], Awaitable[Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_model_that_fails_costs_the_vector_alone(name: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_that_fails_costs_only_the_vector(name: str, caplog: pytest.LogCaptureFixture) -> None:
     make, reason = BROKEN[name]
     caplog.set_level(logging.WARNING)
     report = SearchReport()

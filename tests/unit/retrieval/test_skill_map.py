@@ -1,4 +1,4 @@
-"""The map of the skills: what looks nearest, against a plain loop over every part of every skill."""
+"""The nearest skills, compared with a plain loop over the parts of every skill."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def by_hand(world: World, query: Vector, similarity: SimilarityRange) -> dict[st
     st.sampled_from([PLAIN, MEASURED]),
     st.randoms(use_true_random=False),
 )
-def test_the_nearest_are_those_of_a_plain_loop(
+def test_the_nearest_skills_are_those_of_a_plain_loop(
     world: World, row: list[float], limit: int, floor: float, similarity: SimilarityRange, random: Random
 ) -> None:
     points, vectors = points_of(world)
@@ -89,12 +89,12 @@ def test_the_nearest_are_those_of_a_plain_loop(
     assert [facts.tool_count for facts, _ in found] == [tools_of(world[facts.id]) for facts, _ in found]
 
 
-def test_equal_skills_come_by_id() -> None:
+def test_equal_skills_are_sorted_by_id() -> None:
     found = build_map({name: [([1.0, 0.0, 0.0], 1.0)] * 2 for name in ("c", "a", "b")}).nearest(unit([1, 0, 0]), 2, 0.0)
     assert [facts.id for facts, _ in found] == ["a", "b"]
 
 
-def test_an_id_that_begins_like_another_is_another_skill() -> None:
+def test_an_id_that_starts_with_another_id_is_a_different_skill() -> None:
     world = {"mail": [([1.0, 0.0, 0.0], 1.0)] * 2, "mail_box": [([0.0, 1.0, 0.0], 1.0)] * 3}
     found = build_map(world).nearest(unit([0, 1, 0]), 5, -1.0)
     assert [(facts.id, facts.tool_count) for facts, _ in found] == [("mail_box", 2), ("mail", 1)]
@@ -106,7 +106,7 @@ def test_a_map_without_skills_finds_none() -> None:
     assert empty.nearest(unit([1, 0, 0]), 3, 0.0) == []
 
 
-def test_what_lies_below_the_floor_is_left_out_and_what_lies_on_it_is_not() -> None:
+def test_skills_below_the_floor_are_left_out() -> None:
     two = build_map({"far": [([0.0, 1.0, 0.0], 1.0)] * 2, "near": [([1.0, 0.0, 0.0], 1.0)] * 2})
     assert two.nearest(unit([1, 0, 0]), 5, 1.0) == [(SkillFacts("near", "NEAR", "", 1), 1.0)]
     assert two.nearest(unit([1, 0, 0]), 5, 1.01) == []
@@ -118,7 +118,7 @@ def test_a_point_without_a_vector_is_not_on_the_map() -> None:
     assert [s.id for s in SkillMap(points, vectors, PLAIN).skills] == ["b"]
 
 
-def test_a_vector_that_is_none_is_named_with_its_remedy() -> None:
+def test_a_vector_that_is_not_finite_is_refused_with_the_remedy() -> None:
     points, vectors = points_of({"a": [([1.0, 0.0, 0.0], 1.0)]})
     vectors["a"] = np.array([np.nan, 0, 0], dtype=np.float32)
     with pytest.raises(Unavailable, match="index rebuild"):
@@ -134,7 +134,7 @@ def test_a_broad_skill_is_found_through_the_facet_that_the_query_is_about() -> N
     assert score == pytest.approx(1.0)
 
 
-def test_a_skill_with_tools_comes_before_one_that_only_says_so() -> None:
+def test_a_skill_with_tools_comes_before_one_with_only_a_description() -> None:
     world = {"a_promise": [([1.0, 0.0, 0.0], 1.0)], "proven": [([1.0, 0.0, 0.0], 1.0)] * 2}
     (first, _), (second, score) = build_map(world).nearest(unit([1, 0, 0]), 2, 0.0)
     assert (first.id, second.id) == ("proven", "a_promise")

@@ -1,4 +1,4 @@
-"""How well an item fits a skill: against the same arithmetic written out by hand, and what moves it up and down."""
+"""How well an item fits a skill, compared with the same arithmetic in plain Python, and what changes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
-def test_a_confidence_is_what_its_definition_says(
+def test_a_confidence_follows_its_definition(
     name: str, description: str, response: list[tuple[str, str, list[float]]], numbers: list[float]
 ) -> None:
     item = Item("server", name, description)
@@ -85,7 +85,7 @@ def test_a_confidence_is_what_its_definition_says(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9))
-def test_no_item_has_a_say_in_anothers_confidence(response: list[tuple[str, list[float]]]) -> None:
+def test_confidences_of_items_are_independent(response: list[tuple[str, list[float]]]) -> None:
     fit = SkillMatcher(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)
     items, vectors = [Item("s", "n", text) for text, _ in response], [unit(numbers) for _, numbers in response]
     together = fit.confidences(items, vectors)
@@ -93,26 +93,26 @@ def test_no_item_has_a_say_in_anothers_confidence(response: list[tuple[str, list
         assert (fit.confidences([item], [vector])[0] == together[n]).all()
 
 
-def test_words_of_a_skill_speak_for_it_and_words_of_none_against_all() -> None:
+def test_words_of_a_skill_raise_its_confidence_and_unknown_words_lower_all() -> None:
     files, mail, money = confidences(READ)
     assert files > 0.5 > max(mail, money)
     assert confidences(Item("disk", "read_file", "Read a file with a zebra"))[0] < files
     assert confidences(Item("x", "y", "Zebra")) == pytest.approx([confidences(Item("x", "y", "Giraffe"))[0]] * 3)
 
 
-def test_a_word_that_every_skill_has_says_less_than_one_that_only_one_has() -> None:
+def test_a_word_of_every_skill_weighs_less_than_a_word_of_one() -> None:
     skills = [Skill("a", "", "special"), Skill("b", "", "common"), Skill("c", "", "common")]
     fit = SkillMatcher(skills, flat(), SIMILARITY)
     ((special, common, also_common),) = fit.confidences([Item("", "common special")], [np.eye(4, dtype=np.float32)[1]])
     assert special > common == also_common > 0
 
 
-def test_saying_a_word_over_and_over_does_not_help() -> None:
+def test_repeating_a_word_does_not_help() -> None:
     three, many = (confidences(Item("zoo", "x", f"zebra {'file ' * n}"))[0] for n in (3, 300))
     assert many == pytest.approx(three)
 
 
-def test_nearer_in_meaning_is_surer_and_never_quite_sure() -> None:
+def test_more_similar_items_are_more_confident_but_below_one() -> None:
     fit = SkillMatcher([Skill("a", "A")], [np.eye(4, dtype=np.float32)[0]], SIMILARITY)
     message = [
         float(fit.confidences([Item("", "")], [unit([c, math.sqrt(1 - c * c), 0, 0])])[0][0])
@@ -123,11 +123,11 @@ def test_nearer_in_meaning_is_surer_and_never_quite_sure() -> None:
     assert message[-1] < 1
 
 
-def test_the_words_of_a_whole_novel_are_not_read() -> None:
+def test_only_the_beginning_of_a_long_description_is_read() -> None:
     start = "Read a file. " * 40
     assert confidences(Item("d", "f", start)) == confidences(Item("d", "f", start + "invoice " * 100_000))
 
 
 @pytest.mark.parametrize("item", [Item("", "", ""), Item("the", "of", "and to you"), Item("😀", "😀", "😀")])
-def test_nothing_to_go_by_is_no_confidence(item: Item) -> None:
+def test_without_similarity_and_words_the_confidence_is_zero(item: Item) -> None:
     assert confidences(item) == [0.0, 0.0, 0.0]

@@ -1,7 +1,7 @@
 """Counts and times for Prometheus.
 
-Every label has few values, whatever clients send: routes are templates, methods and search types come from fixed sets,
-and a tenant is never a label.
+Every label has few values, and clients cannot add more: routes are templates, methods and search types come from fixed
+sets, and a tenant is never a label.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _folder(place: Path) -> ModelFolder:
 
 
 def _window(place: Path) -> int:
-    """The number of tokens that the model reads, from config.json where it says so."""
+    """The number of tokens that the model reads, from config.json if that has it."""
     try:
         window = int(json.loads((place / "config.json").read_text(encoding="utf-8"))["max_position_embeddings"])
         return min(window, MAX_WINDOW) if window > 0 else MAX_WINDOW

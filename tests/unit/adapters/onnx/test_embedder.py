@@ -1,4 +1,4 @@
-"""The shipped model gives what the original gives, and a model is loaded the way its card says."""
+"""The packaged model agrees with the original, and a model is loaded as its card describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where models are looked for, and what happens when the hub is there, absent, silent or broken."""
+"""Where models are found, and what happens when the hub answers, is down, is silent or is broken."""
 
 from __future__ import annotations
 

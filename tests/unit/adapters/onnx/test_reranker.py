@@ -1,4 +1,4 @@
-"""How a cross-encoder is found and loaded, and what it is fed."""
+"""How a cross-encoder is found and loaded, and its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A book is cut where a reader would cut it; all of it is there, in order, in pieces that a model can read whole."""
+"""A book is cut at sections, paragraphs and sentences; its pieces cover it in order and fit the model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_all_of_a_book_is_in_its_pieces_in_order(book: list[Block], size: int) -
 @example([Block("漢字。" * 100)], 8)
 @example([Block("x" * 3000, BlockKind.CODE)], 8)
 @example([Block("a b c d\n" + "x " * 300, BlockKind.TABLE)], 16)
-def test_no_piece_is_longer_than_it_may_be_nor_empty(book: list[Block], size: int) -> None:
+def test_no_piece_is_too_long_or_empty(book: list[Block], size: int) -> None:
     for text in texts(cut(book, size=size, overlap=size // 5, measure=words)):
         assert 0 < words(text) <= size
         assert len(text) <= size * CHARACTERS_PER_TOKEN
@@ -89,7 +89,7 @@ def test_no_piece_is_longer_than_it_may_be_nor_empty(book: list[Block], size: in
 
 
 @given(books)
-def test_a_piece_is_of_one_section_and_says_a_place_that_the_book_has(book: list[Block]) -> None:
+def test_a_piece_belongs_to_one_section_and_has_a_position_of_the_book(book: list[Block]) -> None:
     marked = [Block(f"m{n}m {block.text}", block.kind, block.position) for n, block in enumerate(book)]
     for piece in cut(marked, size=30, overlap=6, measure=words):
         inside = [block for n, block in enumerate(marked) if f"m{n}m" in piece.text]
@@ -107,19 +107,19 @@ def test_the_same_book_is_cut_the_same_way(book: list[Block]) -> None:
 @given(book=st.lists(st.builds(Block, st.text(max_size=300), st.sampled_from(BlockKind), positions), max_size=6))
 @example([Block("a" * 101 + "-" + "b" * 101)])
 @example([Block("unaffableness" * 60)])
-async def test_the_model_reads_every_piece_whole(minilm: OnnxEmbedder, book: list[Block]) -> None:
+async def test_every_piece_fits_the_models_window(minilm: OnnxEmbedder, book: list[Block]) -> None:
     assert all(
         minilm.count_tokens(text) <= 40 for text in texts(cut(book, size=40, overlap=8, measure=minilm.count_tokens))
     )
 
 
-def test_sections_are_pieces_of_their_own() -> None:
+def test_sections_are_separate_pieces() -> None:
     book = [prose(message(n), chapter="One", section=f"1.{n}", page=n) for n in range(4)]
     found = cut(book, size=60, overlap=12, measure=words)
     assert found == [Piece(block.text, block.position) for block in book]
 
 
-def test_a_section_is_a_piece_of_its_own_however_short_it_is() -> None:
+def test_even_a_short_section_is_a_separate_piece() -> None:
     short = prose("Only a few words.", chapter="One", section="1.1 Why bees swarm", page=1)
     long = prose(message(0), chapter="One", section="1.2 Catching a swarm", page=2)
     last = prose("See the index.", chapter="One", section="1.3 More", page=3)
@@ -127,7 +127,7 @@ def test_a_section_is_a_piece_of_its_own_however_short_it_is() -> None:
     assert found == [Piece(block.text, block.position) for block in (short, long, last)]
 
 
-def test_a_tiny_chapter_stays_alone() -> None:
+def test_a_tiny_chapter_is_not_merged() -> None:
     book = [prose("Few words.", chapter="One"), prose("Few more.", chapter="Two")]
     assert texts(cut(book, size=60, overlap=12, measure=words)) == ["Few words.", "Few more."]
 
@@ -142,7 +142,7 @@ def test_prose_is_cut_between_sentences_into_even_pieces_that_overlap() -> None:
         assert before.endswith(repeated)
 
 
-def test_a_piece_rather_ends_with_a_paragraph() -> None:
+def test_a_piece_ends_with_a_paragraph_where_possible() -> None:
     paragraphs = [prose(message(n * 10, of=7)) for n in range(4)]
     found = texts(cut(paragraphs, size=90, overlap=0, measure=words))
     assert found == [f"{one.text}\n\n{two.text}" for one, two in (paragraphs[:2], paragraphs[2:])]
@@ -164,13 +164,13 @@ def test_code_and_tables_that_fit_are_kept_whole(kind: BlockKind) -> None:
     assert sum(listing.text in text for text in texts(cut(book, size=60, overlap=12, measure=words))) == 1
 
 
-def test_code_that_does_not_fit_is_cut_between_lines_rather_where_one_is_empty() -> None:
+def test_code_that_does_not_fit_is_cut_at_empty_lines_or_between_lines() -> None:
     functions = ["\n".join([f"def f{n} ( ) :", *(f"    y{n}_{m} = g ( {m} )" for m in range(6))]) for n in range(3)]
     found = texts(cut([Block("\n\n".join(functions), BlockKind.CODE)], size=60, overlap=12, measure=words))
     assert found == functions
 
 
-def test_a_line_is_only_cut_when_it_alone_is_too_long() -> None:
+def test_only_a_line_that_is_too_long_is_cut() -> None:
     lines = ["a short line", "word " * 100, "another short line"]
     found = texts(cut([Block("\n".join(lines), BlockKind.CODE)], size=40, overlap=0, measure=words))
     assert letters(*found) == letters(*lines)
@@ -179,7 +179,7 @@ def test_a_line_is_only_cut_when_it_alone_is_too_long() -> None:
 
 
 @pytest.mark.parametrize("rule", ["", "| --- | --- |\n"])
-def test_a_table_that_is_cut_begins_each_time_with_its_header(rule: str) -> None:
+def test_every_piece_of_a_table_begins_with_its_header(rule: str) -> None:
     header = f"| name | use |\n{rule}"
     rows = [f"| n{n} | to do {n} |" for n in range(30)]
     found = texts(cut([Block(header + "\n".join(rows), BlockKind.TABLE)], size=60, overlap=12, measure=words))
@@ -188,14 +188,14 @@ def test_a_table_that_is_cut_begins_each_time_with_its_header(rule: str) -> None
     assert "\n".join(text.removeprefix(header) for text in found) == "\n".join(rows)
 
 
-def test_a_header_that_would_leave_no_room_is_not_repeated() -> None:
+def test_a_header_that_is_too_long_is_not_repeated() -> None:
     header = "| " + "name " * 20 + "|\n"
     rows = "\n".join(f"| n{n} | to do {n} |" for n in range(30))
     found = texts(cut([Block(header + rows, BlockKind.TABLE)], size=60, overlap=12, measure=words))
     assert letters(*found) == letters(header, rows)
 
 
-def test_what_measures_more_together_than_separate_still_fits() -> None:
+def test_units_that_measure_more_together_still_fit() -> None:
     def wary(text: str) -> int:
         return words(text) + words(text) ** 2 // 50
 
@@ -204,7 +204,7 @@ def test_what_measures_more_together_than_separate_still_fits() -> None:
     assert all(f"s{n} is" in " ".join(found) for n in range(60))
 
 
-def test_a_piece_cites_the_page_where_what_is_new_in_it_begins() -> None:
+def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
     book = [prose(message(0, of=10), page=5), prose(message(100, of=10), page=6)]
     first, second = cut(book, size=62, overlap=12, measure=words)
     assert (first.position.page, second.position.page) == (5, 6)
@@ -224,7 +224,7 @@ def test_a_piece_cites_the_page_where_what_is_new_in_it_begins() -> None:
     ],
     ids=["sentences", "words", "one word", "lines", "rows", "sections", "nothing"],
 )
-def test_two_megabytes_take_no_time_to_speak_of(book: list[Block]) -> None:
+def test_two_megabytes_are_cut_quickly(book: list[Block]) -> None:
     started = time.perf_counter()
     cut(book, size=216, overlap=40, measure=lambda text: len(text) // 4 + 1)
     assert time.perf_counter() - started < 15

@@ -1,4 +1,4 @@
-"""A text is cut into passages where a reader would cut it; all of it is there, in order, whatever it is made of."""
+"""A text is cut at paragraphs and sentences; its passages cover it in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def words(text: str) -> int:
 @example("a" * 300)
 @example("\n" * 300)
 @example("." * 300)
-def test_passages_are_the_whole_text_in_order_each_of_them_short(text: str) -> None:
+def test_passages_cover_the_text_in_order_and_are_short(text: str) -> None:
     found = passages(text, size=40, overlap=10)
     assert [p.part for p in found] == list(range(len(found)))
     assert (found[0].start, found[-1].end) == (0, len(text))
@@ -44,7 +44,7 @@ def test_passages_are_the_whole_text_in_order_each_of_them_short(text: str) -> N
 
 
 @given(texts)
-def test_a_passage_is_one_passage(text: str) -> None:
+def test_a_passage_is_not_cut_again(text: str) -> None:
     for passage in cut(text):
         assert passages(passage, size=40, overlap=10) == [Passage(0, 0, len(passage))]
 
@@ -57,7 +57,7 @@ def test_the_same_text_is_cut_the_same_way(text: str) -> None:
 @given(
     st.lists(st.sampled_from(["e\u0301", "o\u0308\u0323", "👩\u200d🔬", "👍🏽", "x", " "]), max_size=200).map("".join)
 )
-def test_no_letter_is_torn_from_its_marks(text: str) -> None:
+def test_letters_are_not_separated_from_their_marks(text: str) -> None:
     for passage in passages(text, size=40, overlap=10):
         for place in {passage.start, passage.end} - {0, len(text)}:
             assert not unicodedata.combining(text[place])
@@ -66,7 +66,7 @@ def test_no_letter_is_torn_from_its_marks(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["one", "two. ", " ", "three\n", "x" * 30]), max_size=300).map("".join))
-def test_passages_keep_to_whatever_measure_they_are_given(text: str) -> None:
+def test_passages_keep_to_the_given_measure(text: str) -> None:
     found = passages(text, size=12, overlap=4, measure=words)
     assert all(words(text[p.start : p.end]) <= 12 for p in found)
     assert (found[0].start, found[-1].end) == (0, len(text))
@@ -87,7 +87,7 @@ def test_a_sentence_ends_a_passage_rather_than_a_word() -> None:
     assert second.endswith("The sun is shining on us.")
 
 
-def test_a_quotation_is_closed_before_the_cut() -> None:
+def test_a_closing_quotation_mark_stays_with_its_sentence() -> None:
     assert cut('She said: "It rains and pours." The sun is shining on us.')[0] == 'She said: "It rains and pours." '
 
 
@@ -107,7 +107,7 @@ def test_a_passage_begins_with_the_end_of_the_one_before() -> None:
     "unit",
     ["a", " ", ".", "\u0301", "a ", "a.\n", "\n\n", "。", "Some words make up a sentence, and this is one. ", "\u200d"],
 )
-def test_the_time_grows_with_the_text_and_not_faster(unit: str) -> None:
+def test_cutting_takes_linear_time(unit: str) -> None:
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
         started = time.process_time()

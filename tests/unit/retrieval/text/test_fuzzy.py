@@ -1,4 +1,4 @@
-"""A tool has to be found by its name, however it is written or mistyped, and unrelated text has to find none."""
+"""A tool is found by its name in every spelling and with typos; unrelated text finds none."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def find_mistyped(draw: st.DrawFn) -> tuple[str, str]:
         "read_file: how?",
     ],
 )
-def test_a_name_or_id_is_exact_however_it_is_written(query: str) -> None:
+def test_a_name_or_id_is_exact_in_every_way_of_writing_it(query: str) -> None:
     assert DEMO.match(query).exact == {READ}
 
 
@@ -75,7 +75,7 @@ def test_every_tool_of_the_catalogue_is_exact_by_its_name_and_its_id(item: Item,
 
 
 @pytest.mark.req("S-02")
-def test_two_tools_of_one_name_are_both_exact_and_an_id_tells_them_separate() -> None:
+def test_two_tools_of_one_name_are_both_exact_and_an_id_distinguishes_them() -> None:
     names = Names([("a__search", "search"), ("b__search", "search"), ("c__other", "other")])
     assert names.match("search").exact == {"a__search", "b__search"}
     assert names.match("b__search").exact == {"b__search"}
@@ -139,7 +139,7 @@ def test_an_empty_catalogue_matches_nothing() -> None:
 
 
 @pytest.mark.req("S-02")
-def test_of_many_close_names_the_closest_are_kept() -> None:
+def test_only_the_closest_names_are_kept() -> None:
     crowd = [(f"s{n}__fetch_page_{n:03d}", f"fetch_page_{n:03d}") for n in range(100)]
     found = Names([*crowd, ("t__fetch_page", "fetch_page")]).match("fetch_pag")
     assert len(found.close) == KEPT

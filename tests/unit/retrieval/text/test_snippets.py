@@ -57,7 +57,7 @@ def response(
 
 
 @given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, highlight=st.booleans())
-def test_a_snippet_is_a_stretch_of_the_text_within_its_limit(
+def test_a_snippet_is_a_part_of_the_text_within_its_limit(
     text: str, query: str, maximum: int, near: tuple[int, int] | None, highlight: bool
 ) -> None:
     found = response(text, query, maximum, near=near, highlight=highlight)
@@ -81,7 +81,7 @@ def test_a_snippet_begins_and_ends_between_words(
 
 
 @given(text=anything, query=queries, maximum=limits, near=places)
-def test_a_snippet_never_tears_a_letter_from_its_marks(
+def test_a_snippet_never_separates_a_letter_from_its_marks(
     text: str, query: str, maximum: int, near: tuple[int, int] | None
 ) -> None:
     found = response(text, query, maximum, near=near)
@@ -94,20 +94,20 @@ def test_a_snippet_never_tears_a_letter_from_its_marks(
 
 
 @given(text=prose, query=queries, maximum=limits)
-def test_a_text_that_has_a_word_of_the_query_shows_one(text: str, query: str, maximum: int) -> None:
+def test_a_snippet_shows_a_word_of_the_query_if_the_text_has_one(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
     has = wanted & set(stems(text)) if wanted else set()
     assert not has or wanted & set(stems(response(text, query, maximum)))
 
 
 @given(text=prose, query=queries, maximum=limits)
-def test_a_text_that_fits_is_reported_whole(text: str, query: str, maximum: int) -> None:
+def test_a_text_that_fits_is_shown_completely(text: str, query: str, maximum: int) -> None:
     if len(text.strip()) <= maximum:
         assert response(text, query, maximum) == text.strip()
 
 
 @given(text=prose, query=queries, maximum=limits)
-def test_marks_stand_around_words_that_match_and_around_no_others(text: str, query: str, maximum: int) -> None:
+def test_exactly_the_matching_words_are_marked(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
     inside = response(text, query, maximum, highlight=True).split("**")[1::2]
     assert all(wanted & set(stems(word)) for word in inside)
@@ -118,7 +118,7 @@ def test_the_window_with_more_different_words_is_shown() -> None:
     assert "rent of the wine cellar" in response(text, "wine cellar rent", 60)
 
 
-def test_among_equal_windows_that_of_the_best_passage_is_shown() -> None:
+def test_among_equal_windows_the_one_in_the_best_passage_is_shown() -> None:
     text = "First wine. " + "Nothing to see here. " * 20 + "Second wine. " + "Nothing to see here. " * 20
     at = text.index("Second")
     assert "First wine" in response(text, "wine", 40)
@@ -136,7 +136,7 @@ def test_without_any_word_of_the_query_the_best_passage_begins_the_snippet() -> 
     assert response(CLOCKS, "", 40) == "It was a bright cold day in April, and"
 
 
-def test_a_passage_that_is_no_longer_there_does_no_harm() -> None:
+def test_a_passage_outside_of_the_text_is_ignored() -> None:
     assert response("A short text", "", 40, near=(500, 900)) == "A short text"
     assert response("A short text", "text", 40, near=(500, 900)) == "A short text"
 
@@ -183,7 +183,7 @@ def test_a_megabyte_is_read_in_one_pass(text: str) -> None:
 
 
 @given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, max_read=st.integers(64, 300))
-def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_of_whole_words(
+def test_the_snippet_of_a_long_text_is_part_of_it_and_has_whole_words(
     text: str, query: str, maximum: int, near: tuple[int, int] | None, max_read: int
 ) -> None:
     found = build_snippet(text, stems(query), maximum, near=near, highlight=False, max_read=max_read)
@@ -193,7 +193,7 @@ def test_of_a_long_text_a_part_is_read_and_the_snippet_is_still_of_the_text_and_
         assert set(found.split()) <= set(text.split())
 
 
-def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
+def test_a_long_text_is_read_around_the_passage_or_from_the_beginning() -> None:
     text = "zebra " + "grass " * 500 + "zebra lion " + "sand " * 500
     place = text.index("zebra lion")
     requests = stems("zebra lion")
@@ -202,7 +202,7 @@ def test_what_is_read_is_around_the_passage_or_at_the_beginning() -> None:
     assert "zebra lion" in build_snippet(text, requests, 40, near=None, highlight=False, max_read=len(text))
 
 
-def test_a_word_is_found_whatever_other_words_are_requested() -> None:
+def test_words_are_found_together_with_other_words() -> None:
     assert response("The tenant pays the rent on the first day", "tenant rent", 24) == "tenant pays the rent on"
 
 
@@ -211,13 +211,13 @@ def test_a_word_is_found_whatever_other_words_are_requested() -> None:
     [("vie", "vying"), ("lie", "lying"), ("on", "on"), ("up", "ups"), ("server", "HTTPServer"), ("file", "readFile")],
 )
 @pytest.mark.parametrize("quote", ["", "“"])
-def test_a_word_is_found_in_whatever_form_it_is_written(query: str, word: str, quote: str) -> None:
+def test_a_word_is_found_in_its_other_forms(query: str, word: str, quote: str) -> None:
     text = f"{quote}{'lorem ipsum ' * 60}{word} {'dolor sit ' * 60}"
     assert f" {word} " in build_snippet(text, stems(query), 60, near=None, highlight=False)
 
 
 @given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
-def test_plain_texts_show_what_others_show(message: list[str]) -> None:
+def test_ascii_texts_have_the_same_snippets_as_other_texts(message: list[str]) -> None:
     text = " ".join([*["lorem"] * 60, *message, *["ipsum"] * 60])
     plain = build_snippet(text, stems("serve file"), 60, near=None, highlight=True)
     other = build_snippet(text + " “", stems("serve file"), 60, near=None, highlight=True)

@@ -1,4 +1,4 @@
-"""Typos are put right, and nothing else is touched: a wrong correction costs more than a typo."""
+"""Typos are corrected and nothing else is changed: a wrong correction costs more than a typo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPELLING = Spelling(dict.fromkeys(CATALOGUE.split(), 1))
         ("a screnshot, please!", "a screenshot, please!"),
     ],
 )
-def test_typos_in_plain_words_are_put_right(typed: str, meant: str) -> None:
+def test_typos_in_plain_words_are_corrected(typed: str, meant: str) -> None:
     assert SPELLING.correct(typed) == meant
 
 
@@ -47,18 +47,18 @@ def test_typos_in_plain_words_are_put_right(typed: str, meant: str) -> None:
         "  \t ?!",
     ],
 )
-def test_what_is_right_or_not_ours_to_judge_is_left_alone(right: str) -> None:
+def test_correct_words_names_and_other_languages_stay_unchanged(right: str) -> None:
     assert SPELLING.correct(right) == right
 
 
 @pytest.mark.req("S-02")
-def test_the_catalogues_own_word_is_preferred_to_a_commoner_one() -> None:
+def test_a_word_of_the_catalogue_is_preferred_to_a_more_common_one() -> None:
     assert SPELLING.correct("the wether") == "the weather"
     assert Spelling({"whether": 1}).correct("the wether") == "the whether"
 
 
 @pytest.mark.req("S-02")
-def test_a_catalogue_teaches_its_words() -> None:
+def test_words_of_the_catalogue_are_known() -> None:
     assert Spelling({}).correct("grafanna") == "grafanna"
     assert Spelling({"grafana": 2}).correct("grafanna") == "grafana"
 
@@ -66,6 +66,6 @@ def test_a_catalogue_teaches_its_words() -> None:
 @pytest.mark.req("S-02")
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60))
-def test_any_text_can_be_looked_at_and_a_corrected_text_is_right(text: str) -> None:
+def test_any_text_can_be_corrected_and_a_corrected_text_stays(text: str) -> None:
     once = SPELLING.correct(text)
     assert SPELLING.correct(once) == once

@@ -1,4 +1,4 @@
-"""Every way of writing a name has to end in the same words, and stored term numbers must never change."""
+"""Every way of writing a name gives the same words, and stored term numbers never change."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_forms_of_a_word_share_a_stem_and_stop_words_are_dropped() -> None:
 
 
 @pytest.mark.req("S-02")
-def test_a_text_of_nothing_but_stop_words_keeps_them() -> None:
+def test_a_text_of_only_stop_words_keeps_them() -> None:
     assert stems("to be or not to be") == ["to", "be", "or", "not", "to", "be"]
     assert stems("") == []
     assert set(words(" ".join(STOP_WORDS))) == STOP_WORDS
@@ -135,7 +135,7 @@ def test_other_scripts_keep_their_stems() -> None:
     assert stems("读取 文件") == ["读取", "文件"]
 
 
-def test_a_term_number_never_changes_because_stores_hold_it() -> None:
+def test_term_numbers_never_change_because_stores_contain_them() -> None:
     assert [term("file"), term("read"), term("文件"), term("")] == [359_244_430, 555_855_333, 570343285, 0]
 
 
@@ -153,5 +153,5 @@ def test_frequencies_count_stems_and_not_spellings() -> None:
 @pytest.mark.req("S-02")
 @quick
 @given(st.text(alphabet="aZ0_ -é", max_size=12))
-def test_plain_letters_are_split_as_accented_ones_are(text: str) -> None:
+def test_ascii_letters_are_split_like_accented_ones(text: str) -> None:
     assert words(text) == words(text + " é")[: len(words(text))]
