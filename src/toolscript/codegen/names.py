@@ -1,4 +1,5 @@
-"""Identifiers for generated code, made from the names of servers and tools.
+"""Names and texts for generated code. Nothing that a server sends may become code: names become identifiers, texts are
+escaped.
 
 Servers and tools can have any name, and two names can lead to the same identifier. `UniqueNames` then appends a
 number, in the order of the calls, so that the same items always get the same identifiers.
@@ -6,10 +7,13 @@ number, in the order of the calls, so that the same items always get the same id
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from importlib import resources
 
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -77,3 +81,40 @@ def assign_names(texts: Iterable[str], convert: Callable[[str], str], taken: Ite
     names = UniqueNames(taken)
     ordered = sorted(set(texts), key=lambda text: (convert(text) != text, text))
     return {text: names.take(convert(text)) for text in ordered}
+
+
+def read_runtime(file: str) -> str:
+    """Reads the packaged source text that calls the gateway, to be appended to a generated module."""
+    return resources.files("toolscript").joinpath("data", file).read_text(encoding="utf-8")
+
+
+def split_comment_lines(text: str) -> list[str]:
+    """Splits a text at every kind of line break and drops invisible characters, which could hide something."""
+    lines = ["".join(map(_visible, line)).rstrip() for line in text.splitlines()]
+    while lines and not lines[0]:
+        lines.pop(0)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def quote_typescript(text: str) -> str:
+    """Returns a TypeScript (and JSON) string literal with invisible characters escaped."""
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in json.dumps(text, ensure_ascii=False))
+
+
+def format_typescript_key(name: str) -> str:
+    """Returns a property name in TypeScript, quoted unless it is an identifier."""
+    return name if _PLAIN_KEY.fullmatch(name) else quote_typescript(name)
+
+
+def quote_python(text: str) -> str:
+    """Returns a Python string literal with invisible characters escaped."""
+    escaped = {'"': '\\"', "\\": "\\\\"}
+    return '"' + "".join(escaped.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text) + '"'
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else ""

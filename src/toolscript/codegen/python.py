@@ -14,9 +14,17 @@ from dataclasses import dataclass, field
 
 from toolscript.codegen import shapes
 from toolscript.codegen.clients import Declaration, Declarations, ServerTools, Tool, group_by_server
-from toolscript.codegen.names import UniqueNames, assign_names, to_identifier, to_pascal_case, to_snake_case
+from toolscript.codegen.names import (
+    UniqueNames,
+    assign_names,
+    quote_python,
+    read_runtime,
+    split_comment_lines,
+    to_identifier,
+    to_pascal_case,
+    to_snake_case,
+)
 from toolscript.codegen.schemas import Path
-from toolscript.codegen.texts import quote_python, read_runtime, split_comment_lines
 from toolscript.domain.catalog import Item
 
 _HEADER = """\

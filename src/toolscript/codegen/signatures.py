@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from toolscript.codegen import shapes
-from toolscript.codegen.names import to_identifier
+from toolscript.codegen.names import format_typescript_key, quote_typescript, split_comment_lines, to_identifier
 from toolscript.codegen.schemas import Definition, Path, SchemaShape, get_label, read_arguments, read_schema
-from toolscript.codegen.texts import format_typescript_key, quote_typescript, split_comment_lines
 from toolscript.domain.catalog import Item
 
 MAX_LENGTH = 300

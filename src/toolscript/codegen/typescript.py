@@ -12,9 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from toolscript.codegen import shapes
 from toolscript.codegen.clients import Declaration, ServerTools, Tool, group_by_server
-from toolscript.codegen.names import UniqueNames, assign_names, to_camel_case
+from toolscript.codegen.names import (
+    UniqueNames,
+    assign_names,
+    format_typescript_key,
+    quote_typescript,
+    read_runtime,
+    split_comment_lines,
+    to_camel_case,
+)
 from toolscript.codegen.schemas import Path, read_arguments
-from toolscript.codegen.texts import format_typescript_key, quote_typescript, read_runtime, split_comment_lines
 from toolscript.domain.catalog import Item
 
 _HEADER = """\

@@ -1,5 +1,5 @@
 """Computes one confidence from 0 to 1 for each candidate, from similarity, words and names, and keeps the parts for the
-reason. docs/decisions/0007 explains the design."""
+reason, which names only what changed the score. docs/decisions/0007 explains the design."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
 from toolscript.retrieval.fusion import Scores, sum_weighted
-from toolscript.retrieval.reasons import Evidence
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
 
@@ -25,6 +24,8 @@ INFERRED_ALONE = 0.4
 BEHIND = 0.95
 # The maximum confidence without a match of the name.
 UNNAMED = 0.985
+# Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
+MIN_SHARE = 0.25
 
 NO_SUBJECTS = Subjects()
 
@@ -53,6 +54,21 @@ class QueryTopics:
     def fits(self, item_id: str) -> bool:
         """Whether the tool is of one of the query's domains or can do its work."""
         return self.shares(item_id) or self.infer(item_id) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The contributions of the parts of a score, after their weights; the shared domain and the capability
+    ("shell → git") that raised it."""
+
+    semantic: float = 0.0
+    keyword: float = 0.0
+    fuzzy: float = 0.0
+    inferred: float = 0.0
+    exact: bool = False
+    domain: str = ""
+    capability: str = ""
+    shared_words: tuple[str, ...] = ()
 
 
 class Confidences:
@@ -152,3 +168,26 @@ def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about:
 
 def _round(score: float) -> float:
     return round(min(1.0, max(0.0, score)), 4)
+
+
+def explain(evidence: Evidence) -> str:
+    """The reason, with the strongest cause first: "Semantic similarity (git) + Keyword match (commit)"."""
+    if evidence.exact:
+        return "Exact name"
+    parts = [
+        (evidence.semantic, f"Semantic similarity{_add_brackets(evidence.domain)}"),
+        (evidence.keyword, f"Keyword match{_add_brackets(', '.join(evidence.shared_words))}"),
+        (evidence.fuzzy, "Fuzzy match"),
+    ]
+    inferred = (evidence.inferred, f"Capability inference{_add_brackets(evidence.capability)}")
+    threshold = MIN_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
+    causes_found = [p for p in parts if p[0] > 0 and p[0] >= threshold] + [inferred] * (evidence.inferred > 0)
+    causes_found.sort(key=lambda part: -part[0])
+    causes = [text for _, text in causes_found] or ["Weak match"]
+    if evidence.domain and parts[0] not in causes_found:
+        causes.append("domain boost")
+    return " + ".join(causes)
+
+
+def _add_brackets(causes_found: str) -> str:
+    return f" ({causes_found})" if causes_found else ""

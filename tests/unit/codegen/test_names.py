@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from toolscript.codegen.names import (
     UniqueNames,
     assign_names,
+    format_typescript_key,
+    quote_python,
+    quote_typescript,
+    split_comment_lines,
     to_camel_case,
     to_identifier,
     to_pascal_case,
     to_snake_case,
 )
-from toolscript.codegen.texts import format_typescript_key, quote_python, quote_typescript, split_comment_lines
 from toolscript.domain.catalog import Item, ItemType, select_items
 
 ITEMS = [

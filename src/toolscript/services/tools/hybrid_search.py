@@ -14,11 +14,10 @@ from functools import lru_cache
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
-from toolscript.retrieval.confidence import Confidences, QueryTopics
+from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics, explain
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
 from toolscript.retrieval.query import QueryRules
-from toolscript.retrieval.reasons import Evidence, explain
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
