@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.fixtures.faults import FAULTS, Fault, Troubled, hang, saying
+from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, returning
 from toolscript.app.app import App, open_app
 from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.retriever import Retriever
@@ -118,12 +118,12 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @asynccontextmanager
-async def open_client(app: App, *troubles: Troubled) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
     parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
-    for trouble in troubles:
-        (name,) = [name for name, part in parts.items() if part is trouble.real]
-        parts[name] = trouble
+    for faulty in faults:
+        (name,) = [name for name, part in parts.items() if part is faulty.real]
+        parts[name] = faulty
     search = HierarchicalSearch(
         Retriever(parts["embedder"], parts["index"]),
         CatalogueSnapshots(
@@ -140,10 +140,10 @@ async def open_client(app: App, *troubles: Troubled) -> AsyncIterator[httpx.Asyn
         yield client
 
 
-def trouble_at(app: App, place: str, fault: Fault) -> Troubled:
+def add_fault(app: App, place: str, fault: Fault) -> FaultyAdapter:
     part, method, collection = PLACES[place]
     real = app.model.embedder if part == "embedder" else getattr(app, part)
-    return Troubled(real, method, fault, (collection,) if collection else ())
+    return FaultyAdapter(real, method, fault, (collection,) if collection else ())
 
 
 async def search_ok(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def without_times(response: dict[str, Any]) -> dict[str, Any]:
 
 
 async def check_fallback(app: App, place: str, fault: Fault) -> None:
-    trouble = trouble_at(app, place, fault)
-    async with open_client(app) as healthy, open_client(app, trouble) as http:
+    faulty = add_fault(app, place, fault)
+    async with open_client(app) as healthy, open_client(app, faulty) as http:
         well, direct = await search_ok(healthy), await search_ok(healthy, strategy="direct")
         response = await search_ok(http)
         stage, returned = EXPECTED[place]
@@ -186,7 +186,7 @@ async def check_fallback(app: App, place: str, fault: Fault) -> None:
                 for name in ("input_schema", "output_schema", "annotations"):
                     assert {t[name] for t in response["tools"]} == {None}
         assert response["metadata"]["final_count"] == len(response["tools"])
-        trouble.is_on = False
+        faulty.is_on = False
         assert without_times(await search_ok(http)) == without_times(well)
 
 
@@ -204,11 +204,11 @@ async def test_a_failing_part_degrades_as_in_the_table_until_it_recovers(
 @pytest.mark.parametrize("nonsense", NONSENSE)
 async def test_a_part_that_returns_garbage_counts_as_failed(filled: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
-    await check_fallback(filled, place, saying(make))
+    await check_fallback(filled, place, returning(make))
 
 
 async def test_a_query_vector_of_the_wrong_size_degrades_the_search(filled: App) -> None:
-    async with open_client(filled, trouble_at(filled, "embedder", saying(lambda v: v[:3]))) as http:
+    async with open_client(filled, add_fault(filled, "embedder", returning(lambda v: v[:3]))) as http:
         for strategy in ("hierarchical", "direct", "hybrid"):
             response = await search_ok(http, strategy=strategy)
             assert response["tools"] == []
@@ -219,28 +219,28 @@ async def test_failing_schemas_do_not_matter_unless_requested(filled: App) -> No
     others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
     async with (
         open_client(filled) as healthy,
-        open_client(filled, trouble_at(filled, "store", saying(lambda _: others))) as http,
+        open_client(filled, add_fault(filled, "store", returning(lambda _: others))) as http,
     ):
         assert without_times(await search_ok(http)) == without_times(await search_ok(healthy))
 
 
 async def test_a_skill_without_a_vector_is_read_again(filled: App) -> None:
     """The index returns only half of the points once; the next search has all of them."""
-    trouble = trouble_at(filled, "vectors of skills", saying(lambda values: dict(list(values.items())[::2])))
-    async with open_client(filled) as healthy, open_client(filled, trouble) as http:
+    faulty = add_fault(filled, "vectors of skills", returning(lambda values: dict(list(values.items())[::2])))
+    async with open_client(filled) as healthy, open_client(filled, faulty) as http:
         assert (await search_ok(http))["metadata"]["degraded"] == []
-        trouble.is_on = False
+        faulty.is_on = False
         assert (await search_ok(http, limit=6))["matched_skills"] == (await search_ok(healthy, limit=6))[
             "matched_skills"
         ]
 
 
 async def test_all_parts_behind_the_model_may_fail_together(filled: App) -> None:
-    troubles = [
-        Troubled(filled.index, "scroll", hang, (SKILLS,)),
-        Troubled(filled.item_store, "get_schemas", hang),
+    faults = [
+        FaultyAdapter(filled.index, "scroll", hang, (SKILLS,)),
+        FaultyAdapter(filled.item_store, "get_schemas", hang),
     ]
-    async with open_client(filled, *troubles) as http:
+    async with open_client(filled, *faults) as http:
         response = await search_ok(http)
     assert response["metadata"]["degraded"] == ["index", "schemas"]
     assert len(response["tools"]) == 5
@@ -248,13 +248,13 @@ async def test_all_parts_behind_the_model_may_fail_together(filled: App) -> None
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_direct_search_ignores_failing_skills(filled: App, fault: str) -> None:
-    async with open_client(filled, trouble_at(filled, "skills", FAULTS[fault])) as http:
+    async with open_client(filled, add_fault(filled, "skills", FAULTS[fault])) as http:
         response = await search_ok(http, strategy="direct")
     assert (len(response["tools"]), response["metadata"]["degraded"]) == (5, [])
 
 
 async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> None:
-    async with open_client(filled, trouble_at(filled, "skills", hang)) as http:
+    async with open_client(filled, add_fault(filled, "skills", hang)) as http:
         started = time.monotonic()
         answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(20)))
     assert time.monotonic() - started < MAX_SECONDS
@@ -265,7 +265,7 @@ async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("place", "stage"), [("skills", "skills"), ("tools", "tools")])
 async def test_a_failing_single_stage_is_a_503(filled: App, place: str, stage: str, fault: str) -> None:
-    async with open_client(filled, trouble_at(filled, place, FAULTS[fault])) as http:
+    async with open_client(filled, add_fault(filled, place, FAULTS[fault])) as http:
         answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
     assert answer.status_code == 503, answer.text
     error = answer.json()["error"]
@@ -276,7 +276,7 @@ async def test_a_failing_single_stage_is_a_503(filled: App, place: str, stage: s
 @pytest.mark.req("H-08")
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_single_stage_without_a_vector_is_a_503(filled: App, fault: str) -> None:
-    async with open_client(filled, trouble_at(filled, "embedder", FAULTS[fault])) as http:
+    async with open_client(filled, add_fault(filled, "embedder", FAULTS[fault])) as http:
         for stage in ("skills", "tools"):
             answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
             assert answer.status_code == 503

@@ -18,7 +18,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
-from tests.fixtures.faults import Fault, Troubled, hang, saying
+from tests.fixtures.faults import Fault, FaultyAdapter, hang, returning
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
@@ -39,7 +39,7 @@ SEARCH = "/search_knowledge"
 MAX_SECONDS = module.READ_BY + 1.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
-FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": saying(lambda _: 42)}
+FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": returning(lambda _: 42)}
 
 # The part that fails, its method, and the adapter in the error.
 PLACES: Mapping[str, tuple[str, str, str]] = {
@@ -61,11 +61,11 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 @asynccontextmanager
-async def open_client(app: App, *troubles: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
+async def open_client(app: App, *faults: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
     parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
-    for part, method, fault, collections in troubles:
-        parts[part] = Troubled(parts[part], method, fault, collections)
+    for part, method, fault, collections in faults:
+        parts[part] = FaultyAdapter(parts[part], method, fault, collections)
     retriever = Retriever(parts["embedder"], parts["index"])
     search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.observability.events)
     serving = ServedApp(app.settings, replace(app, knowledge_search=search))
@@ -164,14 +164,14 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 async def test_garbage_counts_as_a_failure(app: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
     part, method, adapter = PLACES[place]
-    async with open_client(app, (part, method, saying(make), ())) as http:
+    async with open_client(app, (part, method, returning(make), ())) as http:
         check_503(await post_search(http), adapter)
 
 
 async def test_a_query_vector_of_the_wrong_size_is_logged_with_the_remedy(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_client(app, ("embedder", "embed_query", saying(lambda v: v[:3]), ())) as http:
+    async with open_client(app, ("embedder", "embed_query", returning(lambda v: v[:3]), ())) as http:
         check_503(await post_search(http), "index")
     (reason,) = reasons(caplog)
     assert "toolscript index rebuild" in reason
@@ -187,7 +187,7 @@ WITHOUT_SOURCE: Mapping[str, Callable[[Any], Any]] = {
 @pytest.mark.req("K-02")
 @pytest.mark.parametrize("case", WITHOUT_SOURCE)
 async def test_a_hit_without_a_source_has_an_unknown_source(app: App, case: str) -> None:
-    async with open_client(app, ("index", "dense", saying(WITHOUT_SOURCE[case]), ())) as http:
+    async with open_client(app, ("index", "dense", returning(WITHOUT_SOURCE[case]), ())) as http:
         response = await search_ok(http)
     by_id = {result["id"]: result["source"] for result in response["results"]}
     assert {source["title"] for source in by_id.values()} == {"Unknown Source"}
@@ -198,7 +198,9 @@ async def test_a_hit_without_a_source_has_an_unknown_source(app: App, case: str)
 
 @pytest.mark.req("K-02")
 async def test_hits_that_the_store_does_not_have_are_left_out(app: App) -> None:
-    async with open_client(app, ("reader", "get_records", saying(lambda _: KnowledgeRecords({}, {}, {})), ())) as http:
+    async with open_client(
+        app, ("reader", "get_records", returning(lambda _: KnowledgeRecords({}, {}, {})), ())
+    ) as http:
         response = await search_ok(http)
     assert (response["results"], response["metadata"]["sources_cited"]) == ([], [])
 
@@ -212,8 +214,8 @@ async def test_concurrent_searches_wait_no_longer_than_one(app: App) -> None:
 
 
 async def test_all_parts_may_hang_together(app: App) -> None:
-    troubles = [(part, method, hang, ()) for part, method, _ in PLACES.values()]
-    async with open_client(app, *troubles) as http:
+    faults = [(part, method, hang, ()) for part, method, _ in PLACES.values()]
+    async with open_client(app, *faults) as http:
         check_503(await post_search(http), "embedder")
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fixtures.faults import Fault, Troubled, saying
+from tests.fixtures.faults import Fault, FaultyAdapter, returning
 from tests.fixtures.knowledge_search import (
     DECISION,
     GARDENS,
@@ -481,7 +481,7 @@ def failing_in(*turns: int) -> Fault:
 @pytest.mark.parametrize("failing", [CHUNKS, EXTRACTIONS])
 async def test_a_second_ranking_that_fails_partly_is_ignored(failing: str) -> None:
     library = await with_ghosts()
-    library.index = index = Troubled(library.index, "dense", failing_in(2), (failing,))
+    library.index = index = FaultyAdapter(library.index, "dense", failing_in(2), (failing,))
     answer = await search_knowledge(library, format_content(WARNING.content), limit=5)
     assert (ids(answer), answer.report.degraded) == ([WARNING.id], [])
     index.is_on = False
@@ -493,7 +493,7 @@ async def test_a_second_ranking_that_fails_partly_is_ignored(failing: str) -> No
 async def test_the_report_is_about_the_ranking_that_was_used(turns: tuple[int, ...], degraded: list[str]) -> None:
     library = await with_ghosts()
     fault = failing_in(*turns)
-    library.index = Troubled(library.index, "dense", fault, (EXTRACTIONS,))
+    library.index = FaultyAdapter(library.index, "dense", fault, (EXTRACTIONS,))
     answer = await search_knowledge(library, format_content(WARNING.content))
     assert {MOON.id, HARBOUR.id, ROSES.id} <= set(ids(answer))
     assert (WARNING.id in ids(answer), answer.report.degraded) == (not degraded, degraded)
@@ -502,8 +502,8 @@ async def test_the_report_is_about_the_ranking_that_was_used(turns: tuple[int, .
 async def test_a_second_ranking_with_fewer_hits_is_ignored() -> None:
     library = await with_ghosts()
     turn = count(1)
-    emptied = saying(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
-    library.store = Troubled(library.store, "get_records", emptied)
+    emptied = returning(lambda shelf: shelf if next(turn) == 1 else KnowledgeRecords({}, {}, {}))
+    library.store = FaultyAdapter(library.store, "get_records", emptied)
     assert ids(await search_knowledge(library, format_content(WARNING.content), limit=5)) == [WARNING.id]
     assert next(turn) == 3
 
