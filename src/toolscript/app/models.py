@@ -36,7 +36,10 @@ async def open_model(settings: Settings, indexed_with: str | None) -> Model:
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
     if settings.embeddings_url:
-        return Model(await _batch_queries(await _open_remote(settings)))
+        with require_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL"):
+            from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
+        remote = await OpenAiEmbedder.at(settings.embeddings_url, settings.embeddings_key, settings.search_model)
+        return Model(await _batch_queries(remote))
     folder, fallback_reason = await asyncio.to_thread(_find_model, settings, indexed_with)
     if folder is None:
         return Model(None, fallback_reason)
@@ -71,12 +74,6 @@ def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
     from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder(folder, device=device)
-
-
-async def _open_remote(settings: Settings) -> MultiQueryEmbedder:
-    with require_extra("llm", "TOOLSCRIPT_EMBEDDINGS_URL"):
-        from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
-    return await OpenAiEmbedder.at(settings.embeddings_url or "", settings.embeddings_key, settings.search_model)
 
 
 async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:

@@ -19,7 +19,7 @@ from toolscript.domain.requests import request_id
 # Silenced: their lines about requests may contain secrets, and Toolscript logs the important events itself.
 _SILENCED_LIBRARIES = ("mcp", "client", "httpx", "httpx2", "httpcore", "httpcore2", "uvicorn")
 # Logged from level warning: only the exporter itself reports that spans cannot be sent.
-_LOGGED_LIBRARIES = ("opentelemetry",)
+_LOGGED_LIBRARY = "opentelemetry"
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -87,12 +87,11 @@ def configure_logging(level: str) -> None:
     ours.handlers = [handler]
     ours.propagate = False
     ours.setLevel(level.upper())
-    for library in (*_SILENCED_LIBRARIES, *_LOGGED_LIBRARIES):
+    for library in (*_SILENCED_LIBRARIES, _LOGGED_LIBRARY):
         theirs = logging.getLogger(library)
-        theirs.handlers = [handler if library in _LOGGED_LIBRARIES else logging.NullHandler()]
+        theirs.handlers = [handler if library == _LOGGED_LIBRARY else logging.NullHandler()]
         theirs.propagate = False
-    for library in _LOGGED_LIBRARIES:
-        logging.getLogger(library).setLevel(max(logging.WARNING, ours.level))
+    logging.getLogger(_LOGGED_LIBRARY).setLevel(max(logging.WARNING, ours.level))
 
 
 def redact_secrets(text: str) -> str:

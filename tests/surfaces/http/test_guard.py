@@ -22,7 +22,7 @@ from tests.servers import make_scripted_spec, serving_http
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App
-from toolscript.settings import Settings
+from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.guard import Guard, is_loopback
@@ -69,7 +69,8 @@ async def answer(
 
 
 def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) -> Guard:
-    return Guard(PlainTextResponse("let in"), host=bound_to, allowed_hosts=allowed, key=key, routes=ROUTES)
+    settings = load_settings(variables={}, host=bound_to, allowed_hosts=",".join(allowed), api_key=key)
+    return Guard(PlainTextResponse("let in"), settings, ROUTES)
 
 
 # --- Host ---

@@ -71,10 +71,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
         responses=errors(401, 403, 422, 500, 503),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTracking has its own
     )
-    settings = served.settings
-    http.add_middleware(
-        Guard, host=settings.host, allowed_hosts=settings.allowed_hosts, key=settings.api_key, routes=ROUTES
-    )
+    http.add_middleware(Guard, settings=served.settings, routes=ROUTES)
     add_error_handlers(http)
     for router in ROUTERS:
         http.include_router(router)

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.guard import MAX_BODY_BYTES
@@ -26,15 +25,11 @@ async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Returns the body. Raises InvalidArguments once more than `max_bytes` were received, whatever Content-Length says,
     and ClientDisconnect if the client goes away."""
     body = bytearray()
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
+    async for part in request.stream():
+        body += part
         if len(body) > max_bytes:
             raise InvalidArguments(f"the body is larger than {max_bytes // 2**20} MiB", details={"field": "body"})
-        if not message.get("more_body", False):
-            return bytes(body)
+    return bytes(body)
 
 
 async def read_json(

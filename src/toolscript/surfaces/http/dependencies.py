@@ -7,9 +7,8 @@ with `access_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
@@ -89,14 +88,9 @@ TENANT = Depends(get_principal)
 KNOWLEDGE_CLIENT = Depends(admit_knowledge_client)
 PUBLIC = Depends(allow_everyone)
 
-_ACCESS: dict[Callable[..., Any] | None, Access] = {
-    get_principal: Access.TOKEN,
-    admit_knowledge_client: Access.NOTHING,
-    allow_everyone: Access.NOTHING,
-}
-
 
 def access_of(route: APIRoute) -> Access:
     """Returns what a caller of the route must send."""
-    declared = [_ACCESS[each.dependency] for each in route.dependencies if each.dependency in _ACCESS]
-    return declared[0] if declared else Access.KEY
+    if TENANT in route.dependencies:
+        return Access.TOKEN
+    return Access.NOTHING if {KNOWLEDGE_CLIENT, PUBLIC} & {*route.dependencies} else Access.KEY

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError, Unauthorized
+from toolscript.settings import Settings
 from toolscript.surfaces.http.dependencies import Access, access_of
 from toolscript.surfaces.http.errors import error_response
 
@@ -37,19 +38,11 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """ASGI middleware that passes allowed requests on and refuses the others."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        host: str,
-        allowed_hosts: tuple[str, ...] = (),
-        key: str | None = None,
-        routes: Sequence[APIRoute] = (),
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, routes: Sequence[APIRoute]) -> None:
         self._app = app
-        self._allowed = frozenset(name.lower() for name in allowed_hosts) | {host.lower()}
-        self._is_local = is_loopback(host)
-        self._key = key.encode() if key else None
+        self._allowed = {name.lower() for name in (settings.host, *settings.allowed_hosts)}
+        self._is_local = is_loopback(settings.host)
+        self._key = (settings.api_key or "").encode()
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,11 +91,10 @@ class Guard:
         return not self._is_local
 
     def _has_key(self, headers: dict[bytes, bytes]) -> bool:
-        key = self._key or b""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), key):
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._key):
             return True
-        return hmac.compare_digest(headers.get(b"x-api-key", b"").strip(), key)
+        return hmac.compare_digest(headers.get(b"x-api-key", b"").strip(), self._key)
 
     def _requires_key(self, scope: Scope) -> bool:
         """Asks the route that matches; if only the method is wrong, all routes of the path. An unknown path requires

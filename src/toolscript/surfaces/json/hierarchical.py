@@ -58,10 +58,7 @@ def build_sync_response(report: ResyncReport) -> dict[str, Any]:
             {
                 "name": each.name,
                 "error": each.reason,
-                "added": each.report.added if each.report else 0,
-                "changed": each.report.changed if each.report else 0,
-                "vanished": each.report.vanished if each.report else 0,
-                "embedded": each.report.embedded if each.report else 0,
+                **{name: getattr(each.report, name, 0) for name in ("added", "changed", "vanished", "embedded")},
             }
             for each in report.servers
         ],
