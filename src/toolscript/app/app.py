@@ -72,9 +72,9 @@ class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adapters:
-    """What the settings name: everything that has to be closed again."""
+@dataclass(kw_only=True, eq=False)
+class App:
+    """What the settings name, and every use case over it."""
 
     settings: Settings
     model: Model
@@ -91,32 +91,37 @@ class Adapters:
     others_write: bool
     """Whether other processes may write to the index or the store too."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class App(Adapters):
-    """Every use case, ready to be called."""
-
-    tool_search: ToolSearch
-    document_search: DocumentSearch
-    knowledge_search: KnowledgeSearch
-    knowledge_rates: Rates
-    sync: Sync
-    ingest_documents: IngestDocuments
-    ingest_knowledge: IngestKnowledge | None
-    import_knowledge: ImportKnowledge | None
-    gateway: Gateway
-    call_tool: CallTool
-    list_tools: ListTools
-    hierarchical_search: HierarchicalSearch
-    skills: Skills
-    propose_skills: ProposeSkills
-    resync: Resync
-    snapshots: CatalogueSnapshots
-    token_costs: TokenCosts
-    verifier: TokenVerifier
-    plans: Plans
-    local_key: str
-    """Signs the tokens of this machine's own commands."""
+    def __post_init__(self) -> None:
+        """Builds the use cases. Raises Invalid for unusable keys or plans."""
+        settings, index, embedder = self.settings, self.index, self.model.embedder
+        items, skills, observability = self.item_store, self.skill_store, self.observability
+        self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
+        self.verifier: TokenVerifier = Verifier(settings, self.local_key)
+        self.plans = Plans(load_plans(settings.plans))
+        self.knowledge_rates = Rates(settings.knowledge_rate)
+        retriever = Retriever(embedder, index)
+        self.snapshots = self._build_snapshots(retriever)
+        self.sync = self._build_sync()
+        timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
+        self.gateway = gateway = Gateway(Servers(), self.sync, timeouts)
+        self.tool_search = ToolSearch(
+            retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
+        )
+        self.hierarchical_search = HierarchicalSearch(
+            retriever, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
+        )
+        self.document_search = self._build_document_search(retriever)
+        self.knowledge_search = KnowledgeSearch(
+            retriever, index, self.knowledge, observability.events, span=observability.span
+        )
+        self.ingest_documents = IngestDocuments(self.documents, index, embedder)
+        self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
+        self.call_tool = CallTool(items, gateway, self.tool_search)
+        self.list_tools = ListTools(items)
+        self.skills = Skills(items, skills, self.sync)
+        self.propose_skills = ProposeSkills(items, skills, index, embedder, self.language_model)
+        self.resync = Resync(gateway, self.sync, items, skills)
+        self.token_costs = TokenCosts(items, self.snapshots)
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
@@ -126,6 +131,54 @@ class App(Adapters):
         """Raises Unavailable when the store or the index does not respond."""
         await self.item_store.ping()
         await self.index.count(TOOLS)
+
+    def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:
+        return CatalogueSnapshots(
+            self.item_store,
+            self.index,
+            retriever.similarity,
+            capabilities=load_capabilities(self.settings.search_capabilities),
+            max_age=SNAPSHOT_MAX_AGE_SECONDS if self.others_write else None,
+        )
+
+    def _build_sync(self) -> Sync:
+        settings = self.settings
+        embedder, language_model = self.model.embedder, self.language_model
+        return Sync(
+            self.item_store,
+            self.skill_store,
+            self.index,
+            embedder,
+            cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
+            classifier=EmbeddingClassifier(embedder) if embedder else None,
+            refiner=LlmClassifier(language_model) if language_model else None,
+            on_change=self.snapshots.advance,
+        )
+
+    def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
+        store, index, embedder = self.knowledge_store, self.index, self.model.embedder
+        if store is None:
+            return None, None
+        from toolscript.adapters.books.reader import FileBooks
+        from toolscript.services.knowledge.extraction import Extractor
+        from toolscript.services.knowledge.ingest import IngestKnowledge
+        from toolscript.services.knowledge.transfer import ImportKnowledge
+
+        extractor = Extractor(self.language_model) if self.language_model else None
+        ingest = IngestKnowledge(store, index, embedder, FileBooks(), extractor)
+        return ingest, ImportKnowledge(store, index, embedder)
+
+    def _build_document_search(self, retriever: Retriever) -> DocumentSearch:
+        return DocumentSearch(
+            retriever,
+            self.index,
+            self.documents,
+            self.plans,
+            PageTokens((self.settings.page_secret or secrets.token_urlsafe(32)).encode()),
+            self.observability.events,
+            reranker=self.reranker,
+            span=self.observability.span,
+        )
 
 
 @asynccontextmanager
@@ -137,13 +190,14 @@ async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bo
     """
     check_environment(settings)
     async with AsyncExitStack() as stack:
-        adapters = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
+        app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
+        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier)
         skills = load_skills(settings.skills)
-        await adapters.skill_store.seed_skills(compute_skills_digest(skills), skills)
-        yield _build_app(adapters, stack)
+        await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
+        yield app
 
 
-async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> Adapters:
+async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> App:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
     _close_at_exit(stack, language_model, reranker)
     observability = open_observability(settings, stack, serving=serving)
@@ -165,7 +219,7 @@ async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_ind
     knowledge_store = None if serving else open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, shared=is_shared)
-    return Adapters(
+    return App(
         settings=settings,
         model=model,
         index=index,
@@ -185,103 +239,6 @@ def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:
     for each in opened:
         if each is not None:
             stack.push_async_callback(each.close)
-
-
-def _build_app(adapters: Adapters, stack: AsyncExitStack) -> App:
-    settings, index, embedder = adapters.settings, adapters.index, adapters.model.embedder
-    item_store, skill_store = adapters.item_store, adapters.skill_store
-    retriever = Retriever(embedder, index)
-    snapshots = _build_snapshots(adapters, retriever)
-    sync = _build_sync(adapters, snapshots)
-    gateway = Gateway(Servers(), sync, Timeouts(connect=settings.connect_timeout, call=settings.call_timeout))
-    tool_search = ToolSearch(
-        retriever, snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
-    )
-    local_key = secrets.token_urlsafe(32)
-    verifier = Verifier(settings, local_key)
-    _close_at_exit(stack, snapshots, sync, gateway, verifier)
-    plans = Plans(load_plans(settings.plans))
-    ingest_knowledge, import_knowledge = _build_knowledge_writers(adapters)
-    return App(
-        **vars(adapters),
-        tool_search=tool_search,
-        document_search=_build_document_search(adapters, retriever, plans),
-        knowledge_search=_build_knowledge_search(adapters, retriever),
-        knowledge_rates=Rates(settings.knowledge_rate),
-        sync=sync,
-        ingest_documents=IngestDocuments(adapters.documents, index, embedder),
-        ingest_knowledge=ingest_knowledge,
-        import_knowledge=import_knowledge,
-        gateway=gateway,
-        call_tool=CallTool(item_store, gateway, tool_search),
-        list_tools=ListTools(item_store),
-        hierarchical_search=HierarchicalSearch(retriever, snapshots, is_incomplete=lambda: gateway.is_incomplete),
-        skills=Skills(item_store, skill_store, sync),
-        propose_skills=ProposeSkills(item_store, skill_store, index, embedder, adapters.language_model),
-        resync=Resync(gateway, sync, item_store, skill_store),
-        snapshots=snapshots,
-        token_costs=TokenCosts(item_store, snapshots),
-        verifier=verifier,
-        plans=plans,
-        local_key=local_key,
-    )
-
-
-def _build_snapshots(adapters: Adapters, retriever: Retriever) -> CatalogueSnapshots:
-    return CatalogueSnapshots(
-        adapters.item_store,
-        adapters.index,
-        retriever.similarity,
-        capabilities=load_capabilities(adapters.settings.search_capabilities),
-        max_age=SNAPSHOT_MAX_AGE_SECONDS if adapters.others_write else None,
-    )
-
-
-def _build_sync(adapters: Adapters, snapshots: CatalogueSnapshots) -> Sync:
-    settings = adapters.settings
-    embedder, language_model = adapters.model.embedder, adapters.language_model
-    return Sync(
-        adapters.item_store,
-        adapters.skill_store,
-        adapters.index,
-        embedder,
-        cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
-        classifier=EmbeddingClassifier(embedder) if embedder else None,
-        refiner=LlmClassifier(language_model) if language_model else None,
-        on_change=snapshots.advance,
-    )
-
-
-def _build_knowledge_writers(adapters: Adapters) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
-    store, index, embedder = adapters.knowledge_store, adapters.index, adapters.model.embedder
-    if store is None:
-        return None, None
-    from toolscript.adapters.books.reader import FileBooks
-    from toolscript.services.knowledge.extraction import Extractor
-    from toolscript.services.knowledge.ingest import IngestKnowledge
-    from toolscript.services.knowledge.transfer import ImportKnowledge
-
-    extractor = Extractor(adapters.language_model) if adapters.language_model else None
-    ingest = IngestKnowledge(store, index, embedder, FileBooks(), extractor)
-    return ingest, ImportKnowledge(store, index, embedder)
-
-
-def _build_document_search(adapters: Adapters, retriever: Retriever, plans: Plans) -> DocumentSearch:
-    return DocumentSearch(
-        retriever,
-        adapters.index,
-        adapters.documents,
-        plans,
-        PageTokens((adapters.settings.page_secret or secrets.token_urlsafe(32)).encode()),
-        adapters.observability.events,
-        reranker=adapters.reranker,
-        span=adapters.observability.span,
-    )
-
-
-def _build_knowledge_search(adapters: Adapters, retriever: Retriever) -> KnowledgeSearch:
-    observability = adapters.observability
-    return KnowledgeSearch(retriever, adapters.index, adapters.knowledge, observability.events, span=observability.span)
 
 
 async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:

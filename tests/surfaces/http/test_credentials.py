@@ -16,6 +16,7 @@ import httpx
 import jwt
 import pytest
 
+from tests.fixtures.serving import replace_parts
 from tests.servers.published_keys import SigningKey, encode_part, new_key
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Principal
@@ -141,7 +142,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App
 @asynccontextmanager
 async def open_client(app: App, settings: Settings | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application, with other settings if given."""
-    app = replace(app, settings=settings) if settings else app
+    app = replace_parts(app, settings=settings) if settings else app
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -295,7 +296,7 @@ async def test_the_bypass_gives_the_tenant_of_the_settings(guarded: App) -> None
 
 @pytest.mark.parametrize("value", ["", "0", "true", "yes", "on", "01", "1.0", "11", "1,1", "１"])
 async def test_the_bypass_header_must_be_1(guarded: App, value: str) -> None:
-    app = replace(guarded, settings=trial(guarded))
+    app = replace_parts(guarded, settings=trial(guarded))
     with pytest.raises(Unauthorized):
         await identify_principal(app, {"X-Debug-Bypass-Auth": value})
 
@@ -307,7 +308,7 @@ async def test_the_bypass_needs_both_settings(guarded: App, fields: dict[str, An
 
 
 async def test_a_token_overrides_the_bypass(guarded: App) -> None:
-    app = replace(guarded, settings=trial(guarded))
+    app = replace_parts(guarded, settings=trial(guarded))
     bypass = {"X-Debug-Bypass-Auth": "1"}
     assert await identify_principal(app, bypass) == Principal("acme")
     assert await identify_principal(app, {**bypass, **dict(by_secret(tenant_id="other"))}) == Principal("other")

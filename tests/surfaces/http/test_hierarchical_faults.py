@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, returning
+from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App, open_app
 from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.retriever import Retriever
@@ -134,7 +134,7 @@ async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.A
         ),
         SHORT,
     )
-    serving = ServedApp(app.settings, replace(app, hierarchical_search=search))
+    serving = ServedApp(app.settings, replace_parts(app, hierarchical_search=search))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, TIDES, WARNING, stock
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import replace_parts, serve
 from toolscript.app.app import App, local_token, open_app
 from toolscript.services.access.rates import Rates
 from toolscript.settings import Settings
@@ -148,7 +148,7 @@ async def test_ten_results_by_default(app: App, http: httpx.AsyncClient) -> None
         fields.append(ask.limit)
         return await app.knowledge_search.search(ask)
 
-    watched = replace(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
+    watched = replace_parts(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
     async with open_client(watched) as client:
         await search_ok(client, query="moon")
         await search_ok(client, query="moon", limit=None)
@@ -330,7 +330,7 @@ async def test_no_key_is_required_where_every_other_route_requires_one(app: App,
 
 @pytest.mark.req("K-03")
 async def test_requests_over_the_rate_are_refused_with_retry_after(app: App) -> None:
-    async with open_client(replace(app, knowledge_rates=Rates(2))) as http:
+    async with open_client(replace_parts(app, knowledge_rates=Rates(2))) as http:
         for _ in range(2):
             await search_ok(http, query="moon")
         for given in ({"params": {"query": "moon"}}, {"json": {"limit": 1000}}, {"content": b"{"}):
@@ -342,7 +342,7 @@ async def test_requests_over_the_rate_are_refused_with_retry_after(app: App) -> 
 
 @pytest.mark.req("K-03")
 async def test_invalid_requests_are_counted_too(app: App) -> None:
-    async with open_client(replace(app, knowledge_rates=Rates(2))) as http:
+    async with open_client(replace_parts(app, knowledge_rates=Rates(2))) as http:
         statuses = [(await http.post(SEARCH, params={"query": ""})).status_code for _ in range(4)]
     assert statuses == [422, 422, 429, 429]
 
@@ -355,7 +355,7 @@ async def test_a_refused_request_is_neither_read_nor_searched(app: App) -> None:
         read.append(b"{")
         yield b"{"
 
-    async with open_client(replace(app, knowledge_rates=Rates(1), knowledge_search=None)) as http:  # type: ignore[arg-type]
+    async with open_client(replace_parts(app, knowledge_rates=Rates(1), knowledge_search=None)) as http:
         assert (await http.post(SEARCH, content=b"{")).status_code == 422
         refusal(await http.post(SEARCH, content=body()), 429, "RATE_LIMITED")
     assert read == []
@@ -363,7 +363,7 @@ async def test_a_refused_request_is_neither_read_nor_searched(app: App) -> None:
 
 @pytest.mark.req("K-03")
 async def test_each_address_has_its_own_rate(app: App) -> None:
-    limited = replace(app, knowledge_rates=Rates(1))
+    limited = replace_parts(app, knowledge_rates=Rates(1))
     response = []
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"):
         async with open_client(limited, address) as http:
@@ -374,7 +374,7 @@ async def test_each_address_has_its_own_rate(app: App) -> None:
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID"])
 async def test_no_header_changes_the_client(app: App, header: str) -> None:
-    async with open_client(replace(app, knowledge_rates=Rates(1))) as http:
+    async with open_client(replace_parts(app, knowledge_rates=Rates(1))) as http:
         response = [
             (await http.post(SEARCH, params={"query": "moon"}, headers={header: f"198.51.100.{n}"})).status_code
             for n in range(3)
@@ -385,7 +385,7 @@ async def test_no_header_changes_the_client(app: App, header: str) -> None:
 @pytest.mark.req("K-03")
 async def test_a_server_on_a_port_ignores_these_headers_too(app: App) -> None:
     async with (
-        serve(replace(app, knowledge_rates=Rates(1))) as url,
+        serve(replace_parts(app, knowledge_rates=Rates(1))) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
     ):
         response = [
@@ -399,7 +399,7 @@ async def test_a_server_on_a_port_ignores_these_headers_too(app: App) -> None:
 
 @pytest.mark.req("K-03")
 async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
-    limited = replace(app, knowledge_rates=Rates(1))
+    limited = replace_parts(app, knowledge_rates=Rates(1))
     own = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
     others = {"Authorization": f"Bearer {local_token('another key that is long enough, too', 'acme')}"}
     async with open_client(limited, "127.0.0.1") as http:
@@ -425,7 +425,7 @@ async def test_an_unexpected_error_is_reported_without_its_traceback(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    serving = ServedApp(app.settings, replace(app, knowledge_search=None))  # type: ignore[arg-type]
+    serving = ServedApp(app.settings, replace_parts(app, knowledge_search=None))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         error = refusal(await http.post(SEARCH, params={"query": "moon"}), 500, "INTERNAL_ERROR")

@@ -20,6 +20,7 @@ from pymongo import MongoClient
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, returning
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
+from tests.fixtures.serving import replace_parts
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
@@ -68,7 +69,7 @@ async def open_client(app: App, *faults: tuple[str, str, Fault, tuple[str, ...]]
         parts[part] = FaultyAdapter(parts[part], method, fault, collections)
     retriever = Retriever(parts["embedder"], parts["index"])
     search = KnowledgeSearch(retriever, parts["index"], parts["reader"], app.observability.events)
-    serving = ServedApp(app.settings, replace(app, knowledge_search=search))
+    serving = ServedApp(app.settings, replace_parts(app, knowledge_search=search))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -241,7 +242,9 @@ async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with its knowledge in MongoDB."""
     reader = MongoKnowledgeReader.at(uri, timeout_seconds=1.0)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
-    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, replace(app, knowledge_search=search))))
+    transport = httpx.ASGITransport(
+        create_http_app(ServedApp(app.settings, replace_parts(app, knowledge_search=search)))
+    )
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield client

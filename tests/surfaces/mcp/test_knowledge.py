@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,7 +13,7 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
 from tests.fixtures.knowledge_search import DECISION, HARBOUR, MOON, ROSES, WARNING, stock
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import replace_parts, serve
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App, local_token
 from toolscript.domain.access import Principal
@@ -166,7 +165,7 @@ async def test_any_text_may_be_a_query(app: App, query: str) -> None:
 
 @pytest.mark.req("K-03")
 async def test_the_rate_limit_counts_searches_over_mcp_and_http_together(app: App) -> None:
-    limited = replace(app, knowledge_rates=Rates(2))
+    limited = replace_parts(app, knowledge_rates=Rates(2))
     async with serve(limited) as url, Client(f"{url}/mcp") as client:
         assert not (await call(client, query="moon")).is_error
         async with httpx.AsyncClient(trust_env=False) as http:
@@ -182,7 +181,7 @@ async def test_the_rate_limit_counts_searches_over_mcp_and_http_together(app: Ap
 async def test_errors_name_the_address_of_the_store_over_stdio_and_not_over_http(app: App) -> None:
     reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", timeout_seconds=0.5)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
-    broken = replace(app, knowledge_search=search)
+    broken = replace_parts(app, knowledge_search=search)
     try:
         async with serve(broken) as url, Client(f"{url}/mcp") as client:
             refused = await call(client, query="moon")
@@ -200,7 +199,7 @@ async def test_errors_name_the_address_of_the_store_over_stdio_and_not_over_http
 
 @pytest.mark.req("K-03")
 async def test_searches_over_stdio_are_not_limited(app: App) -> None:
-    async with over_stdio(replace(app, knowledge_rates=Rates(1))) as client:
+    async with over_stdio(replace_parts(app, knowledge_rates=Rates(1))) as client:
         for _ in range(3):
             assert not (await call(client, query="moon")).is_error
 
@@ -217,7 +216,7 @@ async def test_searches_of_the_owner_of_the_data_folder_are_not_limited(app: App
         "method": "tools/call",
         "params": {"name": "search_knowledge", "arguments": {"query": "moon"}},
     }
-    async with serve(replace(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
+    async with serve(replace_parts(app, knowledge_rates=Rates(1))) as url, httpx.AsyncClient(trust_env=False) as http:
         for _ in range(3):
             response = (await http.post(f"{url}/mcp", json=request, headers=headers)).json()
             assert not response["result"].get("isError")
