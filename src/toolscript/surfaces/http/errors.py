@@ -13,32 +13,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from toolscript.domain.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    InvalidArguments,
-    NotFound,
-    RateLimited,
-    TimedOut,
-    ToolscriptError,
-    Unauthorized,
-    Unavailable,
-    UpstreamFailed,
-)
+from toolscript.domain import errors
+from toolscript.domain.errors import ToolscriptError
 
 # The first matching class counts: a subclass stands before its parent.
 STATUSES: dict[type[ToolscriptError], int] = {
-    InvalidArguments: 422,
-    Invalid: 400,
-    Unauthorized: 401,
-    Forbidden: 403,
-    NotFound: 404,
-    Conflict: 409,
-    RateLimited: 429,
-    UpstreamFailed: 502,
-    Unavailable: 503,
-    TimedOut: 504,
+    errors.InvalidArguments: 422,
+    errors.Invalid: 400,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.RateLimited: 429,
+    errors.UpstreamFailed: 502,
+    errors.Unavailable: 503,
+    errors.TimedOut: 504,
 }
 INTERNAL_ERROR = ToolscriptError("internal error of the gateway: its log has the details")
 BAD_REQUEST = 400
@@ -47,7 +36,7 @@ CLIENT_CLOSED_REQUEST = 499
 log = logging.getLogger(__name__)
 
 
-class KnowledgeUnavailable(Unavailable):
+class KnowledgeUnavailable(errors.Unavailable):
     """Unavailable with the code INTERNAL_ERROR, because the knowledge interface defines four codes only."""
 
     code = ToolscriptError.code
@@ -69,10 +58,10 @@ def error_response(error: ToolscriptError) -> JSONResponse:
 
 
 def _headers_of(error: ToolscriptError) -> dict[str, str] | None:
-    if isinstance(error, Unauthorized):
+    if isinstance(error, errors.Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
     wait = error.details.get("retry_after_seconds")
-    if isinstance(error, RateLimited) and isinstance(wait, int | float):
+    if isinstance(error, errors.RateLimited) and isinstance(wait, int | float):
         return {"Retry-After": str(max(1, math.ceil(wait)))}
     return None
 
@@ -85,17 +74,17 @@ async def _handle_invalid_request(_: Request, error: Any) -> JSONResponse:
     first = error.errors()[0]
     field = str(first["loc"][-1])
     return error_response(
-        InvalidArguments(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
+        errors.InvalidArguments(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]})
     )
 
 
 async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
     if error.status_code == BAD_REQUEST:
         message = f"the request could not be parsed: {error.detail}"
-        return JSONResponse(Invalid(message).to_envelope(), status_code=BAD_REQUEST)
+        return JSONResponse(errors.Invalid(message).to_envelope(), status_code=BAD_REQUEST)
     message = f"No such route: {request.method} {request.url.path}. GET /openapi.json lists all routes."
     # The headers have `Allow` where only the method is wrong.
-    return JSONResponse(NotFound(message).to_envelope(), status_code=error.status_code, headers=error.headers)
+    return JSONResponse(errors.NotFound(message).to_envelope(), status_code=error.status_code, headers=error.headers)
 
 
 async def _handle_disconnect(_: Request, __: Exception) -> Response:

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 def build_page_response(page: DocumentPage) -> dict[str, Any]:
     """Builds the response of `POST /search`."""
-    summary = build_page_summary(page)
-    return {
-        **{name: summary[name] for name in ("query_id", "took_ms", "total", "total_relation")},
-        "hits": [build_hit_response(hit) for hit in page.hits],
-        **{name: summary[name] for name in ("next_page_token", "degraded")},
-    }
+    return build_page_summary(page, hits=[build_hit_response(hit) for hit in page.hits])
 
 
 def build_hit_response(hit: DocumentHit) -> dict[str, Any]:
@@ -28,13 +23,14 @@ def build_hit_response(hit: DocumentHit) -> dict[str, Any]:
     return {"doc_id": hit.doc_id, "score": hit.score, "metadata": dict(hit.metadata), "snippet": hit.snippet}
 
 
-def build_page_summary(page: DocumentPage) -> dict[str, Any]:
-    """Builds a page without its hits: the last line of a stream."""
+def build_page_summary(page: DocumentPage, **hits: list[dict[str, Any]]) -> dict[str, Any]:
+    """Builds a page without its hits, unless given: the last line of a stream."""
     return {
         "query_id": page.query_id,
         "took_ms": round(page.report.timings_ms.get("total", 0.0), 3),
         "total": page.total,
         "total_relation": page.total_relation,
+        **hits,
         "next_page_token": page.next_page_token,
         "degraded": list(page.report.degraded),
     }

@@ -59,15 +59,8 @@ class SkillRequest(RequestModel):
 
     def to_skill(self, skill_id: str) -> Skill:
         """Converts it to the skill with this id."""
-        return Skill(
-            self.id or skill_id,
-            self.name,
-            self.description,
-            self.parent_domain or None,
-            tuple(self.keywords),
-            tuple(self.examples),
-            self.is_active,
-        )
+        fields = {**vars(self), "id": self.id or skill_id, "parent_domain": self.parent_domain or None}
+        return Skill(**fields | {"keywords": tuple(self.keywords), "examples": tuple(self.examples)})
 
 
 class NewSkillRequest(SkillRequest):
