@@ -59,7 +59,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
 
 
 async def _reader_of(database: Database, url: str) -> KnowledgeReader:
-    """A read-only connection of its own; a database in memory has only one connection."""
+    """A separate read-only connection; a database in memory has only one."""
     return SqlKnowledgeReader(database if url == IN_MEMORY else await asyncio.to_thread(Database, url, read_only=True))
 
 

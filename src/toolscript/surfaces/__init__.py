@@ -1,1 +1,1 @@
-"""Where people and programs come in: HTTP and the command line. Parse, call one service, render."""
+"""The interfaces for people and programs: HTTP, MCP and the command line. Parse, call one service, render."""

@@ -88,7 +88,7 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
 
 
 async def _handle_disconnect(_: Request, __: Exception) -> Response:
-    """Nobody reads this response; its status is for the metrics and the log."""
+    """The client is gone; the status is for the metrics and the log."""
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 

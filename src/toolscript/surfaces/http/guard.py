@@ -97,8 +97,8 @@ class Guard:
         return hmac.compare_digest(headers.get(b"x-api-key", b"").strip(), self._key)
 
     def _requires_key(self, scope: Scope) -> bool:
-        """Asks the route that matches; if only the method is wrong, all routes of the path. An unknown path requires
-        the key."""
+        """Whether the matching route requires the key; if only the method is wrong, any route of the path. An unknown
+        path requires it."""
         matches = [(route.matches(scope)[0], route) for route in self._routes]
         full = [route for match, route in matches if match is Match.FULL][:1]
         candidates = full or [route for match, route in matches if match is Match.PARTIAL]

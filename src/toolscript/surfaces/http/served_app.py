@@ -13,7 +13,7 @@ READY_TIMEOUT_SECONDS = 30.0
 
 class ServedApp:
     """An application that may still be opening: `current` is None until then. It is ready once every server behind the
-    gateway was tried, or the catalogue of the last run is there."""
+    gateway was tried, or the catalogue of the last run is indexed."""
 
     def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
         self.settings = settings
