@@ -241,7 +241,7 @@ async def test_an_exact_collection_of_any_size_misses_nothing(
         await index.open(replace(EXACT, exact=not had_a_graph))
         await index.upsert(EXACT.name, points)
         await _wait_until_idle(index)
-    if kind != "qdrant-client-local":  # which would forget everything
+    if kind != "qdrant-client-local":  # which loses its points when it is closed
         await engine.close()
         engine = _eager_index(kind, tmp_path, request)
     await engine.open(EXACT)

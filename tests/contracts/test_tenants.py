@@ -1,5 +1,5 @@
-"""Generated corpora: what a tenant is answered is the same with and without other tenants' documents, and pages laid
-end to end are the one large answer. With every index, over both stores."""
+"""Generated corpora: a tenant gets the same answers with and without other tenants' documents, and all pages together
+equal one large answer. With every index, over both stores."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element  # only the type
 from zipfile import ZipFile
@@ -23,8 +24,7 @@ _NUMBER = re.compile(r"\A(?:(?:chapter|appendix|part)\s+)?(?:\d+(?:\.\d+)*|[A-Z]
 _PAGE_TYPES = frozenset({"application/xhtml+xml", "text/html", "application/x-dtbook+xml"})
 
 
-@dataclass(frozen=True, slots=True)
-class _ContentsEntry:
+class _ContentsEntry(NamedTuple):
     """An entry of the table of contents."""
 
     title: str
@@ -101,12 +101,10 @@ def _read_metadata(root: Element, name: str) -> list[str]:
 
 def _read_contents(archive: ZipFile, package: _Package) -> dict[str, list[_ContentsEntry]]:
     """Reads the table of contents: the navigation page, or the older NCX file."""
-    for item in package.items.values():
+    for item in sorted(package.items.values(), key=_is_nav, reverse=True):
         path = package.path(item)
         if _is_nav(item):
             return _collect_entries(parse_xml(read_member(archive, path), path), "li", "a", "href", path)
-    for item in package.items.values():
-        path = package.path(item)
         if item.get("media-type") == "application/x-dtbncx+xml":
             return _collect_entries(parse_xml(read_member(archive, path), path), "navPoint", "content", "src", path)
     return {}
@@ -132,7 +130,7 @@ def _collect_entries(root: Element, item: str, link: str, target: str, path: str
     depths = [entry.depth for listed in entries.values() for entry in listed]
     above = int(len(depths) > 1 and min(depths[1:]) > depths[0])
     return {
-        file: [_ContentsEntry(entry.title, max(entry.depth - above, 0)) for entry in listed]
+        file: [entry._replace(depth=max(entry.depth - above, 0)) for entry in listed]
         for file, listed in entries.items()
     }
 

@@ -351,7 +351,7 @@ async def test_the_worker_does_not_get_our_environment(folder: Path, monkeypatch
 
 
 def _environment(child: str) -> bytes:
-    """Of a child that reads a book and runs its own program already: before that it is a copy of this process."""
+    """The environment of a child that already runs the worker; before that, it is a copy of this process."""
     try:
         command = Path(f"/proc/{child}/cmdline").read_bytes()
         return Path(f"/proc/{child}/environ").read_bytes() if b"books.worker" in command else b""

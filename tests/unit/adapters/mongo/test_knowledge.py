@@ -235,7 +235,7 @@ async def test_no_value_in_a_document_makes_reading_fail(
 
 
 def test_invalid_utf8_and_dates_out_of_range_are_read_as_far_as_possible() -> None:
-    # As neither a driver nor a server of today would write it: three bytes of the content are no UTF-8.
+    # Current drivers and servers do not write this: three bytes of the content are not valid UTF-8.
     element = b"\x02_id\x00\x04\x00\x00\x00bad\x00" + b"\x02content\x00\x06\x00\x00\x00a\xff\xfe\xedb\x00"
     document = (len(element) + 5).to_bytes(4, "little") + element + b"\x00"
     lenient: Any = LENIENT
@@ -321,7 +321,7 @@ async def test_fields_of_another_pipeline_stay(store: MongoKnowledge, collection
     assert list_stored["extractions"]["type"] == "warning"
     documents["sources"]["title"], documents["extractions"]["type"] = "Ours", "warning"
     for name, document in documents.items():
-        # As the driver reads it here: moments without their zone.
+        # The driver of this test reads dates without a time zone.
         read = {"metadata": {"when": moment.replace(tzinfo=None)}} if name == "sources" else {}
         assert {field: list_stored[name][field] for field in document} == document | read
     assert await store.list_sources() == [changed]
