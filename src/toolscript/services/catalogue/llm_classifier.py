@@ -127,17 +127,13 @@ def _build_instructions(skills: Sequence[Skill]) -> str:
 
 def _build_examples(skills: Sequence[Skill]) -> tuple[tuple[str, str], ...]:
     """A tool that fits no skill, then one tool for each of a few skills, from the skills' own examples."""
-    shown = [skill for skill in skills if skill.examples][:MAX_EXAMPLES]
-    fitting = [
-        _build_example(skill.name, one_line(skill.examples[0], MAX_NAME_LENGTH), _build_fitting_answer(skill))
-        for skill in shown
-    ]
-    return _build_example("Kitchen", "make_coffee", NOTHING_FITS), *fitting
-
-
-def _build_fitting_answer(skill: Skill) -> dict[str, Any]:
-    work = one_line(split_identifier(skill.examples[0]), MAX_NAME_LENGTH)
-    return {"work": work, "assignments": [{"skill_id": skill.id, "confidence": 0.95}], "missing": None}
+    examples = [_build_example("Kitchen", "make_coffee", NOTHING_FITS)]
+    for skill in [skill for skill in skills if skill.examples][:MAX_EXAMPLES]:
+        name = skill.examples[0]
+        work = one_line(split_identifier(name), MAX_NAME_LENGTH)
+        answer = {"work": work, "assignments": [{"skill_id": skill.id, "confidence": 0.95}], "missing": None}
+        examples.append(_build_example(skill.name, one_line(name, MAX_NAME_LENGTH), answer))
+    return tuple(examples)
 
 
 def _build_example(server: str, name: str, answer: Mapping[str, Any]) -> tuple[str, str]:

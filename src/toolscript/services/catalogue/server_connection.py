@@ -105,8 +105,10 @@ class ServerConnection:
         awaited_attempt = self._attempts if is_connecting else self._attempts + 1
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeouts.reconnect):
-                while self._server is None and not self._has_failed(awaited_attempt):
+                while self._server is None:
                     if self._status.state is ServerState.FAILED:
+                        if self._attempts >= awaited_attempt:
+                            break
                         self._retry_now.set()
                     self._status_changed.clear()
                     await self._status_changed.wait()
@@ -131,9 +133,6 @@ class ServerConnection:
         if self._server is server:
             self._server = None
             self._abandoned.set_result(reason)
-
-    def _has_failed(self, attempt: int) -> bool:
-        return self._status.state is ServerState.FAILED and self._attempts >= attempt
 
     async def _run(self) -> None:
         while True:

@@ -214,7 +214,8 @@ class CatalogueSnapshots:
         same = {i: self._known[i] for i, digest in digests.items() if self._is_known(i, digest)}
         if self._latest is None or len(same) < len(digests) or same != self._latest.items:
             read = await self._item_store.get_items([i for i in digests if i not in same])
-            self._latest = await asyncio.to_thread(self._build_catalogue_facts, same, read, digests)
+            facts = same | await asyncio.to_thread(self._build_facts, read, digests)
+            self._latest = await asyncio.to_thread(CatalogueFacts, facts, self.capabilities)
             self._known = dict(self._latest.items)
         return self._latest, True
 
@@ -226,11 +227,6 @@ class CatalogueSnapshots:
 
     def _build_facts(self, read: Sequence[StoredItem], digests: Mapping[str, str]) -> dict[str, ItemFacts]:
         return {s.item.id: build_facts(s, digests[s.item.id], self.capabilities) for s in read}
-
-    def _build_catalogue_facts(
-        self, same: Mapping[str, ItemFacts], read: Sequence[StoredItem], digests: Mapping[str, str]
-    ) -> CatalogueFacts:
-        return CatalogueFacts({**same, **self._build_facts(read, digests)}, self.capabilities)
 
     async def _read_skill_map(self) -> tuple[SkillMap, bool]:
         """The map; incomplete when points vanished between the two reads."""

@@ -44,23 +44,23 @@ class Read:
     passage: Passage | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentReader:
     """Reads ranked documents of one tenant."""
 
-    def __init__(self, index: VectorIndex, store: DocumentStore) -> None:
-        self._index = index
-        self._store = store
+    index: VectorIndex
+    store: DocumentStore
 
     async def read(self, run: DocumentRun, found: Sequence[Ranked], *, passages: bool) -> list[Read]:
         """The documents in the same order, without deleted ones; with their best passages if `passages`."""
         if not found:
             return []
         tenant, deadline = run.tenant, run.deadline
-        reading = deadline.call(SearchPart.STORE, self._store.get_documents(tenant, [r.doc_id for r in found]))
+        reading = deadline.call(SearchPart.STORE, self.store.get_documents(tenant, [r.doc_id for r in found]))
         points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
         if points:
-            finding = self._index.payloads(DOCUMENTS, list(points.values()), PLACE)
-            digesting = self._store.get_digests(tenant, [r.doc_id for r in points])
+            finding = self.index.payloads(DOCUMENTS, list(points.values()), PLACE)
+            digesting = self.store.get_digests(tenant, [r.doc_id for r in points])
             documents, places, digests = await asyncio.gather(
                 reading, deadline.call(SearchPart.INDEX, finding), deadline.call(SearchPart.STORE, digesting)
             )

@@ -73,13 +73,13 @@ class DocumentRanking:
         return [Ranked(doc_id, score, self.parts.get(doc_id)) for doc_id, score in self.places[start:end]]
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentRanker:
     """Ranks the documents of one tenant at a time."""
 
-    def __init__(self, retriever: Retriever, index: VectorIndex, store: DocumentStore) -> None:
-        self._retriever = retriever
-        self._index = index
-        self._store = store
+    retriever: Retriever
+    index: VectorIndex
+    store: DocumentStore
 
     async def rank(self, run: DocumentRun, end: int) -> DocumentRanking:
         """Ranks documents at least up to place `end`, if there are that many.
@@ -99,24 +99,24 @@ class DocumentRanker:
 
     async def check(self, deadline: Deadline) -> None:
         """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
-        await deadline.call(SearchPart.INDEX, self._index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
-        await deadline.call(SearchPart.STORE, self._store.ping())
-        prepared = await self._retriever.prepare("health", Deadline(EMBEDDING_SECONDS), SearchReport())
+        await deadline.call(SearchPart.INDEX, self.index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
+        await deadline.call(SearchPart.STORE, self.store.ping())
+        prepared = await self.retriever.prepare("health", Deadline(EMBEDDING_SECONDS), SearchReport())
         if prepared.vector is None:
             raise _no_model()
 
     async def _list_all(self, run: DocumentRun, where: Filter, end: int) -> DocumentRanking:
         with run.report.stage("rank"):
-            work = self._index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
+            work = self.index.scroll(DOCUMENTS, where=where.with_conditions(first_parts()), fields=())
             ids = sorted(doc_of(c.id)[0] for c in await run.deadline.call(SearchPart.INDEX, work))
         return DocumentRanking([(i, 0.0) for i in ids[:end]], len(ids))
 
     async def _prepare(self, run: DocumentRun) -> PreparedQuery:
         async def count_terms(terms: Sequence[int]) -> TermCounts:
-            return await run.deadline.call(SearchPart.STORE, self._store.count_terms(run.tenant, terms))
+            return await run.deadline.call(SearchPart.STORE, self.store.count_terms(run.tenant, terms))
 
         is_semantic = run.ask.search_type is SearchType.SEMANTIC
-        prepared = await self._retriever.prepare(
+        prepared = await self.retriever.prepare(
             run.ask.text,
             Deadline(EMBEDDING_SECONDS),
             run.report,
@@ -128,11 +128,11 @@ class DocumentRanker:
         return prepared
 
     async def _query(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, depth: int) -> Legs:
-        work = self._retriever.rank(prepared, DOCUMENTS, run.report, where=where, depth=depth, fields=())
+        work = self.retriever.rank(prepared, DOCUMENTS, run.report, where=where, depth=depth, fields=())
         return await run.deadline.call(SearchPart.INDEX, work)
 
     async def _by_meaning(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, end: int) -> DocumentRanking:
-        counting = self._index.count(DOCUMENTS, where.with_conditions(first_parts()))
+        counting = self.index.count(DOCUMENTS, where.with_conditions(first_parts()))
         total, legs = await asyncio.gather(
             run.deadline.call(SearchPart.INDEX, counting), self._query(run, prepared, where, DEPTH)
         )

@@ -114,6 +114,15 @@ class HierarchicalResults(NamedTuple):
     candidates: int = 0
 
 
+class _Run(NamedTuple):
+    """A search that is running."""
+
+    request: HierarchicalQuery
+    prepared: PreparedQuery
+    snapshot: CatalogueSnapshot
+    report: SearchReport
+
+
 class HierarchicalSearch:
     """Finds tools, prompts and resources through the skills that they belong to."""
 
@@ -166,7 +175,7 @@ class HierarchicalSearch:
         running = self._running[key] = asyncio.get_running_loop().create_future()
         results = None
         try:
-            results = await self._search(request, snapshot, SearchReport())
+            results = await self._search(request, snapshot)
         finally:  # without results this search was cancelled, and one of those that wait takes over
             del self._running[key]
             running.set_result(results)
@@ -178,11 +187,9 @@ class HierarchicalSearch:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
         request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
         _check(request, max_skills=50)
-        report = SearchReport()
-        prepared = await self._prepare(query, report)
-        work = self._rank_skills(prepared, request, self._snapshots.current())
-        hits = await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, [])
-        _require_complete(report, "skills")
+        run = await self._begin(request, self._snapshots.current())
+        hits = await self._find_skills(run)
+        _require_complete(run.report, "skills")
         return hits
 
     async def find_tools(
@@ -191,11 +198,10 @@ class HierarchicalSearch:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
         no result while tools are still being indexed."""
         _check(request)
-        report = SearchReport()
-        prepared = await self._prepare(request.query, report)
-        hits, _ = await self._find_tools(prepared, replace(request, strategy=Strategy.DIRECT), skill_ids, report)
+        run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
+        hits, _ = await self._find_tools(run, skill_ids)
         if not hits:
-            _require_complete(report, "tools")
+            _require_complete(run.report, "tools")
             if self._is_incomplete():
                 raise Unavailable(
                     "nothing found yet, and tools are still being indexed: try again in a moment",
@@ -203,34 +209,33 @@ class HierarchicalSearch:
                 )
         return hits
 
-    async def _search(
-        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, report: SearchReport
-    ) -> HierarchicalResults:
-        prepared = await self._prepare(request.query, report)
-        if prepared.vector is None:
-            return HierarchicalResults(request.query, request.strategy, report)
-        skills: list[SkillHit] = []
-        if request.strategy is not Strategy.DIRECT:
-            work = self._rank_skills(prepared, request, snapshot)
-            skills = await _run_stage(report, SKILLS_STAGE, self._timeouts.skills, work, skills)
+    async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> _Run:
+        report, deadline = SearchReport(), Deadline(self._timeouts.embedding, "tools")
+        prepared = await self._retriever.prepare(request.query, deadline, report, rules=RULES)
+        return _Run(request, prepared, snapshot, report)
+
+    async def _search(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
+        run = await self._begin(request, snapshot)
+        if run.prepared.vector is None:
+            return HierarchicalResults(request.query, request.strategy, run.report)
+        skills = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
         ids = [hit.skill.id for hit in skills if hit.is_near] or None
-        hits, candidates = await self._find_tools(prepared, request, ids, report)
+        hits, candidates = await self._find_tools(run, ids)
         if request.include_schemas and hits:
-            enriched = _add_schemas(hits, snapshot, report)
-            hits = await _run_stage(report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, hits)
-        return HierarchicalResults(request.query, request.strategy, report, hits, skills, ids, candidates)
+            enriched = _add_schemas(hits, run)
+            hits = await _run_stage(run.report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, hits)
+        return HierarchicalResults(request.query, request.strategy, run.report, hits, skills, ids, candidates)
 
-    async def _prepare(self, query: str, report: SearchReport) -> PreparedQuery:
-        return await self._retriever.prepare(query, Deadline(self._timeouts.embedding, "tools"), report, rules=RULES)
+    async def _find_skills(self, run: _Run) -> list[SkillHit]:
+        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, self._rank_skills(run), [])
 
-    async def _rank_skills(
-        self, prepared: PreparedQuery, request: HierarchicalQuery, snapshot: CatalogueSnapshot
-    ) -> list[SkillHit]:
-        if prepared.vector is None:
+    async def _rank_skills(self, run: _Run) -> list[SkillHit]:
+        request, vector = run.request, run.prepared.vector
+        if vector is None:
             return []
-        skill_map = await snapshot.skill_map()
+        skill_map = await run.snapshot.skill_map()
         try:
-            near = skill_map.nearest(prepared.vector, request.skill_limit, _lower_bound(request.skill_threshold))
+            near = skill_map.nearest(vector, request.skill_limit, _lower_bound(request.skill_threshold))
         except ValueError as error:
             self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
@@ -240,61 +245,53 @@ class HierarchicalSearch:
         ]
         return [hit for hit in hits if hit.score >= request.skill_threshold]
 
-    async def _find_tools(
-        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
-    ) -> tuple[list[HierarchicalHit], int]:
+    async def _find_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
         """The best tools, and how many there were to choose from."""
-        work = self._rank_tools(prepared, request, skill_ids, report)
-        return await _run_stage(report, TOOLS_STAGE, self._timeouts.tools, work, ([], 0))
+        work = self._rank_tools(run, skill_ids)
+        return await _run_stage(run.report, TOOLS_STAGE, self._timeouts.tools, work, ([], 0))
 
-    async def _rank_tools(
-        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None, report: SearchReport
-    ) -> tuple[list[HierarchicalHit], int]:
-        if request.strategy is Strategy.HYBRID and skill_ids is not None:
+    async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
+        if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
             (inside, _), (everywhere, count) = await asyncio.gather(
-                self._nearest(prepared, request, skill_ids), self._nearest(prepared, request, None)
+                self._nearest(run, skill_ids), self._nearest(run, None)
             )
             best = {c.id: c for c in everywhere}
             best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
-            candidates = sort_candidates(list(best.values()))[: request.limit]
+            candidates = sort_candidates(list(best.values()))[: run.request.limit]
         else:
-            candidates, count = await self._nearest(prepared, request, skill_ids)
-        hits = self._build_hits(candidates, request, report)
+            candidates, count = await self._nearest(run, skill_ids)
+        hits = self._build_hits(candidates, run)
         return hits, count - (len(candidates) - len(hits)) if hits else 0
 
-    def _build_hits(
-        self, candidates: Sequence[Candidate], request: HierarchicalQuery, report: SearchReport
-    ) -> list[HierarchicalHit]:
+    def _build_hits(self, candidates: Sequence[Candidate], run: _Run) -> list[HierarchicalHit]:
         """The candidates as hits, without those that lack a score or a field, which the report names."""
         usable = [c for c in candidates if math.isfinite(c.score) and None not in map(c.payload.get, REQUIRED_FIELDS)]
         if len(usable) < len(candidates):
-            _note_failure(report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`")
+            _note_failure(
+                run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
+            )
         similarity = self._retriever.similarity
         hits = [HierarchicalHit(c.id, round(calibrate(c.score, similarity), DIGITS), c.payload) for c in usable]
-        return [hit for hit in hits if hit.score >= request.tool_threshold]
+        return [hit for hit in hits if hit.score >= run.request.tool_threshold]
 
-    async def _nearest(
-        self, prepared: PreparedQuery, request: HierarchicalQuery, skill_ids: Sequence[str] | None
-    ) -> tuple[list[Candidate], int]:
+    async def _nearest(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[Candidate], int]:
         return await self._retriever.nearest(
-            prepared,
+            run.prepared,
             TOOLS,
-            where=_build_filter(request.item_type, None if skill_ids is None else tuple(skill_ids)),
-            limit=request.limit,
+            where=_build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids)),
+            limit=run.request.limit,
             # The smallest cosine that can have that score, once it is rounded.
-            floor=find_cosine(request.tool_threshold, self._retriever.similarity) - 0.1**DIGITS,
+            floor=find_cosine(run.request.tool_threshold, self._retriever.similarity) - 0.1**DIGITS,
             count_to=DEPTH,
             fields=PAYLOAD,
         )
 
 
-async def _add_schemas(
-    hits: Sequence[HierarchicalHit], snapshot: CatalogueSnapshot, report: SearchReport
-) -> list[HierarchicalHit]:
-    schemas = await snapshot.schemas([hit.id for hit in hits])
+async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[HierarchicalHit]:
+    schemas = await run.snapshot.schemas([hit.id for hit in hits])
     missing = [item_id for item_id, found in schemas.items() if found is None]
     if missing:
-        _note_failure(report, SCHEMAS_STAGE, f"{missing[0]} is no longer in the catalogue")
+        _note_failure(run.report, SCHEMAS_STAGE, f"{missing[0]} is no longer in the catalogue")
     return [HierarchicalHit(hit.id, hit.score, hit.payload, *(schemas[hit.id] or ())) for hit in hits]
 
 
