@@ -66,7 +66,7 @@ async def test_text_beyond_the_window_is_ignored(minilm: OnnxEmbedder) -> None:
     assert not np.array_equal(whole, less)
 
 
-async def test_a_vector_depends_on_its_own_text_alone(embedder: Embedder) -> None:
+async def test_a_vector_depends_only_on_its_own_text(embedder: Embedder) -> None:
     together = await embedder.embed_documents(TEXTS)
     for text, vector in zip(TEXTS, together, strict=True):
         (alone,) = await embedder.embed_documents([text])

@@ -44,7 +44,7 @@ async def test_scores_come_in_the_order_of_the_passages(reranker: Reranker) -> N
     assert await reranker.scores(QUERY, PASSAGES[::-1]) == pytest.approx(scores[::-1], abs=1e-6)
 
 
-async def test_a_score_depends_on_its_own_passage_alone(reranker: Reranker) -> None:
+async def test_a_score_depends_only_on_its_own_passage(reranker: Reranker) -> None:
     together = await reranker.scores(QUERY, PASSAGES)
     alone = [(await reranker.scores(QUERY, [passage]))[0] for passage in PASSAGES]
     assert alone == pytest.approx(together, abs=1e-6)

@@ -1,4 +1,4 @@
-"""What every way to a server promises: stdio with a scripted server, streamable HTTP and SSE with one of the SDK's."""
+"""The contract of connections to servers: stdio with a scripted server, HTTP and SSE with the SDK's server."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_tools_prompts_and_resources_are_listed(spec: ServerSpec) -> None:
 
 
 @pytest.mark.req("G-05", "X-02")
-async def test_a_call_brings_the_structured_answer(spec: ServerSpec) -> None:
+async def test_a_call_returns_the_structured_content(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:
         result = await server.call(await tool(server, "echo"), {"text": "grüße"}, within=TIMEOUT_SECONDS)
     assert result.structured == {"text": "grüße"}
@@ -109,7 +109,7 @@ async def test_a_change_is_announced(spec: ServerSpec, tmp_path: Path) -> None:
 
 
 @pytest.mark.req("G-05")
-async def test_what_the_server_answers_as_an_error_is_passed_on_in_its_words() -> None:
+async def test_an_error_of_the_server_is_passed_on_with_its_message() -> None:
     async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         failed = await server.call(await tool(server, "fail"), {"message": "out of ink"}, within=TIMEOUT_SECONDS)
         assert (failed.is_error, failed.text) == (True, "out of ink")
@@ -121,7 +121,7 @@ async def test_what_the_server_answers_as_an_error_is_passed_on_in_its_words() -
 
 
 @pytest.mark.req("G-05")
-async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> None:
+async def test_a_call_ends_at_its_timeout_and_the_next_one_works() -> None:
     async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         slow, echo = await tool(server, "slow"), await tool(server, "echo")
         started = time.monotonic()
@@ -132,7 +132,7 @@ async def test_a_call_takes_no_longer_than_it_may_and_the_next_one_works() -> No
 
 
 @pytest.mark.req("G-02", "G-05")
-async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -> None:
+async def test_a_server_that_exits_during_a_call_is_unavailable_with_the_reason() -> None:
     async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
         with pytest.raises(Unavailable, match="exited with code 7"):
             await server.call(await tool(server, "die"), {}, within=TIMEOUT_SECONDS)
@@ -154,7 +154,7 @@ async def test_a_server_that_dies_during_a_call_is_lost_and_the_reason_known() -
     ],
     ids=["crashes", "hangs", "no command", "no folder", "no http", "no sse"],
 )
-async def test_a_server_that_cannot_be_had_says_why(spec: ServerSpec, reason: str) -> None:
+async def test_a_server_that_cannot_be_reached_is_unavailable_with_the_reason(spec: ServerSpec, reason: str) -> None:
     with pytest.raises(Unavailable) as caught:
         async with McpServers().connect(spec, within=1.0 if "hang" in str(spec.args) else TIMEOUT_SECONDS):
             pytest.fail("connected")
@@ -165,7 +165,7 @@ async def test_a_server_that_cannot_be_had_says_why(spec: ServerSpec, reason: st
 
 @pytest.mark.req("G-02", "X-04")
 @pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
-async def test_a_wrong_key_is_reported_by_its_status_and_never_shown(
+async def test_a_wrong_key_gives_the_http_status_and_is_never_shown(
     web: Callable[[Transport], ServerSpec], transport: Transport
 ) -> None:
     right = web(transport)
@@ -189,7 +189,7 @@ async def test_a_server_gets_its_own_variables_and_none_of_ours(monkeypatch: pyt
 
 
 @pytest.mark.req("X-04")
-async def test_a_secret_in_a_servers_last_words_is_not_repeated() -> None:
+async def test_a_secret_on_standard_error_is_not_repeated() -> None:
     spec = ServerSpec(
         "x",
         Transport.STDIO,
@@ -203,7 +203,7 @@ async def test_a_secret_in_a_servers_last_words_is_not_repeated() -> None:
 
 
 @pytest.mark.req("G-02")
-async def test_garbage_between_messages_does_no_harm() -> None:
+async def test_garbage_between_messages_is_ignored() -> None:
     async with McpServers().connect(make_scripted_server(noisy=True), within=TIMEOUT_SECONDS) as server:
         echo = await tool(server, "echo")
         for number in range(5):
@@ -220,13 +220,13 @@ async def test_lists_are_read_page_by_page() -> None:
 
 
 @pytest.mark.req("G-01")
-async def test_only_the_tools_that_the_configuration_lets_through_are_listed() -> None:
+async def test_only_the_tools_that_the_configuration_allows_are_listed() -> None:
     async with McpServers().connect(make_scripted_server(include=("e*",)), within=TIMEOUT_SECONDS) as server:
         assert {item.name for item in (await server.list_items()).items} == {"echo", "error", "env"}
 
 
 @pytest.mark.req("G-02", "G-03")
-async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
+async def test_a_bad_definition_costs_only_that_tool() -> None:
     async with McpServers().connect(make_scripted_server(sloppy=True), within=TIMEOUT_SECONDS) as server:
         listing = await server.list_items()
     names = {item.name for item in listing.items}
@@ -240,7 +240,7 @@ async def test_a_bad_definition_costs_that_tool_and_never_its_server() -> None:
 
 
 @pytest.mark.req("G-03")
-async def test_all_real_listings_load_whole(shared_data: Path) -> None:
+async def test_all_real_listings_are_read_completely(shared_data: Path) -> None:
     files = sorted((shared_data / "mcp_servers").glob("*.json"))
     assert len(files) == 81
 
@@ -267,7 +267,7 @@ async def test_nothing_of_a_server_is_left_running(behaviour: dict[str, Any]) ->
 
 
 @pytest.mark.req("G-02")
-async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
+async def test_nothing_is_left_running_when_connecting_is_cancelled() -> None:
     before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
     with pytest.raises(Unavailable):
         async with McpServers().connect(make_scripted_server(hang=True, child=True, deaf=True), within=0.5):
@@ -287,9 +287,7 @@ async def test_nothing_is_left_running_when_connecting_is_given_up() -> None:
         ({"args": ("--port", "8080")}, "port 8080 is taken", "port 8080 is taken"),
     ],
 )
-async def test_whatever_looks_like_a_secret_of_the_configuration_is_not_repeated(
-    about: dict[str, Any], line: str, text: str
-) -> None:
+async def test_secrets_of_the_configuration_are_not_repeated(about: dict[str, Any], line: str, text: str) -> None:
     script = ("-c", f"echo '{line}' >&2; exit 1")
     spec = ServerSpec("x", Transport.STDIO, "sh", args=(*script, *about.get("args", ())), env=about.get("env", {}))
     with pytest.raises(Unavailable) as caught:
@@ -299,14 +297,14 @@ async def test_whatever_looks_like_a_secret_of_the_configuration_is_not_repeated
 
 
 @pytest.mark.req("G-02")
-async def test_a_fault_of_ours_is_not_blamed_on_the_server() -> None:
+async def test_a_bug_of_the_caller_is_not_reported_as_the_servers_error() -> None:
     with pytest.raises(KeyError):
         async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS):
             raise KeyError("ours")
 
 
 @pytest.mark.req("G-02")
-async def test_a_server_that_refuses_the_greeting_is_quoted() -> None:
+async def test_a_server_that_refuses_to_initialize_is_quoted() -> None:
     with pytest.raises(Unavailable, match="initialize is broken"):
         async with McpServers().connect(
             make_scripted_server(refuses=["initialize", "server/discover"]), within=TIMEOUT_SECONDS
@@ -332,20 +330,20 @@ def test_a_request_whose_answer_is_unreadable_gets_an_error(kind: str) -> None:
 @pytest.mark.parametrize(
     "line", [b"Listening on 8080", b"[1, 2]", b'{"method": "x", "id": 7, "params": 5}', b"\xff\xfe"]
 )
-def test_what_is_no_answer_is_passed_over(line: bytes) -> None:
+def test_lines_that_are_not_messages_are_skipped(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
         parse_message(line)
 
 
 @pytest.mark.req("G-03", "G-05")
-def test_bytes_that_are_no_text_and_numbers_that_are_none_are_read_as_far_as_they_are() -> None:
+def test_invalid_utf8_and_invalid_numbers_are_replaced() -> None:
     message = parse_message(b'{"jsonrpc": "2.0", "id": 7, "result": {"a": "\xff", "b": NaN, "c": 1e999}}')
     assert isinstance(message, JSONRPCResponse)
     assert clean(message.result) == {"a": "\ufffd", "b": None, "c": None}
 
 
 @pytest.mark.req("G-03")
-async def test_a_definition_that_is_nested_without_end_costs_that_tool(tmp_path: Path) -> None:
+async def test_a_definition_that_is_nested_too_deeply_costs_only_that_tool(tmp_path: Path) -> None:
     deep: dict[str, Any] = {}
     for _ in range(150):
         deep = {"properties": {"p": deep}}

@@ -106,7 +106,7 @@ async def test_a_tool_that_changed_is_the_only_one_missing(folder: Path) -> None
 
 
 @pytest.mark.req("S-10")
-async def test_another_model_finds_nothing_says_so_once_and_replaces_the_file(
+async def test_another_model_finds_nothing_warns_once_and_replaces_the_file(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await EmbeddingFiles(folder).keep(SERVERS, "m", make_vectors(TOOLS))
@@ -297,7 +297,7 @@ async def test_a_file_that_cannot_be_used_is_ignored_and_then_replaced(
 
 
 @pytest.mark.req("S-10", "X-03")
-async def test_a_full_disk_costs_a_warning_and_no_file(
+async def test_a_full_disk_causes_a_warning_and_no_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = EmbeddingFiles(folder)
@@ -321,7 +321,9 @@ async def test_a_full_disk_costs_a_warning_and_no_file(
 
 
 @pytest.mark.req("S-10", "X-03")
-async def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_folder_that_cannot_be_created_causes_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     cache = EmbeddingFiles(tmp_path / "file" / "cache")
     for _ in range(2):
@@ -375,7 +377,7 @@ def generations(folder: Path) -> set[str]:
 
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize("lines", [1, 2, 3, 5, 7, 9])
-async def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(
+async def test_a_kill_during_a_write_leaves_a_complete_file(
     folder: Path, lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     writing = run_writer_until_killed(folder, "anywhere", lines)
@@ -388,7 +390,7 @@ async def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(
 
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize("point", ["fsync", "replace"])
-async def test_a_kill_before_the_new_file_has_its_name_leaves_the_old_one(folder: Path, point: str) -> None:
+async def test_a_kill_before_the_rename_leaves_the_old_file(folder: Path, point: str) -> None:
     assert run_writer_until_killed(folder, point, 1) == "here"
     assert generations(folder) == {"1"}
     (leftover,) = files_in(folder, "*.new-*")

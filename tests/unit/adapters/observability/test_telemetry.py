@@ -1,4 +1,4 @@
-"""Spans: their names, who is inside of whom, and that they reach a collector."""
+"""Spans: their names and parents, and that they reach a collector."""
 
 from __future__ import annotations
 

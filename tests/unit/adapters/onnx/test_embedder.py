@@ -87,7 +87,7 @@ def test_auto_prefers_a_gpu_and_keeps_the_cpu_as_the_last_resort() -> None:
 
 
 @pytest.mark.req("S-09")
-def test_gpu_without_a_gpu_fails_and_says_what_to_do() -> None:
+def test_gpu_without_a_gpu_fails_with_the_remedy() -> None:
     folder = find_locally(PACKAGED, Path("nowhere"))
     assert folder is not None
     with pytest.raises(Unavailable, match=r"no GPU here.*toolscript\[gpu\]"):

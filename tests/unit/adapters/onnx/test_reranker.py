@@ -137,6 +137,6 @@ async def test_a_reranker_is_fetched_from_the_hub_once(tmp_path: Path) -> None:
     await reranker.close()
 
 
-def test_without_a_hub_the_error_says_so(tmp_path: Path) -> None:
+def test_without_a_hub_the_reranker_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         find_reranker("someone/reranker", tmp_path / "models", NO_HUB)

@@ -1,4 +1,4 @@
-"""Valid tokens are accepted; every invalid kind is refused with a message that says why and reveals no secret."""
+"""Valid tokens are accepted; invalid ones are refused with the reason and without secrets."""
 
 from __future__ import annotations
 
@@ -468,7 +468,7 @@ async def test_a_local_token_is_checked_like_any_other(clock: Clock) -> None:
     assert "signature is wrong" in await refusal(verifier(), sign_local_token(OTHER_SECRET, "acme", clock=clock))
 
 
-async def test_the_local_issuer_alone_proves_nothing() -> None:
+async def test_the_local_issuer_without_the_local_key_is_refused() -> None:
     claims = {**CLAIMS, "iss": "toolscript-local"}
     assert "(iss)" in await refusal(verifier(issuer="https://issuer"), sign(claims))
     assert "no key to verify" in await refusal(verifier(None), sign(claims))
