@@ -45,10 +45,10 @@ class QueryRules(NamedTuple):
 DEFAULT_RULES = QueryRules()
 
 
-def check_range(field: str, value: float, least: float, most: float) -> None:
+def check_range(field: str, value: float, minimum: float, maximum: float) -> None:
     """Raises InvalidArguments, naming the field, for a value out of range."""
-    if not least <= value <= most:
+    if not minimum <= value <= maximum:
         raise InvalidArguments(
-            f"{field} {value} is out of range: give {least} to {most}",
-            details={"field": field, "least": least, "most": most},
+            f"{field} {value} is out of range: give {minimum} to {maximum}",
+            details={"field": field, "least": minimum, "most": maximum},
         )

@@ -105,7 +105,7 @@ def test_among_equal_names_the_better_match_comes_first() -> None:
 
 
 @pytest.mark.req("S-03")
-def test_a_capability_counts_most_where_nothing_else_was_found() -> None:
+def test_a_capability_counts_more_where_nothing_else_was_found() -> None:
     alone = confidences(legs({"shell": 0.12, "mail": 0.11}, {}), GIT)
     before = by_id(alone)["shell"]
     alone.raise_capable()

@@ -41,7 +41,7 @@ def test_generic_words_name_no_group() -> None:
     assert names(group, MAIL)[0] == "Invoice"
 
 
-def test_the_most_common_form_is_shown_and_not_the_stem() -> None:
+def test_the_usual_form_is_shown_and_not_the_stem() -> None:
     group = [Item("s", "list_companies"), Item("s", "find_companies"), Item("s", "get_company")]
     assert names(group, MAIL)[0] == "Companies"
 
