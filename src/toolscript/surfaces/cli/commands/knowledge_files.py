@@ -159,21 +159,21 @@ async def _ingest(
         details = SourceDetails(**about)
         with show_bars("Sources", len(sources)) as progress:
             for path, pages in sources.items():
-                progress.begin(path.name)
                 try:
-                    if pages:
-                        done.append(await service.ingest_together(path, pages, details, progress.update))
-                    else:
-                        done.append(await service.ingest(path, details, progress.update))
+                    with progress.show_item(path.name) as update:
+                        if pages:
+                            made = await service.ingest_together(path, pages, details, update)
+                        else:
+                            made = await service.ingest(path, details, update)
                 except (Invalid, UpstreamFailed) as error:
                     finder.skip(path, error.message)
                 except Unavailable as error:
                     rest = f"{len(done)} of {len(sources)} sources are done: run the command again to continue"
                     raise Unavailable(f"{error.message}. {rest}", details=error.details) from error
                 else:
+                    done.append(made)
                     with progress.pause():
-                        _report(done[-1])
-                progress.end()
+                        _report(made)
     return done
 
 

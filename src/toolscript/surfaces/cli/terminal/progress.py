@@ -37,19 +37,17 @@ class Bars:
         self._all = progress.add_task(title, total=number, visible=number > 1)
         self._current = progress.add_task("", visible=False)
 
-    def begin(self, name: str) -> None:
-        """Starts an item."""
+    @contextmanager
+    def show_item(self, name: str) -> Iterator[Callable[[int, int], None]]:
+        """Shows an item during the block; yields a function that takes how much of it is done, and how much there
+        is."""
         short = name if len(name) <= MAX_NAME_CHARACTERS else f"…{name[1 - MAX_NAME_CHARACTERS :]}"
         self._progress.remove_task(self._current)
         self._current = self._progress.add_task(escape_markup(short), total=None)
-
-    def update(self, done: int, total: int) -> None:
-        """Shows how much of the current item is done."""
-        self._progress.update(self._current, completed=done, total=total)
-
-    def end(self) -> None:
-        """Ends the current item."""
-        self._progress.advance(self._all)
+        try:
+            yield lambda done, total: self._progress.update(self._current, completed=done, total=total)
+        finally:
+            self._progress.advance(self._all)
 
     @contextmanager
     def pause(self) -> Iterator[None]:

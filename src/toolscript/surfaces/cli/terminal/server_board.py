@@ -31,7 +31,7 @@ class Board:
         has_changed = status.state not in {ServerState.CONNECTING, self._printed.get(status.name)}
         if not self._live and has_changed:
             self._printed[status.name] = status.state
-            self._console.print(_format_line(status))
+            self._console.print("  ".join(_format_cells(status)))
 
     @contextmanager
     def show(self) -> Iterator[None]:
@@ -54,15 +54,11 @@ class Board:
         for _ in range(3):
             table.add_column(overflow="fold")
         for name in sorted(self._statuses):
-            status = self._statuses[name]
-            table.add_row(f"[{COLOURS[status.state]}]{status.state}[/]", escape_markup(name), _describe(status))
+            table.add_row(*_format_cells(self._statuses[name]))
         return table
 
 
-def _format_line(status: ServerStatus) -> str:
-    return f"[{COLOURS[status.state]}]{status.state}[/]  {escape_markup(status.name)}  {_describe(status)}"
-
-
-def _describe(status: ServerStatus) -> str:
+def _format_cells(status: ServerStatus) -> tuple[str, str, str]:
     counts = [f"{n} {kind}{'s' if n != 1 else ''}" for kind, n in sorted(status.items.items(), reverse=True)]
-    return escape_markup("; ".join([*filter(None, [", ".join(counts), status.reason]), *status.problems]))
+    details = "; ".join([*filter(None, [", ".join(counts), status.reason]), *status.problems])
+    return f"[{COLOURS[status.state]}]{status.state}[/]", escape_markup(status.name), escape_markup(details)
