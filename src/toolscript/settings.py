@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -248,23 +249,14 @@ def get_rule(each: Field[Any]) -> SettingRule:
 
 def _parse(each: Field[Any], text: Any, source: str) -> Any:
     rule = get_rule(each)
-    try:
+    with suppress(ValueError):
         value = _READERS.get(str(each.type), str)(text)
-    except ValueError:
-        raise _build_error(source, text, each) from None
-    if isinstance(value, bool):
-        return value
-    outside = rule.bounds and not rule.bounds[0] <= value <= rule.bounds[1]
-    if outside or (rule.allowed and value not in rule.allowed):
-        raise _build_error(source, text, each)
-    return value
-
-
-def _build_error(source: str, text: Any, each: Field[Any]) -> Invalid:
-    rule = get_rule(each)
+        is_outside = rule.bounds and not rule.bounds[0] <= value <= rule.bounds[1]
+        if not is_outside and (not rule.allowed or isinstance(value, bool) or value in rule.allowed):
+            return value
     if rule.allowed:
         allowed = f"one of {', '.join(rule.allowed)}"
     else:
         kind = "a whole number" if each.type == "int" else "a number"
         allowed = "{} from {:g} to {:g}".format(kind, *(rule.bounds or ()))
-    return Invalid(f"invalid value {source}={text}: expected {allowed}", details={"field": source, "allowed": allowed})
+    raise Invalid(f"invalid value {source}={text}: expected {allowed}", details={"field": source, "allowed": allowed})

@@ -100,11 +100,10 @@ def send_to_gateway(
             f"the request body has {len(data) / 2**20:.1f} MiB, and the gateway at {url} accepts at most "
             f"{MAX_BODY_BYTES // 2**20} MiB: send less at a time, or stop the gateway and run the command without it"
         )
-    request = urllib.request.Request(full_url, data=data, method=method)  # noqa: S310
-    for name, value in build_credentials(settings, tenant).items():
-        request.add_header(name, value)
+    headers = build_credentials(settings, tenant)
     if body is not None:
-        request.add_header("Content-Type", "application/json")
+        headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(full_url, data, headers, method=method)  # noqa: S310
     return _send(request, url, timeout_seconds, is_signed=tenant is not None)
 
 

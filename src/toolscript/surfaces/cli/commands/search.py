@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import click
 
-from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import format_value, print_table
@@ -60,40 +59,33 @@ def search(query: str, strategy: str | None, output: str, refresh: bool) -> None
     toolscript search "read a file" --output types
     toolscript search "plan a meeting" --strategy hierarchical
     """
-    settings, given = read_settings(), options.get_overrides()
     with_types = output == "types" and not options.is_json()
+    use_gateway = options.get_overrides()["search_model"] is None
 
     async def request(session: CommandSession) -> tuple[Answer, str]:
-        if strategy:
-            answer = await _search_skills(session, _build_skills_request(query, strategy, settings))
-        else:
-            answer = await _search_tools(session, query)
+        answer = await (_search_skills(session, query, strategy) if strategy else _search_tools(session, query))
         return answer, await _render_markdown(session, answer) if with_types else ""
 
-    answer, markdown = run_in_session(settings, request, use_gateway=given["search_model"] is None, refresh=refresh)
+    answer, markdown = run_in_session(read_settings(), request, use_gateway=use_gateway, refresh=refresh)
     if output == "json":
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
         print_answer(answer, lambda _: click.echo(markdown) if markdown else show(answer))
 
 
-def _build_skills_request(query: str, strategy: str, settings: Settings) -> dict[str, Any]:
-    """The body of `POST /api/v1/search`; its own defaults apply to options that are not given."""
-    given = options.get_overrides()
+async def _search_skills(session: CommandSession, query: str, strategy: str) -> Any:
+    given, settings = options.get_overrides(), session.settings
     request: dict[str, Any] = {"query": query, "strategy": strategy}
-    if given["search_limit"] is not None:
+    if given["search_limit"] is not None:  # the defaults of the settings are those of a search without skills
         request["limit"] = settings.search_limit
     if given["search_threshold"] is not None:
         request["tool_threshold"] = settings.search_threshold
-    return request
 
-
-async def _search_skills(session: CommandSession, request: Mapping[str, Any]) -> Any:
     async def local(app: App) -> Answer:
         from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
         from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
-        hierarchical = HierarchicalQuery(**{**request, "strategy": Strategy(request["strategy"])})
+        hierarchical = HierarchicalQuery(**{**request, "strategy": Strategy(strategy)})
         return build_hierarchical_response(await app.hierarchical_search.search(hierarchical), with_schemas=True)
 
     return await session.request("/api/v1/search", local, body=request)
