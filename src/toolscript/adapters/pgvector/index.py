@@ -159,8 +159,8 @@ class PgVectorIndex(VectorIndex):
 
     def _is_exact(self, stored: Points, where: Filter) -> bool:
         """Whether a search compares every point: where it must, where there is no graph, or the filter keeps few."""
-        table, most = stored.table, self._exact_up_to
-        return table.collection.exact or not table.has_graph or stored.count(where, most + 1) <= most
+        table, limit = stored.table, self._exact_up_to
+        return table.collection.exact or not table.has_graph or stored.count(where, limit + 1) <= limit
 
     async def _maintain(self, name: str, cached: _CachedTable) -> None:
         """Updates the planner's statistics, and starts building a graph for a large collection."""
