@@ -209,7 +209,7 @@ Ask = tuple[float, str]
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=300),
 )
-def test_in_any_period_a_tenant_gets_at_most_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
+def test_in_any_period_a_tenant_gets_no_more_than_its_burst_and_its_share(limit: int, asks: list[Ask]) -> None:
     clock = Clock()
     plans = build_limited(clock, limit)
     let_in: dict[str, list[float]] = {"a": [], "b": []}

@@ -78,7 +78,9 @@ def test_refused_requests_do_not_make_the_wait_longer() -> None:
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=200),
 )
-def test_in_any_period_a_client_gets_at_most_its_burst_and_its_share(limit: int, asks: list[tuple[float, str]]) -> None:
+def test_in_any_period_a_client_gets_no_more_than_its_burst_and_its_share(
+    limit: int, asks: list[tuple[float, str]]
+) -> None:
     clock = Clock()
     rates = Rates(limit, clock)
     let_in: dict[str, list[float]] = {"a": [], "b": []}

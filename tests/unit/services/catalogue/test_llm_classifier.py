@@ -71,7 +71,7 @@ async def one(answer_text: Any) -> Classification | None:
     return found
 
 
-async def test_each_tool_is_assigned_as_the_model_says_most_confident_first() -> None:
+async def test_each_tool_is_assigned_as_the_model_answers_by_confidence() -> None:
     answer_text = {"read_file": build_answer(("mail", 0.6), ("files", 0.9)), "send_email": build_answer(("mail", 1))}
     found, requests = await classify(by_name(answer_text), READ, SEND)
     assert found == [
@@ -176,7 +176,7 @@ async def test_if_the_model_names_no_missing_skill_the_tool_names_it(missing: An
     assert await one(build_answer(missing=missing)) == Classification(missing=suggest_skill(READ))
 
 
-async def test_tools_that_an_answer_omits_are_asked_about_alone() -> None:
+async def test_tools_that_an_answer_omits_get_a_prompt_of_their_own() -> None:
     def forgetful(requests: dict[str, Any]) -> Reply:
         data = prompt_of(requests)
         return says({next(iter(data)): build_answer(("files", 0.9))})
@@ -187,7 +187,7 @@ async def test_tools_that_an_answer_omits_are_asked_about_alone() -> None:
     assert [len(prompt_of(a)) for a in requests] == [4, 4, 1, 1, 1]
 
 
-async def test_the_items_of_a_failed_batch_are_asked_about_alone() -> None:
+async def test_the_items_of_a_failed_batch_get_a_prompt_of_their_own() -> None:
     def reply_when_single(requests: dict[str, Any]) -> Reply:
         data = prompt_of(requests)
         if len(data) > 1:

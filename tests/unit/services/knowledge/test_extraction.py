@@ -156,7 +156,7 @@ async def test_invalid_answers_are_refused_with_one_warning(message: Any) -> Non
     assert "no usable answer of the language model for 1 of 1 chunks, the next ingest will try again" in warning
 
 
-async def test_at_most_three_valid_extractions_are_kept_per_chunk() -> None:
+async def test_up_to_three_valid_extractions_are_kept_per_chunk() -> None:
     made = await one([build_note(type="command"), NOTE, NOTE, build_note(title="Other"), build_note(title="Too many")])
     assert [e.content["title"] for e in made.extractions] == ["Floods"]
     made = await one([NOTE, build_note(title="Two"), build_note(title="Three"), build_note(title="Four")])

@@ -12,7 +12,7 @@ def test_a_result_is_found_by_its_key_alone() -> None:
     assert cache.find((2, "query")) is None
 
 
-def test_a_full_cache_drops_the_least_recently_used_result() -> None:
+def test_a_full_cache_drops_results_in_the_order_of_their_last_use() -> None:
     cache: ResultCache[str, int] = ResultCache(size=2)
     cache.keep("a", 1)
     cache.keep("b", 2)
