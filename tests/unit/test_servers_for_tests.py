@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +21,11 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers import KEY, WebServer, make_scripted_spec, serving_http
+from tests.servers.preloaded import VARIABLE, run_preloaded, toolscript_command
 from tests.servers.real import QUICK, harmless_calls, real_servers
 from tests.servers.scripted import BUILT_IN, CRASHED, DIED, METHOD_NOT_FOUND, SLOPPY, UPSTREAM_ERROR
 from tests.servers.talk import Conversation
+from toolscript import __version__
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
@@ -263,3 +265,38 @@ def test_a_real_server_of_each_package_registry_answers(name: str, tmp_path: Pat
         talk.initialize()
         assert tool in _names(talk.list_all("tools/list", "tools"))
         assert not talk.call(tool, **arguments).get("isError")
+
+
+@pytest.fixture(scope="module")
+def command() -> Iterator[list[str]]:
+    """`toolscript`, preloaded."""
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        if VARIABLE not in os.environ:
+            patch.setenv(VARIABLE, stack.enter_context(run_preloaded()))
+        yield toolscript_command()
+
+
+def test_a_preloaded_command_has_the_streams_and_the_exit_code_of_the_command(command: list[str]) -> None:
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == __version__
+    refused = subprocess.run([*command, "search"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "Missing argument 'QUERY'" in refused.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_preloaded_command_ends_with_its_caller(
+    command: list[str], number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TEST_PID_FILE": tmp_path / "pid", "SEARCH_MODEL": "hashed-64", "DATA_DIR": tmp_path}.items():
+        monkeypatch.setenv(f"TOOLSCRIPT_{name}", str(value))
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    arguments = ["gateway", "start", "--port", "0"]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert any("Serving" in line for line in process.stdout)
+        pid = int((tmp_path / "pid").read_text())
+        assert pid == json.loads((tmp_path / "gateway.json").read_text())["pid"] != process.pid
+        process.send_signal(number)
+        process.stdout.read()  # ends when the command has closed it
+        assert process.wait() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
