@@ -42,8 +42,8 @@ $(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json
 run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
-test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them, two files at a time
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
+test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them, three files at a time
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
 coverage: $(VENV)/.dev $(VENV)/.servers  ## The same, and count what they reach (it takes a quarter longer)
 	$(BIN)/pytest --cov --cov-report=term
