@@ -23,6 +23,7 @@ class HttpServer:
         """Raises Unavailable if the port cannot be bound."""
         self.served = ServedApp(settings, ready=False)
         self._socket = _listen(settings)
+        self.url = _get_url(self._socket)  # now: a server that is stopped while it starts has no socket any more
         config = uvicorn.Config(
             create_http_app(self.served),
             log_level="critical",
@@ -35,14 +36,6 @@ class HttpServer:
         # uvicorn's signal handlers would end the process before the application is closed.
         self._server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
 
-    @property
-    def url(self) -> str:
-        """The address for clients on this machine."""
-        host, port = self._socket.getsockname()[:2]
-        if ipaddress.ip_address(host).is_unspecified:
-            host = "::1" if ":" in host else "127.0.0.1"
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
     async def run(self) -> None:
         """Serves until stopped."""
         with self._socket:
@@ -51,6 +44,14 @@ class HttpServer:
     def stop(self) -> None:
         """Stops the server after the requests in progress are answered."""
         self._server.should_exit = True
+
+
+def _get_url(listening: socket.socket) -> str:
+    """The address for clients on this machine."""
+    host, port = listening.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listen(settings: Settings) -> socket.socket:
