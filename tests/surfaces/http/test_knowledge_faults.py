@@ -7,7 +7,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -36,8 +36,8 @@ from toolscript.surfaces.http.served_app import ServedApp
 pytestmark = [pytest.mark.req("K-01", "K-03"), pytest.mark.usefixtures("_quiet", "_swept")]
 
 SEARCH = "/search_knowledge"
-# The deadline, and some time for a busy machine.
-MAX_SECONDS = module.READ_BY + 1.0
+# What hangs here hangs for ever, so this tells a deadline from none, also where other work takes the processor.
+MAX_SECONDS = 30.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": returning(lambda _: 42)}
@@ -61,9 +61,26 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
+        monkeypatch.setattr(module, name, MAX_SECONDS)
+
+
+def limit_hanging_parts(methods: Collection[str]) -> None:
+    """Little time for these methods, which hang, and plenty for the rest."""
+    if "embed_query" in methods:
+        module.EMBEDDED_BY = 0.5
+    if {"dense", "describe", "open"}.intersection(methods):
+        module.RANKED_BY = 2.0
+    if "get_records" in methods:
+        module.READ_BY = 1.0
+
+
 @asynccontextmanager
 async def open_client(app: App, *faults: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
+    limit_hanging_parts({method for _, method, fault, _ in faults if fault is hang})
     parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
     for part, method, fault, collections in faults:
         parts[part] = FaultyAdapter(parts[part], method, fault, collections)
@@ -210,7 +227,7 @@ async def test_concurrent_searches_wait_no_longer_than_one(app: App) -> None:
     async with open_client(app, ("reader", "get_records", hang, ())) as http:
         began = time.monotonic()
         answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(20)))
-    assert time.monotonic() - began < MAX_SECONDS
+    assert time.monotonic() - began < 10 * module.READ_BY
     assert {answer.status_code for answer in answers} == {503}
 
 
@@ -238,9 +255,9 @@ async def test_the_search_recovers_with_the_failed_part(app: App) -> None:
 
 
 @asynccontextmanager
-async def reading_from(app: App, uri: str) -> AsyncIterator[httpx.AsyncClient]:
+async def reading_from(app: App, uri: str, seconds: float = 20.0) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with its knowledge in MongoDB."""
-    reader = MongoKnowledgeReader.at(uri, timeout_seconds=1.0)
+    reader = MongoKnowledgeReader.at(uri, timeout_seconds=seconds)
     search = KnowledgeSearch(Retriever(app.model.embedder, app.index), app.index, reader, app.observability.events)
     transport = httpx.ASGITransport(
         create_http_app(ServedApp(app.settings, replace_parts(app, knowledge_search=search)))
@@ -283,7 +300,7 @@ async def test_a_stopped_mongodb_is_a_503_and_only_the_log_has_its_address(
         await stock_mongo(uri)
         async with reading_from(app, uri) as http:
             assert (await search_ok(http))["results"]
-    async with reading_from(app, uri) as http:
+    async with reading_from(app, uri, seconds=1.0) as http:
         check_503(await post_search(http), "store")
     (reason,) = reasons(caplog)
     assert uri in reason
@@ -293,5 +310,5 @@ async def test_a_stopped_mongodb_is_a_503_and_only_the_log_has_its_address(
 async def test_a_hanging_mongodb_is_a_503_within_the_deadline(app: App) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent") as http:
+        async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent", seconds=1.0) as http:
             check_503(await post_search(http), "store")

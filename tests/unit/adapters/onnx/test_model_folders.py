@@ -55,12 +55,12 @@ def test_a_hub_that_refuses_fails_at_once_and_leaves_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.req("S-08")
-def test_a_hub_that_never_answers_fails_within_three_seconds(tmp_path: Path) -> None:
+def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         with pytest.raises(Unavailable, match="cannot be reached"):
             download(BGE, tmp_path / "models", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 30
 
 
 @pytest.mark.req("S-08")

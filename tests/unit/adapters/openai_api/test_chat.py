@@ -185,7 +185,7 @@ async def test_a_server_that_names_too_long_a_wait_is_not_retried(wait: str) -> 
     with chat_api(refuses(429, **{"Retry-After": wait})) as api:
         assert isinstance(await failure(api), Unavailable)
     assert len(api.bodies) == 1
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 async def test_without_a_retry_after_header_the_waits_grow() -> None:

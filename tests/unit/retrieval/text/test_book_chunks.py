@@ -225,6 +225,6 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
     ids=["sentences", "words", "one word", "lines", "rows", "sections", "nothing"],
 )
 def test_two_megabytes_are_cut_quickly(book: list[Block]) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     cut(book, size=216, overlap=40, measure=lambda text: len(text) // 4 + 1)
-    assert time.perf_counter() - started < 15
+    assert time.process_time() - started < 15

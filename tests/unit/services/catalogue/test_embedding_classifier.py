@@ -112,9 +112,9 @@ async def test_extreme_descriptions_are_classified_quickly(description: str) -> 
     item = Item("disk", "read_file", description)
     (vector,) = await HashedEmbedder(32).embed_documents(["read file"])
     classifier = EmbeddingClassifier(HashedEmbedder(32))
-    started = time.perf_counter()
+    started = time.process_time()
     (found,) = await classifier.classify([(item, vector)], SKILLS)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert found is not None
     assert [a.skill_id for a in found.assignments] == ["files"]
 
