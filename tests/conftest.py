@@ -11,7 +11,6 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from sqlite3 import Connection
 from urllib.parse import urlsplit
 
 import psutil
@@ -29,8 +28,6 @@ from tests.servers.processes import ServerFailed
 from tests.servers.real import require_programs
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
-from toolscript.adapters.sql import sqlite
-from toolscript.adapters.sql.sqlite import connect_sqlite
 from toolscript.app.app import App, open_app
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.logs import configure_logging
@@ -94,23 +91,6 @@ def _use_server(
             session.shouldfail = message = str(error)
             raise pytest.fail.Exception(message, pytrace=False) from None
         yield url
-
-
-@pytest.fixture(autouse=True)
-def _close_databases_in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ends a test's databases in memory with the test: Python 3.13 warns of connections that are not closed."""
-    opened: list[Connection] = []
-
-    def connect(file: str, *, read_only: bool) -> Connection:
-        connection = connect_sqlite(file, read_only=read_only)
-        if file == ":memory:":
-            opened.append(connection)
-        return connection
-
-    monkeypatch.setattr(sqlite, "connect_sqlite", connect)
-    yield
-    for connection in opened:
-        connection.close()
 
 
 @pytest.fixture(scope="session")
