@@ -20,6 +20,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
+from tests.fixtures.databases import close_memory_databases
 from tests.servers.mongo import run_mongo
 from tests.servers.postgres import run_postgres
 from tests.servers.preloaded import VARIABLE as PRELOADED
@@ -91,6 +92,13 @@ def _use_server(
             session.shouldfail = message = str(error)
             raise pytest.fail.Exception(message, pytrace=False) from None
         yield url
+
+
+@pytest.fixture(autouse=True)
+def _memory_databases() -> Iterator[None]:
+    """Python 3.13 warns of connections that are never closed."""
+    yield
+    close_memory_databases()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.engines import INDEXES, open_index
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
@@ -30,7 +31,7 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         case "sqlite-file":
             opened = Database(f"sqlite:///{tmp_path / 'store.db'}")
         case "sqlite-memory":
-            opened = Database("sqlite://")
+            opened = open_memory_database()
         case _:
             opened = Database(request.getfixturevalue("postgres"))
     yield opened

@@ -9,8 +9,8 @@ import bm25s
 import pytest
 import Stemmer
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Principal
 from toolscript.evaluation.datasets import DocumentSet, read_set
@@ -38,7 +38,7 @@ class _Nobody:
 
 
 async def _by_word(data: DocumentSet) -> float:
-    database, index = Database("sqlite://"), MemoryIndex()
+    database, index = open_memory_database(), MemoryIndex()
     await index.open(documents_collection("none", 1))
     store = SqlDocuments(database)
     await IngestDocuments(store, index, None).put(TENANT.tenant, [d for d in data.documents if d.text.strip()])

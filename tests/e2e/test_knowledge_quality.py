@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.books import BOOKS, NoBooks, lay_out, write_questions
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.books.reader import FileBooks
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.evaluation.datasets import BookSet, read_set
 from toolscript.evaluation.metrics import mean
@@ -55,7 +55,7 @@ async def test_four_of_five_questions_find_the_section_that_answers_them(
 ) -> None:
     for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):  # how fast it is on a busy machine is not the question here
         monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
-    database, index = Database("sqlite://"), MemoryIndex()
+    database, index = open_memory_database(), MemoryIndex()
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, minilm, FileBooks(), None)
     search = KnowledgeSearch(Retriever(minilm, index), index, store, _Nobody())

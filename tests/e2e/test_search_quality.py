@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
@@ -93,7 +93,7 @@ class QuickIndex(MemoryIndex):
 
 @asynccontextmanager
 async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[ToolSearch]:
-    database, index = Database("sqlite://"), QuickIndex()
+    database, index = open_memory_database(), QuickIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     await Sync(item_store, skill_store, index, embedder).run(items)

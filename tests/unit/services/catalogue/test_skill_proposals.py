@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
@@ -58,7 +58,7 @@ class SyncedCatalogue:
     """A catalogue and its index."""
 
     def __init__(self, embedder: Embedder) -> None:
-        database = Database("sqlite://")
+        database = open_memory_database()
         self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = MemoryIndex()
         self.embedder = embedder

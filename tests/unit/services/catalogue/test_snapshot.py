@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, SyncedCatalogue
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
@@ -72,7 +73,7 @@ class Kit:
     """A synced catalogue, its snapshots and their clock."""
 
     def __init__(self) -> None:
-        database = Database("sqlite://")
+        database = open_memory_database()
         self.store, self.index, self.clock = CountingStore(database), CountingIndex(), Clock()
         self.catalogue = SyncedCatalogue(database=database, index=self.index, embedder=HashedEmbedder(16))
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
@@ -49,7 +49,7 @@ class SyncedCatalogue:
     """A catalogue, its index and the sync."""
 
     def __init__(self, index: MemoryIndex | None = None) -> None:
-        database = Database("sqlite://")
+        database = open_memory_database()
         self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = index or MemoryIndex()
         self.embedder = CountingEmbedder()

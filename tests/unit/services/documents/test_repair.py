@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.fixtures.catalogue import CountingEmbedder
+from tests.fixtures.databases import open_memory_database
 from tests.fixtures.document_ingest import Ingest, sentences
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import InvalidArguments, Unavailable
@@ -161,7 +161,7 @@ class DyingStore:
 
 @pytest.mark.parametrize("before", ["saving", "marking"])
 async def test_an_old_version_written_by_a_killed_process_is_replaced(before: str) -> None:
-    database = Database("sqlite://")
+    database = open_memory_database()
     ingest = await Ingest(SqlDocuments(database)).open_all()
     newer = replace(LONG, text="Newer")
     if before == "marking":

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.catalogue import Events
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.documents import Document, StoredDocument
@@ -99,7 +99,7 @@ class Archive:
     """Everything that document search needs, each part replaceable."""
 
     index: VectorIndex = field(default_factory=MemoryIndex)
-    store: DocumentStore = field(default_factory=lambda: SqlDocuments(Database("sqlite://")))
+    store: DocumentStore = field(default_factory=lambda: SqlDocuments(open_memory_database()))
     embedder: Embedder | None = field(default_factory=lambda: HashedEmbedder(64))
     reranker: Reranker | None = None
     plans: Mapping[str, Plan] = field(default_factory=dict)

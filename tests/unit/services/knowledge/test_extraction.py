@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import Fuse
+from tests.fixtures.databases import open_memory_database
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book, chapter, facts
 from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.openai_api.chat import OpenAiChat
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.knowledge import EXTRACTION_TYPES, Book, Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.prompts import Prompt
@@ -326,7 +326,7 @@ async def test_after_an_inserted_page_the_model_reads_only_that_page() -> None:
 async def test_extractions_are_added_without_writing_the_source_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(SqlKnowledge):
         def __init__(self) -> None:
-            super().__init__(Database("sqlite://"))
+            super().__init__(open_memory_database())
             self.written: list[tuple[str, int]] = []
 
         async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:

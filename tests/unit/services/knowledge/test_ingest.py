@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
+from tests.fixtures.databases import open_memory_database
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book, chapter, facts
 from toolscript.adapters.books.reader import FileBooks
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, derive_id, format_content
@@ -234,7 +234,7 @@ async def test_an_unchanged_source_is_recognised_without_reading_others() -> Non
         async def list_sources(self) -> list[Source]:
             raise AssertionError("every source was read")
 
-    library = Library(store=Alone(Database("sqlite://")))
+    library = Library(store=Alone(open_memory_database()))
     await library.ingesting.ingest(HANDBOOK)
     assert (await library.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
 

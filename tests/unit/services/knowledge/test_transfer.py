@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
+from tests.fixtures.databases import open_memory_database
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, facts
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
@@ -366,7 +366,7 @@ async def test_adding_extractions_embeds_only_those(library: Library) -> None:
         async def replace(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> None:
             raise AssertionError("all was written again")
 
-    database = Database("sqlite://")
+    database = open_memory_database()
     await Library(store=SqlKnowledge(database), index=library.index).importing.take([SOURCE, chunk("One.")])
     other = Library(store=Untouched(database), index=library.index)
     (_, (one,), _) = (await other.list_stored())[SOURCE_ID]

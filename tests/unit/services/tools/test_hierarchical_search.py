@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.database import Database
@@ -139,7 +140,7 @@ class Library:
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
-        database = Database("sqlite://")
+        database = open_memory_database()
         self.item_store, self.skill_store = WatchedItems(database), SqlSkills(database)
         self.index = WatchedIndex()
         self.snapshots = self.build_snapshots()
@@ -536,7 +537,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
         )
     floor, width = calibration
     embedder = FixedEmbedder(query, SimilarityRange(floor, floor + width))
-    database = Database("sqlite://")
+    database = open_memory_database()
     service = HierarchicalSearch(
         Retriever(embedder, index),
         CatalogueSnapshots(SqlItems(database), index, embedder.similarity),

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
@@ -27,7 +27,7 @@ from toolscript.services.tools.hybrid_search import Blend, ToolSearch
 
 @asynccontextmanager
 async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:
-    database, index = Database("sqlite://"), MemoryIndex()
+    database, index = open_memory_database(), MemoryIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
     retriever = Retriever(embedder, index)

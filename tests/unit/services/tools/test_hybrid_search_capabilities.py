@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
@@ -48,7 +48,7 @@ class Catalogues:
 
 @asynccontextmanager
 async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[Catalogues]:
-    database, index = Database("sqlite://"), MemoryIndex()
+    database, index = open_memory_database(), MemoryIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     await Sync(item_store, skill_store, index, embedder).run(items)
@@ -104,7 +104,7 @@ async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(
 @pytest.mark.req("S-01")
 async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder) -> None:
     """With an alpha of 0.8, confidences are the weighted mean of meaning and words."""
-    database, index = Database("sqlite://"), MemoryIndex()
+    database, index = open_memory_database(), MemoryIndex()
     item_store, skill_store = SqlItems(database), SqlSkills(database)
     await index.open(tools_collection(minilm.model, minilm.dimensions))
     await Sync(item_store, skill_store, index, minilm).run(load_demo_items())
