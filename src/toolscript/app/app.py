@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from toolscript.adapters.json_schema.checker import WorkerChecker
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.items import SqlItems
@@ -25,6 +26,7 @@ from toolscript.domain.search import Collection
 from toolscript.ports.access import TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
+from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
@@ -87,6 +89,7 @@ class App:
     """None where knowledge is served: a server only reads it."""
     language_model: LanguageModel | None
     reranker: Reranker | None
+    argument_checker: ArgumentChecker
     observability: Observability
     others_write: bool
     """Whether other processes may write to the index or the store too."""
@@ -116,7 +119,7 @@ class App:
         )
         self.ingest_documents = IngestDocuments(self.documents, index, embedder)
         self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
-        self.call_tool = CallTool(items, gateway, self.tool_search)
+        self.call_tool = CallTool(items, gateway, self.tool_search, self.argument_checker, observability.events)
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
         self.propose_skills = ProposeSkills(items, skills, index, embedder, self.language_model)
@@ -199,7 +202,8 @@ async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bo
 
 async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> App:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
-    _close_at_exit(stack, language_model, reranker)
+    argument_checker = WorkerChecker()
+    _close_at_exit(stack, language_model, reranker, argument_checker)
     observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
         with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
@@ -230,6 +234,7 @@ async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_ind
         knowledge_store=knowledge_store,
         language_model=language_model,
         reranker=reranker,
+        argument_checker=argument_checker,
         observability=observability,
         others_write=is_shared or settings.store.startswith("postgres"),
     )

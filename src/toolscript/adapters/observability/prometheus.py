@@ -26,6 +26,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid", "knowledge"})
 # The searched content by event type.
 SEARCH_EVENTS = {"documents.search": "documents", "knowledge.search": "knowledge"}
+CALL_EVENT = "tools.call"
 OTHER = "other"
 MAX_NAMES = 64
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -61,6 +62,10 @@ class PrometheusMetrics:
         )
         text = "Searches without a part that was unavailable."
         self._degraded = Counter("toolscript_degraded", text, ("what",), registry=registry)
+        text = "Calls of tools. Outcome: ok, or the error code."
+        self._calls = Counter("toolscript_tool_calls", text, ("server", "outcome"), registry=registry)
+        text = "Calls whose arguments could not be checked in time; the server got them as they were."
+        self._unchecked = Counter("toolscript_unchecked_calls", text, registry=registry)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 
@@ -75,10 +80,13 @@ class PrometheusMetrics:
         found[1].observe(seconds)
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Counts a search of documents or knowledge and ignores other events. Never raises."""
+        """Counts a search of documents or knowledge, or a call; ignores other events. Never raises."""
         try:
             if event.get("type") in SEARCH_EVENTS:
                 self._count_search(SEARCH_EVENTS[event["type"]], event)
+            elif event.get("type") == CALL_EVENT:
+                self._calls.labels(event["server"], event["error"] or "ok").inc()
+                self._unchecked.inc(not event["arguments_checked"])
         except (TypeError, ValueError, AttributeError) as error:
             log.debug("event_not_counted", extra={"reason": str(error)})
 

@@ -43,6 +43,11 @@ class Gateway:
         self._watchers.append(watcher)
 
     @property
+    def call_timeout(self) -> float:
+        """The seconds that a call may take by default."""
+        return self._timeouts.call
+
+    @property
     def statuses(self) -> list[ServerStatus]:
         """The status of every configured server, by name."""
         return [connection.status for connection in self._by_name()]
@@ -114,7 +119,7 @@ class Gateway:
                 seen, self.configuration_error = now, None
                 log.info("configuration_applied", extra={"servers": sorted(self._connections)})
 
-    async def call(self, item: Item, arguments: Mapping[str, Any], within: float | None = None) -> CallResult:
+    async def call(self, item: Item, arguments: Mapping[str, Any], within: float) -> CallResult:
         """Passes a call to the item's server, which is connected again first if need be.
 
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
@@ -127,7 +132,7 @@ class Gateway:
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
         server = await connection.wait_until_connected()
         try:
-            return await server.call(item, arguments, within=within or self._timeouts.call)
+            return await server.call(item, arguments, within=within)
         except Unavailable as error:
             connection.abandon(server, error.message)
             raise UpstreamFailed(

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
-from toolscript.domain.catalog import Item, Schema
-from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError, UpstreamFailed
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import (
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolscriptError,
+    Unavailable,
+    UpstreamFailed,
+)
+from toolscript.domain.requests import current_request_id
 from toolscript.domain.servers import CallResult
+from toolscript.ports.observability import EventSink
+from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
 from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.support.search_events import get_error_code, record_event
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
-MAX_PROBLEM_LENGTH = 300
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +37,14 @@ log = logging.getLogger(__name__)
 class CallTool:
     """Describes and calls one tool at a time."""
 
-    def __init__(self, item_store: ItemStore, gateway: Gateway, search: ToolSearch) -> None:
+    def __init__(
+        self, item_store: ItemStore, gateway: Gateway, search: ToolSearch, checker: ArgumentChecker, events: EventSink
+    ) -> None:
         self._item_store = item_store
         self._gateway = gateway
         self._search = search
-        self._checks: dict[str, tuple[Schema, Any]] = {}
+        self._checker = checker
+        self._events = events
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas. Raises NotFound, naming the nearest ids."""
@@ -44,39 +61,61 @@ class CallTool:
         Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the server's own message, TimedOut, or
         Unavailable.
         """
-        item = await self.describe(item_id)
+        limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
+        async with limit.run():
+            item = await self.describe(item_id)
         if not isinstance(arguments, Mapping):
             raise InvalidArguments(
                 f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
             )
         _require_json(arguments)
-        self._check(item, arguments)
-        result = await self._gateway.call(item, arguments, within)
-        if result.is_error:
-            raise UpstreamFailed(
-                f"{item_id} failed: {result.text or 'the server gave no reason'}", details={"server": item.server}
-            )
+        with self._record_call(item) as event:
+            async with limit.run():
+                event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
+                result = await self._gateway.call(item, arguments, limit.seconds)
+            if result.is_error:
+                raise UpstreamFailed(
+                    f"{item_id} failed: {result.text or 'the server gave no reason'}", details={"server": item.server}
+                )
         return result
 
-    def _check(self, item: Item, arguments: Mapping[str, Any]) -> None:
-        known = self._checks.get(item.id)
-        if known is None or known[0] != item.input_schema:
-            known = self._checks[item.id] = (item.input_schema or {}, _build_validator(item))
-        validator = known[1]
-        if validator is None:
-            return
-        from jsonschema.exceptions import best_match
-
+    @contextmanager
+    def _record_call(self, item: Item) -> Iterator[dict[str, Any]]:
+        """Records the call as an event when it ends, successful or not; the block may add fields."""
+        event = {
+            "type": "tools.call",
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "request_id": current_request_id(),
+            "tool": item.id,
+            "server": item.server,
+            "arguments_checked": True,
+            "error": None,
+        }
+        began = time.perf_counter()
         try:
-            problem = best_match(validator.iter_errors(dict(arguments)))
-        except Exception as error:  # noqa: BLE001  (a tool with an unusable schema stays callable)
-            log.debug("arguments_not_checked", extra={"tool": item.id, "reason": str(error)})
-            return
-        if problem is not None:
-            field, message = _find_field(problem), _shorten(problem.message)
+            yield event
+        except BaseException as error:
+            event["error"] = get_error_code(error)
+            raise
+        finally:
+            event["took_ms"] = round((time.perf_counter() - began) * 1000, 3)
+            record_event(self._events, event)
+
+    async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:
+        """Whether the arguments could be checked. Raises InvalidArguments for invalid ones."""
+        if not item.input_schema:
+            return True
+        try:
+            problem = await self._checker.check(item.input_schema, arguments, within=within)
+        except (TimedOut, Unavailable) as error:  # the tool's own server checks them too
+            log.warning("arguments_not_checked", extra={"tool": item.id, "reason": error.message})
+            return False
+        if problem:
             raise InvalidArguments(
-                f"{field or 'arguments'}: {message}", details={"field": field, "problem": message, "tool": item.id}
+                f"{problem.field or 'arguments'}: {problem.message}",
+                details={"field": problem.field, "problem": problem.message, "tool": item.id},
             )
+        return True
 
     async def _find_similar(self, item_id: str) -> list[str]:
         try:
@@ -86,44 +125,29 @@ class CallTool:
         return [hit.id for hit in found.hits]
 
 
+class _TimeLimit:
+    """The seconds, from now on, that all steps of one call share."""
+
+    def __init__(self, item_id: str, seconds: float) -> None:
+        self.seconds = seconds
+        self._item_id = item_id
+        self._end = asyncio.get_running_loop().time() + seconds
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Runs a step. Raises TimedOut when no time is left."""
+        try:
+            async with asyncio.timeout_at(self._end):
+                yield
+        except TimeoutError:
+            raise TimedOut(
+                f"{self._item_id} did not answer within {self.seconds:g} s", details={"seconds": self.seconds}
+            ) from None
+
+
 def _require_json(arguments: Mapping[str, Any]) -> None:
     """Raises InvalidArguments for values that JSON cannot express: NaN, infinity, lone surrogates."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArguments(f"the arguments are not valid JSON: {error}", details={"field": ""}) from error
-
-
-def _build_validator(item: Item) -> Any:
-    """A validator of an item's arguments; None for an invalid schema. External references are not followed."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import extend, validator_for
-    from referencing import Registry
-
-    schema = dict(item.input_schema or {})
-    chosen = validator_for(schema, default=Draft202012Validator)
-    try:
-        chosen.check_schema(schema)
-    except (SchemaError, TypeError, RecursionError) as error:
-        log.debug("schema_not_usable", extra={"tool": item.id, "reason": str(error).partition("\n")[0]})
-        return None
-    # A malicious pattern can block the process for hours on a matching text: the tool's own server checks patterns.
-    without_patterns = extend(chosen, {"pattern": lambda *_: None})  # type: ignore[no-untyped-call]
-    return without_patterns(schema, registry=Registry())
-
-
-def _shorten(message: str) -> str:
-    """Cuts out the middle: a message begins with the given value and ends with what is wrong."""
-    return message if len(message) <= MAX_PROBLEM_LENGTH else f"{message[:40]}…{message[40 - MAX_PROBLEM_LENGTH :]}"
-
-
-def _find_field(problem: Any) -> str:
-    path = [str(part) for part in problem.absolute_path]
-    if problem.validator == "required":
-        missing = [name for name in problem.validator_value if name not in problem.instance]
-        path += missing[:1]
-    if problem.validator == "additionalProperties":
-        known = problem.schema.get("properties", {})
-        path += [name for name in problem.instance if name not in known][:1]
-    return ".".join(path)

@@ -32,9 +32,13 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
     await gateway.close()
 
 
+def build_calls(app: App, gateway: Gateway) -> CallTool:
+    return CallTool(app.item_store, gateway, app.tool_search, app.argument_checker, app.events)
+
+
 @pytest.fixture
 def calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(app.item_store, gateway, app.tool_search)
+    return build_calls(app, gateway)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -114,7 +118,7 @@ async def test_an_edit_of_the_configuration_starts_restarts_and_ends_only_what_i
     stamp = [0]
     await gateway.apply(wanted)
     await gateway.settle(TIMEOUT_SECONDS)
-    calls = CallTool(app.item_store, gateway, app.tool_search)
+    calls = build_calls(app, gateway)
     before = {n: (await calls.call(f"{n}__pid", {})).structured for n in ("stays", "changes")}
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: wanted))
     await asyncio.sleep(0)
@@ -177,7 +181,7 @@ async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> No
     await gateway.settle(TIMEOUT_SECONDS)
     await gateway.apply([ServerSpec("good", Transport.STDIO, "nope")])
     with pytest.raises(Unavailable, match="server good is not available: command not found: nope"):
-        await CallTool(app.item_store, gateway, app.tool_search).call("good__echo", {"text": "x"})
+        await build_calls(app, gateway).call("good__echo", {"text": "x"})
     await gateway.close()
 
 
@@ -272,7 +276,7 @@ async def test_the_error_message_of_a_tool_is_passed_on(calls: CallTool, app: Ap
     brief = Gateway(McpServers(), app.sync, Timeouts(call=0.2))
     await brief.apply([spec("good")])
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
-        await CallTool(app.item_store, brief, app.tool_search).call("good__slow", {"seconds": 5})
+        await build_calls(app, brief).call("good__slow", {"seconds": 5})
     await brief.close()
 
 
@@ -299,7 +303,7 @@ async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
     await until(lambda: states(gateway) == {"web": "failed"})
     with serving_http(port=web.port):
         await until(lambda: states(gateway) == {"web": "ready"})
-        result = await CallTool(app.item_store, gateway, app.tool_search).call("web__echo", {"text": "again"})
+        result = await build_calls(app, gateway).call("web__echo", {"text": "again"})
         assert result.structured == {"text": "again"}
     await gateway.close()
 
@@ -327,7 +331,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     for attempts in (2, 3):
         async with asyncio.timeout(5):
             with pytest.raises(Unavailable, match="exited with code 1"):
-                await CallTool(app.item_store, gateway, app.tool_search).call("s__echo", {"text": "x"})
+                await build_calls(app, gateway).call("s__echo", {"text": "x"})
         assert starts.read_text().count("x") == attempts
     await gateway.close()
 
@@ -363,7 +367,7 @@ async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App) -> No
     gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
-    answer = await CallTool(app.item_store, gateway, app.tool_search).call("s__slow", {"seconds": 3})
+    answer = await build_calls(app, gateway).call("s__slow", {"seconds": 3})
     assert answer.text == "It took 3 s."
     assert gateway.statuses[0].attempts == 1
     await gateway.close()
@@ -375,7 +379,7 @@ async def test_constant_change_notices_lead_to_debounced_listings(app: App) -> N
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)
     await asyncio.sleep(1)
-    seen = await CallTool(app.item_store, gateway, app.tool_search).call("s__seen", {})
+    seen = await build_calls(app, gateway).call("s__seen", {})
     assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
     assert '"tools/list": 1' not in seen.text
     await gateway.close()

@@ -1,0 +1,103 @@
+"""The worker process that checks arguments: one JSON object per line in, one per line out.
+
+A request has `digest` and `arguments`, and `schema` when the worker does not have it yet. The reply is `{}` for valid
+arguments, `{"field": …, "message": …}` for the worst problem, `{"unusable": …}` for a schema that cannot be used, and
+`{"unknown": true}` when the schema is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+
+MAX_VALIDATORS = 512
+MAX_MESSAGE_LENGTH = 300
+
+
+def main() -> None:
+    """Answers requests until standard input ends."""
+    checks = Checks()
+    print("{}", flush=True)  # noqa: T201  (ready)
+    for line in sys.stdin.buffer:
+        print(json.dumps(checks.answer(json.loads(line))), flush=True)  # noqa: T201
+
+
+class Checks:
+    """Compiled schemas, by digest; the least recently used ones are dropped."""
+
+    def __init__(self) -> None:
+        self._validators: OrderedDict[str, Any] = OrderedDict()
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one request. Raises nothing: an unusable schema is reported."""
+        digest = request["digest"]
+        try:
+            if "schema" in request:
+                self._validators[digest] = build_validator(request["schema"])
+                if len(self._validators) > MAX_VALIDATORS:
+                    self._validators.popitem(last=False)
+            elif digest not in self._validators:
+                return {"unknown": True}
+            self._validators.move_to_end(digest)
+            problem = best_match(self._validators[digest].iter_errors(request["arguments"]))
+        except Exception as error:  # noqa: BLE001  (a schema may make the validator fail in any way)
+            return {"unusable": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:MAX_MESSAGE_LENGTH]}
+        return {} if problem is None else {"field": _find_field(problem), "message": _shorten(problem.message)}
+
+
+def build_validator(schema: dict[str, Any]) -> Any:
+    """A validator for a schema. It does not follow external references. Raises SchemaError."""
+    chosen = validator_for(schema, default=Draft202012Validator)
+    chosen.check_schema(schema)
+    # Patterns are left to the tool's own server: schemas are written for ECMAScript's regular expressions.
+    changed = extend(chosen, {"pattern": _accept_all, "uniqueItems": _check_unique})  # type: ignore[no-untyped-call]
+    return changed(schema, registry=Registry())
+
+
+def _accept_all(*_: object) -> None:
+    return None
+
+
+def _check_unique(_: Any, is_unique: object, items: object, __: object) -> Iterable[ValidationError]:
+    """Compares items by their text. jsonschema compares each with each: 3 000 objects take minutes."""
+    if is_unique is True and isinstance(items, list):
+        texts = {json.dumps(_unify_numbers(item), sort_keys=True) for item in items}
+        if len(texts) < len(items):
+            yield ValidationError(f"{items!r} has non-unique elements")
+
+
+def _unify_numbers(value: Any) -> Any:
+    """JSON has one kind of number: 1.0 and 1 are equal."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: _unify_numbers(each) for name, each in value.items()}
+        case list():
+            return [_unify_numbers(each) for each in value]
+        case _:
+            return value
+
+
+def _shorten(message: str) -> str:
+    """Cuts out the middle: a message begins with the given value and ends with what is wrong."""
+    return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:40]}…{message[40 - MAX_MESSAGE_LENGTH :]}"
+
+
+def _find_field(problem: Any) -> str:
+    path = [str(part) for part in problem.absolute_path]
+    if problem.validator == "required":
+        missing = [name for name in problem.validator_value if name not in problem.instance]
+        path += missing[:1]
+    if problem.validator == "additionalProperties":
+        known = problem.schema.get("properties", {})
+        path += [name for name in problem.instance if name not in known][:1]
+    return ".".join(path)

@@ -1,0 +1,40 @@
+"""Checks of arguments against JSON schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolscript.domain.catalog import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentProblem:
+    """What is wrong with arguments, and in which field (`address.city`; empty for all of them)."""
+
+    field: str
+    message: str
+
+
+class ArgumentChecker(Protocol):
+    """Checks the arguments of calls.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.json_schema.checker import WorkerChecker
+    >>> async def check(arguments):
+    ...     checker = WorkerChecker()
+    ...     try:
+    ...         return await checker.check({"required": ["path"]}, arguments, within=10.0)
+    ...     finally:
+    ...         await checker.close()
+    >>> asyncio.run(check({})).field
+    'path'
+    """
+
+    async def check(self, schema: Schema, arguments: Mapping[str, Any], *, within: float) -> ArgumentProblem | None:
+        """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when that
+        takes too long, and Unavailable when nothing can be checked."""
+
+    async def close(self) -> None:
+        """Ends what it has started."""
