@@ -11,6 +11,7 @@ import uvicorn
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.connection import LimitedConnection
 from toolscript.surfaces.http.served_app import ServedApp
 
 SHUTDOWN_TIMEOUT_SECONDS = 5
@@ -26,6 +27,7 @@ class HttpServer:
         self.url = _get_url(self._socket)  # now: a server that is stopped while it starts has no socket any more
         config = uvicorn.Config(
             create_http_app(self.served),
+            http=LimitedConnection,
             log_level="critical",
             access_log=False,
             server_header=False,
