@@ -140,6 +140,9 @@ class Settings:
         30.0, "Timeout in seconds for starting a server and listing its tools.", bounds=(1, 3600)
     )
     call_timeout: float = _setting(60.0, "Timeout in seconds for a tool call.", bounds=(1, 3600))
+    call_max_mib: int = _setting(
+        64, "Maximum size in MiB of a tool's answer. A larger answer is an error.", bounds=(1, 1024)
+    )
     api_key: str | None = _setting(
         None,
         "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`); requests for documents "

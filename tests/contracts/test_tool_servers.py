@@ -353,3 +353,25 @@ async def test_a_definition_that_is_nested_too_deeply_costs_only_that_tool(tmp_p
         listing = await server.list_items()
     assert [item.name for item in listing.items] == ["a?b"]
     assert listing.problems == ["'deep' was left out: nested deeper than 64 levels"]
+
+
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("code", [-32000, -32001, -32002, -32603])
+async def test_no_error_code_of_a_server_is_taken_for_a_lost_connection_or_a_timeout(code: int) -> None:
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
+        failing = await tool(server, "error")
+        with pytest.raises(UpstreamFailed, match="the paper is out") as failed:
+            await server.call(failing, {"code": code, "message": "the paper is out"}, within=TIMEOUT_SECONDS)
+        assert failed.value.details["upstream_code"] == code
+        await server.call(await tool(server, "echo"), {"text": "still there"}, within=TIMEOUT_SECONDS)
+
+
+@pytest.mark.req("G-05")
+async def test_an_answer_above_the_limit_names_the_limit_and_the_next_call_works() -> None:
+    servers = McpServers(max_answer_bytes=2**20)
+    async with servers.connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
+        echo = await tool(server, "echo")
+        with pytest.raises(UpstreamFailed, match=r"larger than 1 MiB: raise TOOLSCRIPT_CALL_MAX_MIB"):
+            await server.call(echo, {"text": "a" * 3 * 2**20}, within=TIMEOUT_SECONDS)
+        result = await server.call(echo, {"text": "short"}, within=TIMEOUT_SECONDS)
+    assert result.structured == {"text": "short"}

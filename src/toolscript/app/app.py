@@ -106,7 +106,7 @@ class App:
         self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
         timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-        self.gateway = gateway = Gateway(Servers(), self.sync, timeouts)
+        self.gateway = gateway = Gateway(Servers(settings.call_max_mib * 2**20), self.sync, timeouts)
         self.tool_search = ToolSearch(
             retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
         )

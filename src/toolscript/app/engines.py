@@ -18,10 +18,13 @@ from toolscript.settings import Settings
 class Servers:
     """Connects to MCP servers; imports the MCP package with the first connection."""
 
+    def __init__(self, max_answer_bytes: int) -> None:
+        self._max_answer_bytes = max_answer_bytes
+
     def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
         with require_extra("server", "connecting to MCP servers"):
             from toolscript.adapters.mcp.client import McpServers
-        return McpServers().connect(spec, within=within)
+        return McpServers(self._max_answer_bytes).connect(spec, within=within)
 
 
 def open_index(settings: Settings) -> VectorIndex:

@@ -579,7 +579,7 @@ async def test_a_server_that_reconnects_keeps_its_indexed_tools(app: App) -> Non
 async def test_the_catalogue_is_incomplete_while_it_is_being_indexed_again(app: App) -> None:
     await app.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
-    again = Gateway(Servers(), app.sync)
+    again = Gateway(Servers(2**26), app.sync)
     incomplete = [again.is_incomplete]
     opening = asyncio.create_task(again.apply([spec("good")]))
     await asyncio.sleep(0)

@@ -37,9 +37,11 @@ from toolscript.domain.servers import CallResult, ServerListing, ServerSpec, Tra
 
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
+PING_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 1.0
 SESSION_HEADER = "mcp-session-id"
-# The SDK's messages for an HTTP error without a JSON-RPC answer.
+# The SDK's messages for an HTTP error without a JSON-RPC answer; a lost stream has the code CONNECTION_CLOSED. A server
+# may answer with both itself, so they are a reason to look, never the decision.
 _SDK_CONNECTION_ERRORS = frozenset({"Session terminated", "Server returned an error response"})
 _CHANGES = ("tools/list_changed", "prompts/list_changed", "resources/list_changed")
 
@@ -52,15 +54,19 @@ log = logging.getLogger(__name__)
 class McpServers:
     """Connects to servers over stdio, streamable HTTP and SSE."""
 
+    def __init__(self, max_answer_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        """Longer answers become errors."""
+        self._max_answer_bytes = max_answer_bytes
+
     @asynccontextmanager
     async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[McpServer]:
         """Connects for as long as the block lasts. Raises Unavailable with the reason if that fails."""
-        connection = _Connection(spec)
+        connection = _Connection(spec, self._max_answer_bytes)
         is_open = False
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(within):
-                    server = await self._open(stack, spec, connection, within)
+                    server = await self._open(stack, spec, connection)
                 is_open = True
                 yield server
         except Exception as error:
@@ -71,16 +77,15 @@ class McpServers:
                 raise Unavailable(f"no answer within {within:g} s") from error
             raise Unavailable(await connection.reason(first)) from error
 
-    async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection, within: float) -> McpServer:
+    async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
         inbox, outbox = await connection.streams(stack)
         channel = _LenientDispatcher(JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault))
+        # Without a timeout of the SDK: it raises the code that a server may answer with, too.
         session = ClientSession(
-            dispatcher=channel,
-            read_timeout_seconds=within,
-            client_info=types.Implementation(name="toolscript", version=__version__),
+            dispatcher=channel, client_info=types.Implementation(name="toolscript", version=__version__)
         )
         await stack.enter_async_context(session)
-        await _initialize(session)
+        await _initialize(session, connection)
         if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             channel.modern = True
             await _subscribe(stack, session)
@@ -124,9 +129,11 @@ class McpServer:
         self._calls += 1
         try:
             async with asyncio.timeout(within):
-                return await self._call(item, dict(arguments), within)
-        except (TimeoutError, MCPError) as error:
-            raise await self._translate_error(item, error, within) from error
+                return await self._call(item, dict(arguments))
+        except TimeoutError as error:
+            raise TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within}) from error
+        except MCPError as error:
+            raise await self._translate_error(item, error) from error
         except (RuntimeError, ValueError) as error:  # an unreadable or endlessly nested answer
             raise UpstreamFailed(
                 f"{item.id} sent an unreadable answer: {error}", details={"server": item.server}
@@ -140,9 +147,13 @@ class McpServer:
         if self._is_busy():
             return
         try:
-            await self._session.send_ping()
+            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
+                await self._session.send_ping()
+        except TimeoutError as error:
+            if not self._is_busy():
+                raise Unavailable(f"no answer to a ping within {PING_TIMEOUT_SECONDS:g} s") from error
         except MCPError as error:
-            if not self._is_busy() and (_is_lost(error) or error.code == types.REQUEST_TIMEOUT):
+            if not self._is_busy() and self._connection.may_be_lost(error):
                 raise Unavailable(await self._connection.reason(error)) from error
 
     def _is_busy(self) -> bool:
@@ -175,7 +186,7 @@ class McpServer:
             except MCPError as error:
                 if error.code == types.METHOD_NOT_FOUND:
                     return pages
-                if method == "tools/list" or _is_lost(error):
+                if method == "tools/list" or await self._is_lost(error):
                     raise Unavailable(await self._connection.reason(error)) from error
                 raise UpstreamFailed(f"{method} failed: {error.message}") from error
             pages.append(_raw_result.get())
@@ -185,9 +196,9 @@ class McpServer:
                 break
         return pages
 
-    async def _call(self, item: Item, arguments: dict[str, Any], within: float) -> CallResult:
+    async def _call(self, item: Item, arguments: dict[str, Any]) -> CallResult:
         request, result_type = _build_request(item, arguments)
-        await self._session.send_request(request, result_type, request_read_timeout_seconds=within)
+        await self._session.send_request(request, result_type)
         raw = clean(_raw_result.get())
         if item.type is not ItemType.TOOL:
             return CallResult([], raw)
@@ -197,10 +208,23 @@ class McpServer:
         content = [block for block in raw.get("content") or [] if isinstance(block, dict)]
         return CallResult(content, structured if isinstance(structured, dict) else None, raw.get("isError") is True)
 
-    async def _translate_error(self, item: Item, error: TimeoutError | MCPError, within: float) -> ToolscriptError:
-        if isinstance(error, TimeoutError) or error.code == types.REQUEST_TIMEOUT:
-            return TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within})
-        if _is_lost(error):
+    async def _is_lost(self, error: MCPError) -> bool:
+        """Whether the connection is gone, rather than the error being the server's answer."""
+        if not self._connection.may_be_lost(error):
+            return False
+        if self._spec.transport is Transport.STDIO:
+            return True
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
+                await self._session.send_ping()
+        except TimeoutError:
+            return True
+        except MCPError as again:
+            return self._connection.may_be_lost(again)
+        return False
+
+    async def _translate_error(self, item: Item, error: MCPError) -> ToolscriptError:
+        if await self._is_lost(error):
             return Unavailable(await self._connection.reason(error), details={"server": item.server})
         return UpstreamFailed(
             f"{item.id} failed: {self._connection.redact_secrets(error.message)}",
@@ -227,8 +251,9 @@ def _build_request(item: Item, arguments: dict[str, Any]) -> tuple[Any, Any]:
 class _Connection:
     """The transport to a server; describes errors without the secrets of its configuration."""
 
-    def __init__(self, spec: ServerSpec) -> None:
+    def __init__(self, spec: ServerSpec, max_bytes: int) -> None:
         self._spec = spec
+        self._max_bytes = max_bytes
         self._process: ServerProcess | None = None
         self._status: int | None = None
         self._session_id: str | None = None
@@ -237,7 +262,9 @@ class _Connection:
         """Opens the transport; the stack closes it."""
         match self._spec.transport:
             case Transport.STDIO:
-                inbox, outbox, self._process = await stack.enter_async_context(stdio_transport(self._spec))
+                inbox, outbox, self._process = await stack.enter_async_context(
+                    stdio_transport(self._spec, self._max_bytes)
+                )
                 return inbox, outbox
             case Transport.HTTP:
                 client = await stack.enter_async_context(self._create_client())
@@ -246,19 +273,27 @@ class _Connection:
                     self._spec.url,
                     http_client=client,
                     terminate_on_close=False,  # closing would wait minutes for an answer
-                    max_sse_event_size=MAX_MESSAGE_BYTES,
+                    max_sse_event_size=self._max_bytes,
                 )
                 return await stack.enter_async_context(transport)
             case Transport.SSE:
                 opened = sse_client(self._spec.url, httpx_client_factory=self._create_client)
                 return await stack.enter_async_context(opened)
 
+    def may_be_lost(self, error: MCPError) -> bool:
+        """Whether the connection may be gone: for a process that is known, over HTTP the SDK's error looks the same as
+        an answer of the server."""
+        if self._process:
+            return self._process.is_disconnected
+        return error.code == types.CONNECTION_CLOSED or error.message in _SDK_CONNECTION_ERRORS
+
     async def reason(self, error: BaseException | None) -> str:
         """Describes why the server cannot be used."""
         if self._process:
+            if isinstance(error, MCPError) and not self._process.is_disconnected:
+                return self.redact_secrets(str(error))
             await self._process.wait_for_exit()
-            text = str(error) if isinstance(error, MCPError) and not _is_lost(error) else self._process.describe_exit()
-            return self.redact_secrets(text)
+            return self.redact_secrets(self._process.describe_exit())
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
             hint = ": check its `headers`" if self._status in {401, 403} else ""
             return f"HTTP status {self._status}{hint}"
@@ -332,12 +367,12 @@ class _LenientDispatcher:
             self.closed.set()
 
 
-async def _initialize(session: ClientSession) -> None:
+async def _initialize(session: ClientSession, connection: _Connection) -> None:
     """Does the classic handshake; a server that refuses it gets the newer discovery."""
     try:
         await session.initialize()
     except MCPError as refused:
-        if refused.code in {types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT}:
+        if connection.may_be_lost(refused):
             raise
         try:
             await session.discover()
@@ -356,11 +391,6 @@ async def _subscribe(stack: AsyncExitStack, session: ClientSession) -> None:
 
 async def _log_transport_fault(fault: Exception) -> None:
     log.debug("transport_fault", extra={"reason": str(fault)})
-
-
-def _is_lost(error: MCPError) -> bool:
-    """Whether the error means that the connection is lost, rather than being an answer."""
-    return error.code == types.CONNECTION_CLOSED or error.message in _SDK_CONNECTION_ERRORS
 
 
 def _root_cause(error: Exception) -> Exception:

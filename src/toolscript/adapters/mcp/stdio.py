@@ -47,6 +47,21 @@ class ServerProcess:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._stderr_tail = b""
+        self._is_stopping = False
+        self.is_disconnected = False
+        """Whether a pipe ended before the process was stopped."""
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter:
+        """Where the server reads."""
+        assert self._process.stdin  # noqa: S101  (started with pipes)
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        """Where the server writes."""
+        assert self._process.stdout  # noqa: S101
+        return self._process.stdout
 
     def describe_exit(self) -> str:
         """Describes how the process ended, with the last line of its standard error."""
@@ -65,6 +80,10 @@ class ServerProcess:
         while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK_BYTES)):
             self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL_BYTES:]
 
+    def note_disconnect(self) -> None:
+        """Notes that a pipe has ended. Must be called before those who wait for answers learn of it."""
+        self.is_disconnected = self.is_disconnected or not self._is_stopping
+
     async def wait_for_exit(self) -> None:
         """Waits up to the grace period for the exit code."""
         with suppress(TimeoutError):
@@ -72,6 +91,7 @@ class ServerProcess:
 
     async def stop(self) -> None:
         """Stops the process and its children: SIGTERM, then SIGKILL."""
+        self._is_stopping = True
         try:
             await self._terminate()
         finally:  # also when cancelled: a shield does not prevent that
@@ -99,19 +119,19 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 @asynccontextmanager
-async def stdio_transport(spec: ServerSpec) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
-    """Starts the server and yields its message streams; stops it and its children at the end.
+async def stdio_transport(spec: ServerSpec, max_bytes: int) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
+    """Starts the server and yields its message streams; stops it and its children at the end. A message of more than
+    `max_bytes` becomes an error for its request.
 
     Raises Unavailable when it cannot be started.
     """
-    process = await _start(spec)
-    server_process = ServerProcess(process)
+    server_process = ServerProcess(await _start(spec))
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server_process.collect_stderr)
-        tasks.start_soon(_receive, process, deliver, spec.name)
-        tasks.start_soon(_send, process, collect)
+        tasks.start_soon(_receive, server_process, deliver, spec.name, max_bytes)
+        tasks.start_soon(_send, server_process, collect)
         try:
             yield inbox, outbox, server_process
         finally:
@@ -145,24 +165,34 @@ async def _start(spec: ServerSpec) -> Process:
         raise Unavailable(f"cannot run {spec.command}: {error}") from error
 
 
-async def _receive(process: Process, deliver: MemoryObjectSendStream[SessionMessage | Exception], server: str) -> None:
+async def _receive(
+    server_process: ServerProcess,
+    deliver: MemoryObjectSendStream[SessionMessage | Exception],
+    server: str,
+    max_bytes: int,
+) -> None:
     async with deliver:
         with suppress(anyio.BrokenResourceError, ConnectionError):
-            async for line in _read_lines(process.stdout):
+            async for line in _read_lines(server_process.stdout, max_bytes):
                 if not line.strip():
                     continue
                 try:
-                    message = parse_message(line)
+                    message = parse_message(line, max_bytes)
                 except ValueError:  # probably a print statement in the server
                     log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))
+        server_process.note_disconnect()
 
 
-def parse_message(line: bytes) -> types.JSONRPCMessage:
-    """Parses a message. Results are not validated here: they may be long, and are read leniently later. An unreadable
-    answer becomes an error for its request, if the line shows the id. Raises ValueError.
+def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSONRPCMessage:
+    """Parses a message. Results are not validated here: they may be long, and are read leniently later. An answer that
+    is unreadable or longer than `max_bytes` becomes an error for its request, if the line shows the id. Raises
+    ValueError.
     """
+    if len(line) > max_bytes:
+        problem = f"the answer is larger than {max_bytes / 2**20:g} MiB: raise TOOLSCRIPT_CALL_MAX_MIB to accept it"
+        return _build_error(line, problem)
     try:
         parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
         match parsed:
@@ -170,35 +200,42 @@ def parse_message(line: bytes) -> types.JSONRPCMessage:
                 return types.JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
             case _:
                 return types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
-    except (ValueError, RecursionError) as error:
-        request_id = _ID.search(line[:_SEARCHED_BYTES]) or _ID.search(line[-_SEARCHED_BYTES:])
-        if request_id is None or _METHOD.search(line[:_SEARCHED_BYTES]):
-            raise ValueError("not a message") from error
-        unreadable = types.ErrorData(code=types.INTERNAL_ERROR, message="unreadable answer")
-        return types.JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=unreadable)
+    except (ValueError, RecursionError):
+        return _build_error(line, "unreadable answer")
 
 
-async def _send(process: Process, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
+def _build_error(line: bytes, message: str) -> types.JSONRPCError:
+    """An error for the request that the line answers. Raises ValueError when the line is no answer, or hides the id."""
+    request_id = _ID.search(line[:_SEARCHED_BYTES]) or _ID.search(line[-_SEARCHED_BYTES:])
+    if request_id is None or _METHOD.search(line[:_SEARCHED_BYTES]):
+        raise ValueError("not a message")
+    error = types.ErrorData(code=types.INTERNAL_ERROR, message=message)
+    return types.JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=error)
+
+
+async def _send(server_process: ServerProcess, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async with collect:
-        with suppress(ConnectionError):
+        try:
             async for sent in collect:
-                if process.stdin is None or process.stdin.is_closing():
-                    return
                 line = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(line.encode() + b"\n")
-                await process.stdin.drain()
+                server_process.stdin.write(line.encode() + b"\n")
+                await server_process.stdin.drain()
+        except (ConnectionError, RuntimeError):  # uvloop raises RuntimeError when the pipe is closed already
+            server_process.note_disconnect()
 
 
-async def _read_lines(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
+async def _read_lines(stream: asyncio.StreamReader, max_bytes: int) -> AsyncIterator[bytes]:
+    """The lines of a stream. Of a line of more than `max_bytes`, so many bytes and its end are kept."""
     parts: list[bytes] = []
     size = 0
-    while stream and (chunk := await stream.read(_CHUNK_BYTES)):
+    while chunk := await stream.read(_CHUNK_BYTES):
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join([*parts, line])
             parts, size = [], 0
         parts.append(rest)
         size += len(rest)
-        if size > MAX_MESSAGE_BYTES:
-            raise Unavailable(f"a message exceeds {MAX_MESSAGE_BYTES // 2**20} MiB")
+        if size > max_bytes + 2 * _CHUNK_BYTES:
+            del parts[-2]
+            size = sum(map(len, parts))
     yield b"".join(parts)
