@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from toolscript.domain.catalog import Item
@@ -20,13 +19,13 @@ from toolscript.domain.errors import (
     Unavailable,
     UpstreamFailed,
 )
-from toolscript.domain.requests import current_request_id
+from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
 from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.support.search_events import get_error_code, record_event
+from toolscript.services.support.search_events import record_event, record_search
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
@@ -69,7 +68,8 @@ class CallTool:
                 f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
             )
         _require_json(arguments)
-        with self._record_call(item) as event:
+        event = {"tool": item.id, "server": item.server, "arguments_checked": True}
+        with record_search(partial(record_event, self._events), "tools.call", SearchReport(), lambda: event):
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
                 result = await self._gateway.call(item, arguments, limit.seconds)
@@ -78,28 +78,6 @@ class CallTool:
                     f"{item_id} failed: {result.text or 'the server gave no reason'}", details={"server": item.server}
                 )
         return result
-
-    @contextmanager
-    def _record_call(self, item: Item) -> Iterator[dict[str, Any]]:
-        """Records the call as an event when it ends, successful or not; the block may add fields."""
-        event = {
-            "type": "tools.call",
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "request_id": current_request_id(),
-            "tool": item.id,
-            "server": item.server,
-            "arguments_checked": True,
-            "error": None,
-        }
-        began = time.perf_counter()
-        try:
-            yield event
-        except BaseException as error:
-            event["error"] = get_error_code(error)
-            raise
-        finally:
-            event["took_ms"] = round((time.perf_counter() - began) * 1000, 3)
-            record_event(self._events, event)
 
     async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:
         """Whether the arguments could be checked. Raises InvalidArguments for invalid ones."""
