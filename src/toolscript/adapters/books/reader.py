@@ -8,15 +8,14 @@ import json
 import os
 import signal
 import stat
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
 from dataclasses import astuple
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-import toolscript
 from toolscript.adapters.books.parts import BookLimits
+from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
 
@@ -26,7 +25,6 @@ _MAX_JSON_CHARACTERS_PER_CHARACTER = 6
 _JSON_CHARACTERS_PER_BLOCK = 100
 _MAX_REFUSAL_CHARACTERS = 10_000
 _DAMAGED = ": the file is damaged or malicious."
-_WORKER_CODE = "from toolscript.adapters.books.worker import main; main()"
 _DEFAULT_LIMITS = BookLimits()
 
 
@@ -65,22 +63,8 @@ class FileBooks:
 
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
-        child = await asyncio.create_subprocess_exec(
-            *(
-                sys.executable,
-                "-S",
-                "-P",
-                "-B",
-                "-c",
-                _WORKER_CODE,
-                ending,
-                *(str(int(each)) for each in astuple(limits)),
-            ),
-            stdin=file,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            env=_minimal_environment(),
-        )
+        sizes = (str(int(each)) for each in astuple(limits))
+        child = await start_worker("toolscript.adapters.books.worker", ending, *sizes, stdin=file)
         try:
             async with asyncio.timeout(limits.seconds):
                 output = await _read_output(
@@ -93,9 +77,7 @@ class FileBooks:
         except TimeoutError as error:
             raise Invalid(f"Reading the file took longer than {limits.seconds:g} seconds and was stopped.") from error
         finally:
-            if child.returncode is None:
-                child.kill()
-            await child.communicate()
+            await stop_worker(child)
         if child.returncode:
             raise Invalid(f"The reader {_describe_exit(child.returncode)}{_DAMAGED}")
         return output
@@ -119,13 +101,6 @@ def _open_file(path: Path, max_bytes: int) -> IO[bytes]:
         size = status.st_size / 10**6
         raise Invalid(f"The file has {size:,.0f} MB; the limit is {max_bytes / 10**6:,.0f} MB. Split it.")
     return file
-
-
-def _minimal_environment() -> dict[str, str]:
-    """Returns only what Python needs to find the code: our own environment may hold API keys."""
-    paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUTF8": "1"}
 
 
 async def _read_output(child: Process, max_bytes: int) -> bytes:

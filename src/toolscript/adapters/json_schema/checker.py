@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import Any
 
-from toolscript.adapters.books.child_environment import minimal_environment
+from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.catalog import Schema
 from toolscript.domain.errors import TimedOut, Unavailable
 from toolscript.ports.schemas import ArgumentProblem
@@ -21,7 +20,6 @@ CHECK_SECONDS = 1.0
 START_SECONDS = 10.0
 # Other calls wait while a check uses up its time, so that schema is not checked again at once.
 PAUSE_SECONDS = 60.0
-_WORKER_CODE = "from toolscript.adapters.json_schema.worker import main; main()"
 
 
 class WorkerChecker:
@@ -72,13 +70,7 @@ class WorkerChecker:
         return reply
 
     async def _start(self) -> Process:
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", _WORKER_CODE),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            env=minimal_environment(),
-        )
+        worker = await start_worker("toolscript.adapters.json_schema.worker")
         self._worker = worker
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -91,9 +83,7 @@ class WorkerChecker:
     async def _stop(self) -> None:
         worker, self._worker = self._worker, None
         if worker:
-            if worker.returncode is None:
-                worker.kill()
-            await worker.communicate()
+            await stop_worker(worker)
 
     def _pause(self, digest: str) -> None:
         now = time.monotonic()
