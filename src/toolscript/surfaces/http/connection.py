@@ -27,6 +27,7 @@ class LimitedConnection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_in_head = True
+    _has_request = False
     _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -63,7 +64,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse_head()
         if self._is_refused:
             raise ValueError("refused")  # ends the parsing of this connection
-        self._is_in_head, self._head_bytes = False, 0
+        self._is_in_head, self._head_bytes, self._has_request = False, 0, True
         self._wait_for_body()
         super().on_headers_complete()
 
@@ -72,19 +73,16 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        self._idle_since = self.loop.time()
+        self._idle_since, self._has_request = self.loop.time(), bool(self.pipeline)
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP."""
         self._refuse(400, Invalid(msg))
 
-    def _is_idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
     def _close_idle_connection(self) -> bool:
         others = (c for c in self.connections if isinstance(c, LimitedConnection) and c is not self)
-        idle = min((c for c in others if c._is_idle()), key=lambda c: c._idle_since, default=None)
+        idle = min((c for c in others if not c._has_request), key=lambda c: c._idle_since, default=None)
         if idle:
             idle.transport.close()
             self.connections.discard(idle)

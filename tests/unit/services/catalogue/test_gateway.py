@@ -33,7 +33,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 
 
 def build_calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(app.item_store, gateway, app.tool_search, app.argument_checker, app.events)
+    return CallTool(app.item_store, gateway, app.tool_search, app.argument_checker, app.observability.events)
 
 
 @pytest.fixture
