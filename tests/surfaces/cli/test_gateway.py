@@ -176,7 +176,19 @@ def test_a_typescript_client_is_printed(toolscript: Toolscript) -> None:
     some = toolscript("get-types", "good__echo,other").stdout
     assert 'callTool("good__pid"' not in some
     assert all(f'callTool("{tool}"' in some for tool in ("good__echo", "other__pid"))
-    assert toolscript("get-types", "nobody").stdout.endswith("export const tools = {};\n")
+
+
+@pytest.mark.req("G-09", "G-06")
+@pytest.mark.parametrize("language", ["typescript", "python"])
+def test_types_of_an_unknown_name_exit_with_4_and_the_nearest_names(toolscript: Toolscript, language: str) -> None:
+    configure({"good": make_scripted_spec(tools=["echo"])})
+    result = toolscript("get-types", "goood", "--language", language, code=4)
+    assert result.stdout == ""
+    assert "no such server or tool: goood; did you mean good" in result.stderr
+    error = refusal(toolscript("get-types", "good,good__ecoh", "--language", language, "--json", code=4))
+    assert (error["code"], error["details"]["unknown"]) == ("NOT_FOUND", ["good__ecoh"])
+    assert error["details"]["nearest"][0] == "good__echo"
+    assert "toolscript list-tools" in toolscript("get-types", "xyzzy", code=4).stderr
 
 
 @pytest.mark.req("G-09", "G-07")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.terminal import SETTINGS, TIMEOUT_SECONDS, open_terminal
 from tests.servers.preloaded import toolscript_command
 
 pytestmark = [
@@ -22,65 +19,9 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows"),
 ]
 
-TIMEOUT_SECONDS = 60.0
-SETTINGS = {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
-
 
 def knowledge_command() -> list[str]:
     return [*toolscript_command(), "knowledge"]
-
-
-class Terminal:
-    """A command in a new terminal, and its output so far."""
-
-    def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
-        self.process = process
-        self.shown = ""
-        self._end = end
-
-    def wait_for(self, text: str) -> None:
-        """Reads until the output has that text."""
-        while text not in self.shown:
-            assert self._read(), f"ended without {text!r}: {self.shown}"
-
-    def type(self, text: str) -> None:
-        os.write(self._end, text.encode())
-
-    def wait_for_end(self) -> int:
-        """Reads the rest of the output; returns the exit code."""
-        while self._read():
-            pass
-        return self.process.wait(timeout=TIMEOUT_SECONDS)
-
-    def _read(self) -> bool:
-        readable, _, _ = select.select([self._end], [], [], TIMEOUT_SECONDS)
-        assert readable, f"nothing more was shown: {self.shown}"
-        try:
-            content = os.read(self._end, 65536)
-        except OSError:  # Linux raises it when the other end is closed
-            return False
-        self.shown += content.decode(errors="replace")
-        return bool(content)
-
-
-@contextmanager
-def terminal(*arguments: str) -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    try:
-        with subprocess.Popen(
-            [*knowledge_command(), *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, **SETTINGS},
-        ) as process:
-            os.close(theirs)
-            try:
-                yield Terminal(process, ours)
-            finally:
-                process.kill()
-    finally:
-        os.close(ours)
 
 
 def in_a_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -106,7 +47,7 @@ def long_book(small_folder: Path) -> Path:
 def test_a_terminal_shows_progress_and_a_pipe_does_not(small_folder: Path) -> None:
     for name in ("one", "two"):
         Path(f"{name}.md").write_text(f"# {name.title()}\n\n## All\n\nNothing but {name}.\n")
-    with terminal("ingest", "one.md", "two.md") as shown:
+    with open_terminal("knowledge", "ingest", "one.md", "two.md") as shown:
         assert shown.wait_for_end() == 0
     assert "Sources" in shown.shown
     assert "one.md" in shown.shown
@@ -120,7 +61,7 @@ def test_a_terminal_shows_progress_and_a_pipe_does_not(small_folder: Path) -> No
 def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
     first = Path("first.md")
     first.write_text("# First\n\n## All\n\nA short one.\n")
-    with terminal("ingest", "first.md", "long.md") as shown:
+    with open_terminal("knowledge", "ingest", "first.md", "long.md") as shown:
         shown.wait_for("long.md")
         shown.process.send_signal(signal.SIGINT)
         assert shown.wait_for_end() == 130
@@ -136,12 +77,12 @@ def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
 def test_in_a_terminal_removing_needs_a_confirmation(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## All\n\nNothing but one.\n")
     assert in_a_pipe("ingest", "one.md").returncode == 0
-    with terminal("remove", "One") as shown:
+    with open_terminal("knowledge", "remove", "One") as shown:
         shown.wait_for("Remove One? [y/N]")
         shown.type("n\n")
         assert shown.wait_for_end() == 2
     assert "nothing was removed" in shown.shown
-    with terminal("remove", "One") as shown:
+    with open_terminal("knowledge", "remove", "One") as shown:
         shown.wait_for("Remove One? [y/N]")
         shown.type("y\n")
         assert shown.wait_for_end() == 0
@@ -162,13 +103,13 @@ def test_the_reader_of_an_export_may_close_the_pipe(long_book: Path) -> None:
         assert process.stdout.readline().startswith(b'{"source"')
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=TIMEOUT_SECONDS) in {0, 1}
+        assert process.wait(timeout=TIMEOUT_SECONDS) == 0
 
 
 def test_passages_and_citations_fit_the_terminal(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## A chapter with quite a long name\n\n" + "Amber is old resin. " * 40)
     assert in_a_pipe("ingest", "one.md", "--author", "Ada Lovelace").returncode == 0
-    with terminal("search", "amber", "--full") as shown:
+    with open_terminal("knowledge", "search", "amber", "--full") as shown:
         assert shown.wait_for_end() == 0
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.shown).splitlines()
     assert max(map(len, lines)) < 100

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
+import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -25,7 +28,7 @@ from toolscript.surfaces.cli.commands.search import search
 from toolscript.surfaces.cli.commands.skills import skills
 from toolscript.surfaces.cli.commands.sync import sync
 from toolscript.surfaces.cli.commands.tools import call, get_types, list_servers, list_tools
-from toolscript.surfaces.cli.terminal.text import printable
+from toolscript.surfaces.cli.terminal.text import format_json, printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
     errors.Invalid: 2,
@@ -39,6 +42,7 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     errors.Conflict: 7,
 }
 INTERRUPTED = 130
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 log = logging.getLogger(__name__)
@@ -47,18 +51,39 @@ log = logging.getLogger(__name__)
 class _Toolscript(click.Group):
     """Prints an error as one message and exits with its code."""
 
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        with _end_without_reader():  # prints --help and --version
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _end_without_reader():
+                return super().invoke(ctx)
         except ToolscriptError as error:
             sys.exit(_print_error(error))
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise  # click handles these, also a pipe that its reader has closed
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # click handles these
         except Exception as error:  # a bug: one line instead of a stack trace
             log.debug("unexpected", exc_info=error)
             sys.exit(_print_error(_explain(error)))
+
+
+@contextmanager
+def _end_without_reader() -> Iterator[None]:
+    """Ends the command with success when the program that reads its output has enough, as `head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        poll = select.poll()
+        for output in (STANDARD_OUTPUT, STANDARD_ERROR):
+            poll.register(output, 0)
+        if not poll.poll(0):
+            raise  # another pipe broke
+        for output in (STANDARD_OUTPUT, STANDARD_ERROR):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)  # Python still writes what is left when it ends
+        sys.exit(0)
 
 
 def _explain(error: Exception) -> ToolscriptError:
@@ -76,7 +101,7 @@ def _explain(error: Exception) -> ToolscriptError:
 
 def _print_error(error: ToolscriptError) -> int:
     if "--json" in sys.argv:
-        click.echo(json.dumps(error.to_envelope(), ensure_ascii=False), err=True)
+        click.echo(format_json(error.to_envelope(), err=True), err=True)
     else:
         message = "\n".join(map(printable, error.message.splitlines()))
         click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
@@ -89,7 +114,7 @@ def _print_error(error: ToolscriptError) -> int:
     epilog="Exit codes: 0 success, 1 internal error, 2 invalid input or setting, 3 something needed is unavailable, "
     "4 not found, 5 a tool failed or timed out, 6 not allowed, 7 already exists, or already decided, 130 interrupted.",
 )
-@click.version_option(__version__, message="%(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(version)s")
 def run() -> None:
     """One search engine for everything an agent needs to find."""
 

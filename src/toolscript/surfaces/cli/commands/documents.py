@@ -19,7 +19,7 @@ from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_text, printable
 from toolscript.surfaces.cli.terminal.values import parse_conditions
 from toolscript.surfaces.json.documents import (
     build_batch_response,
@@ -254,8 +254,7 @@ def _show_document(answer: Answer) -> None:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         click.echo(f"{click.style(printable(name), fg='cyan')}: {printable(text)}")
     click.echo()
-    text = answer["text"]
-    click.echo("\n".join(map(printable, text.splitlines())) if sys.stdout.isatty() else text)
+    print_text(answer["text"])
 
 
 def _show_removed(answer: Answer) -> None:

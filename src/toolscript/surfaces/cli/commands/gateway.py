@@ -31,6 +31,7 @@ from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
+from toolscript.surfaces.cli.terminal.tables import open_console
 from toolscript.surfaces.cli.terminal.text import escape_markup
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ def start() -> None:
     demo catalogue is served.
     """
     settings = read_settings()
-    from rich.console import Console
-
     with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
-        runner.run(_run_until_signal(GatewayRun(settings, Console(highlight=False, soft_wrap=True))))
+        runner.run(_run_until_signal(GatewayRun(settings, open_console(soft_wrap=True))))
 
 
 def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,7 +11,7 @@ import click
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import format_value, print_table
-from toolscript.surfaces.cli.terminal.text import print_answer, print_note
+from toolscript.surfaces.cli.terminal.text import format_json, print_answer, print_note, print_text, printable
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -68,9 +67,9 @@ def search(query: str, strategy: str | None, output: str, refresh: bool) -> None
 
     answer, markdown = run_in_session(read_settings(), request, use_gateway=use_gateway, refresh=refresh)
     if output == "json":
-        click.echo(json.dumps(answer, ensure_ascii=False))
+        click.echo(format_json(answer))
     else:
-        print_answer(answer, lambda _: click.echo(markdown) if markdown else show(answer))
+        print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
 
 
 async def _search_skills(session: CommandSession, query: str, strategy: str) -> Any:
@@ -148,4 +147,4 @@ def _select_table(answer: Answer) -> tuple[dict[str, str], list[Answer]]:
 
 
 def _escape_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return printable(text).replace("|", "\\|")

@@ -27,7 +27,7 @@ from toolscript.surfaces.cli.commands.skills_review import (
 )
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, printable
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_text, printable
 from toolscript.surfaces.json.hierarchical import build_skill_hit
 from toolscript.surfaces.json.skills import (
     build_skill_response,
@@ -258,7 +258,7 @@ def export() -> None:
     """
     found = request(SKILLS, lambda app: app.skills.all(), build_skills_response)["skills"]
     exported = [{key: s[key] for key in (*TEXTS, *LISTS) if s[key]} for s in found if s["is_active"]]
-    print_answer({"replace": True, "skill": exported}, lambda file: click.echo(to_toml(file["skill"]), nl=False))
+    print_answer({"replace": True, "skill": exported}, lambda file: print_text(to_toml(file["skill"]), nl=False))
     inactive = [s["id"] for s in found if not s["is_active"]]
     if inactive:
         click.echo(f"Left out because inactive: {printable(', '.join(inactive))}", err=True)

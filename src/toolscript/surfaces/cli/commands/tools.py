@@ -13,11 +13,11 @@ import click
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.surfaces.cli.client.catalogue import connect_servers, is_demo, read_configuration
 from toolscript.surfaces.cli.client.gateway import is_gateway_running
-from toolscript.surfaces.cli.client.session import read_settings, request_once
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import print_answer, printable
+from toolscript.surfaces.cli.terminal.text import format_json, print_answer, print_text, printable
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 if TYPE_CHECKING:
@@ -110,10 +110,37 @@ def get_types(filter_: str | None, language: str, refresh: bool) -> None:
         items = await app.list_tools.matching(filter_)
         return generate_typescript(items) if language == "typescript" else generate_python(items)
 
-    source = request_once(f"/runtime/tools.{ENDINGS[language]}", local, refresh=refresh, filter=filter_)
-    print_answer({"language": language, "source": source}, lambda _: click.echo(source, nl=False))
-    if filter_ and "/tools/" not in source:
-        click.echo(f"No tools match {filter_}", err=True)
+    async def generate(session: CommandSession) -> Any:
+        await _check_names(session, filter_)
+        return await session.request(f"/runtime/tools.{ENDINGS[language]}", local, filter=filter_)
+
+    source = run_in_session(read_settings(), generate, refresh=refresh)
+    print_answer({"language": language, "source": source}, lambda _: print_text(source, nl=False))
+
+
+async def _check_names(session: CommandSession, filter_: str | None) -> None:
+    """Raises NotFound when a name in the filter is neither a server nor a tool."""
+
+    async def list_names(filter_: str | None) -> set[str]:
+        async def local(app: App) -> dict[str, Any]:
+            found = await app.list_tools.matching(filter_)
+            return {"tools": [{"toolId": item.id, "serverName": item.server} for item in found]}
+
+        tools = (await session.request("/tools", local, filter=filter_))["tools"]
+        return {name for tool in tools for name in (tool["toolId"], tool["serverName"])}
+
+    entries = dict.fromkeys(entry.strip() for entry in (filter_ or "").split(",") if entry.strip())
+    existing = await list_names(filter_) if entries else set()
+    unknown = [entry for entry in entries if entry not in existing]
+    if unknown:
+        from difflib import get_close_matches
+
+        names = sorted(await list_names(None))
+        nearest = [name for entry in unknown for name in get_close_matches(entry, names)]
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else "see toolscript list-tools"
+        raise NotFound(
+            f"no such server or tool: {', '.join(unknown)}; {hint}", details={"unknown": unknown, "nearest": nearest}
+        )
 
 
 @click.command()
@@ -200,7 +227,6 @@ def _show_result(answer: Any) -> None:
     content = answer.get("content") if isinstance(answer, dict) else None
     if isinstance(content, list) and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
         for block in content:
-            text = str(block.get("text", ""))
-            click.echo("\n".join(map(printable, text.splitlines())) if sys.stdout.isatty() else text)
+            print_text(str(block.get("text", "")))
     else:
-        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        click.echo(format_json(answer, indent=2))

@@ -112,8 +112,14 @@ def _has_width() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def open_console(width: int | None = None) -> Console:
-    """Standard output. In a file or a pipe, lines are not wrapped."""
+def open_console(width: int | None = None, *, soft_wrap: bool = False) -> Console:
+    """Standard output. In a file or a pipe, lines are not wrapped. Raises BrokenPipeError when the pipe is closed."""
     from rich.console import Console
 
-    return Console(highlight=False, width=width or (None if _has_width() else FILE_WIDTH))
+    console = Console(highlight=False, soft_wrap=soft_wrap, width=width or (None if _has_width() else FILE_WIDTH))
+    console.on_broken_pipe = _raise_again  # type: ignore[method-assign]  # rich's own ends the process with 1
+    return console
+
+
+def _raise_again() -> None:
+    raise  # noqa: PLE0704, it is called where the error is handled

@@ -4,6 +4,7 @@ harmless before they are printed."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,24 @@ from toolscript.surfaces.cli.terminal.options import is_json
 def printable(text: str) -> str:
     """The text without control characters; a line end becomes a space."""
     return "".join(c if c.isprintable() or c == "\u00a0" else " " if c in "\n\r\t" else "\ufffd" for c in text)
+
+
+def print_text(text: str, *, nl: bool = True) -> None:
+    """Prints lines: exactly in a file or pipe (with a line end unless not `nl`), without control characters in a
+    terminal."""
+    if sys.stdout.isatty():
+        click.echo("\n".join(map(printable, text.splitlines())))
+    else:
+        click.echo(text, nl=nl)
+
+
+def format_json(value: Any, *, indent: int | None = None, err: bool = False) -> str:
+    """JSON for standard output or standard error. In a terminal, characters that could control it are written as
+    `\\uXXXX`, which is the same JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def escape_markup(text: str) -> str:
@@ -37,7 +56,7 @@ def print_skipped(place: str, problem: str) -> None:
 def print_answer(answer: Any, show: Callable[[Any], None]) -> None:
     """Prints an answer as one JSON object with the flag --json, otherwise with `show`."""
     if is_json():
-        click.echo(json.dumps(answer, ensure_ascii=False))
+        click.echo(format_json(answer))
     else:
         show(answer)
 
