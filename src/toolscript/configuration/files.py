@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.domain.spelling import find_nearest
 
 FILE_NAME = ".toolscript.json"
 MAX_FILE_BYTES = 5_000_000
@@ -27,6 +28,11 @@ _CLIENT_FOLDERS = frozenset({".vscode", ".cursor"})
 _TRANSPORTS = {"stdio": Transport.STDIO, "http": Transport.HTTP, "streamablehttp": Transport.HTTP, "sse": Transport.SSE}
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 _URL_KEYS = ("httpUrl", "url", "serverUrl")
+# Other clients have more keys, which are ignored unless they look like a misspelling of one of these.
+_ENTRY_KEYS = (
+    *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
+    *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools"),
+)
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
 _VARIABLE = (
@@ -139,8 +145,18 @@ class _ConfigurationFile:
         mcp = nested if isinstance(nested, dict) else {}
         lists = [root.value.get("mcpServers"), root.value.get("servers"), mcp.get("servers")]
         if root.value and not any(lists):
-            self.report(root, "missing key: mcpServers (or servers or mcp.servers, as in VS Code)")
+            misspelt = self.report_misspelt(root.value, ["mcpServers", "servers", "mcp"])
+            if not misspelt and not self.report_misspelt(mcp, ["servers"]):
+                self.report(root, "missing key: mcpServers (or servers or mcp.servers, as in VS Code)")
         return [node for node in lists if node is not None]
+
+    def report_misspelt(self, members: Mapping[str, JsoncNode], known: Sequence[str]) -> set[str]:
+        """Records a problem for each unknown key that resembles a known one; returns those known ones."""
+        meant = {key: find_nearest(key, known) for key in members if key not in known}
+        for key, intended in meant.items():
+            if intended:
+                self.report(members[key], f'unknown key, did you mean "{intended}"?')
+        return {intended for intended in meant.values() if intended}
 
     def _read_root(self, *, required: bool) -> JsoncNode | None:
         try:
@@ -214,9 +230,10 @@ class _ServerEntry:
         """Returns the server, or None if it is disabled or has problems, which are reported."""
         if self._read_flag("disabled", default=False) or not self._read_flag("enabled", default=True):
             return None
+        misspelt = self.source.report_misspelt(self.members, _ENTRY_KEYS)
         url_node = next((node for name in _URL_KEYS if (node := self._get(name))), None)
         type_node = self._get("type") or self._get("transport")
-        transport = self._read_transport(type_node) if type_node else self._infer_transport(url_node)
+        transport = self._read_transport(type_node) if type_node else self._infer_transport(url_node, misspelt)
         if transport is None:
             return None
         spec = ServerSpec(
@@ -254,14 +271,15 @@ class _ServerEntry:
             self.source.report(node, "must be stdio, http (or streamable-http) or sse")
         return _TRANSPORTS.get(name)
 
-    def _infer_transport(self, url_node: JsoncNode | None) -> Transport | None:
+    def _infer_transport(self, url_node: JsoncNode | None, misspelt: set[str]) -> Transport | None:
         command = self._get("command")
         if command and url_node:
             self.source.report(self.node, f"has both command and {url_node.name}: remove one, or set type")
         if command:
             return Transport.STDIO
         if url_node is None:
-            self._report_neither_command_nor_url()
+            if misspelt.isdisjoint({"command", *_URL_KEYS}):
+                self._report_neither_command_nor_url()
             return None
         return Transport.HTTP
 

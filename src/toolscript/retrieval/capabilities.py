@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid
+from toolscript.domain.spelling import suggest
 from toolscript.retrieval.text.words import stem, words
 
 # One mark is enough for a domain; hints count half.
@@ -159,7 +160,9 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
     replaces = own.pop("replace", False) is True
     unknown = sorted(own.keys() - KEYS.keys())
     if unknown:
-        raise _wrong(extra, unknown[0], f"is not known: give {' or '.join(KEYS)}")
+        raise _wrong(
+            extra, unknown[0], f"is not known: give {' or '.join(KEYS)}{suggest(unknown[0], [*KEYS, 'replace'])}"
+        )
     packaged = _load_packaged()
     tables = {kind: _merge({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
     for key, content in tables["capability"].items():
@@ -209,7 +212,7 @@ def _check(content: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
     for field, value in content.items():
         where = f"{kind}.{key}.{field}"
         if field not in forms:
-            raise _wrong(file, where, f"is not known: give {', '.join(forms)}")
+            raise _wrong(file, where, f"is not known: give {', '.join(forms)}{suggest(field, forms)}")
         if not isinstance(value, forms[field]):
             raise _wrong(file, where, f"is not {FORMS[forms[field]]}")
         if isinstance(value, list) and not all(isinstance(each, str) and words(each) for each in value):

@@ -375,6 +375,14 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
     [
         ({}, [": needs a command (a program to start) or a url (a server to connect to)"]),
         ({"comand": "x"}, ['comand: unknown key, did you mean "command"?']),
+        ({"cmd": "x"}, ['cmd: unknown key, did you mean "command"?']),
+        ({"URL": "https://example.com"}, ['URL: unknown key, did you mean "url"?']),
+        ({"command": "x", "arg": ["-v"]}, ['arg: unknown key, did you mean "args"?']),
+        ({"command": "x", "envs": {}, "Cwd": "."}, ['envs: unknown key, did you mean "env"?', "Cwd: unknown key"]),
+        ({"command": "x", "env_file": ".env"}, ['env_file: unknown key, did you mean "envFile"?']),
+        ({"command": "x", "exclude-tools": ["a"]}, ['exclude-tools: unknown key, did you mean "excludeTools"?']),
+        ({"command": "x", "disable": True}, ['disable: unknown key, did you mean "disabled"?']),
+        ({"url": "https://example.com", "header": {}}, ['header: unknown key, did you mean "headers"?']),
         ({"type": "stdio"}, [": a server of type stdio needs a command"]),
         ({"type": "http", "command": "x"}, [": a server of type http needs a url"]),
         ({"type": "ws", "url": "ws://x"}, ["type: must be stdio, http (or streamable-http) or sse"]),
@@ -416,6 +424,15 @@ def test_a_wrong_entry_is_reported_with_its_key(
     assert all(f.startswith(s) for f, s in zip(found, expected, strict=True)), found
 
 
+@pytest.mark.req("G-01")
+def test_keys_of_other_clients_are_ignored(place: ConfigurationFolders) -> None:
+    keys = (
+        "alwaysAllow autoApprove timeout description tools gallery version dev sandbox oauth trust authProviderType "
+        "transportType disabledTools enabledTools name id tags note comment headersHelper auth icon startup_timeout_sec"
+    ).split()
+    assert place.spec(command="x", **dict.fromkeys(keys, "anything")).command == "x"
+
+
 @pytest.mark.req("G-01", "X-03")
 def test_an_error_names_file_key_and_line(place: ConfigurationFolders) -> None:
     error = place.error(
@@ -440,7 +457,10 @@ def test_invalid_json_is_reported_with_line_and_column(place: ConfigurationFolde
     [
         ("[]", "the file must contain an object, not a list (line 1)"),
         ("null", "the file must contain an object, not null (line 1)"),
-        ('{"mcp_servers": {}}', "missing key: mcpServers (or servers or mcp.servers, as in VS Code) (line 1)"),
+        ('{"mcp_servers": {}}', 'mcp_servers: unknown key, did you mean "mcpServers"? (line 1)'),
+        ('{"server": {}}', 'server: unknown key, did you mean "servers"? (line 1)'),
+        ('{"mcp": {\n"Servers": {}}}', 'mcp.Servers: unknown key, did you mean "servers"? (line 2)'),
+        ('{"tools": {}}', "missing key: mcpServers (or servers or mcp.servers, as in VS Code) (line 1)"),
         ('{"mcp": true}', "missing key: mcpServers (or servers or mcp.servers, as in VS Code) (line 1)"),
         ('{"mcpServers": []}', "mcpServers: must be an object of servers by name, not a list (line 1)"),
         ('{"mcpServers": {\n"a": "npx"}}', "mcpServers.a: must be an object, not a string (line 2)"),

@@ -129,7 +129,8 @@ def test_a_users_file_can_replace_one_table_or_all(tmp_path: Path) -> None:
     [
         ("{", "cannot be read"),
         ("[]", "has no tables"),
-        ('{"domains": {}}', "domains is not known"),
+        ('{"domains": {}}', 'domains is not known: give domain or capability; did you mean "domain"?'),
+        ('{"domain": {"git": {"mark": []}}}', "domain.git.mark is not known: give name, marks, hints, replace; did"),
         ('{"domain": []}', "domain is not a table"),
         ('{"domain": {"git": 5}}', "domain.git is not a table"),
         ('{"domain": {"git": {"words": []}}}', "domain.git.words is not known: give name, marks, hints"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolscript.domain.access import DEFAULT_PLAN, Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
+from toolscript.domain.spelling import suggest
 from toolscript.services.access.rates import Buckets
 
 MAX_PLANS = 1000
@@ -54,7 +55,7 @@ def load_plans(file: Path | None) -> dict[str, Plan]:
     content = _read(file)
     unknown = sorted(content.keys() - {"plans"})
     if unknown:
-        raise _describe_problem(file, unknown[0], "is not known: write [plans.NAME]")
+        raise _describe_problem(file, unknown[0], f"is not known: write [plans.NAME]{suggest(unknown[0], ['plans'])}")
     tables = content.get("plans", {})
     if not isinstance(tables, Mapping):
         raise _describe_problem(file, "plans", "must be a table of tables: write [plans.NAME]")
@@ -91,7 +92,9 @@ def _parse_plan(file: Path, name: str, table: Any) -> Plan:
         raise _describe_problem(file, where, "is not a table")
     for key in table:
         if key not in KEYS:
-            raise _describe_problem(file, f"{where}, {key}", f"is not known: give {', '.join(KEYS)}")
+            raise _describe_problem(
+                file, f"{where}, {key}", f"is not known: give {', '.join(KEYS)}{suggest(key, KEYS)}"
+            )
     return Plan(
         name,
         _parse_number(file, f"{where}, max_top_k", table.get("max_top_k"), MAX_TOP_K),

@@ -11,9 +11,11 @@ from typing import Any
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid
+from toolscript.domain.spelling import suggest
 from toolscript.services.catalogue.skills import check_skill
 
 MAX_SKILLS = 1000
+TOP = ("replace", "skill")
 TEXTS = ("id", "name", "description", "parent_domain")
 LISTS = ("keywords", "examples")
 
@@ -29,9 +31,9 @@ def load_skills(file: Path | None = None) -> list[Skill]:
     if file is None:
         return list(packaged.values())
     content = _read(file)
-    unknown = sorted(content.keys() - {"replace", "skill"})
+    unknown = sorted(content.keys() - {*TOP})
     if unknown:
-        raise _invalid(file, unknown[0], "is an unknown key: use replace and skill")
+        raise _invalid(file, unknown[0], f"is an unknown key: use replace and skill{suggest(unknown[0], TOP)}")
     if not isinstance(content.get("replace", False), bool):
         raise _invalid(file, "replace", "must be true or false")
     rows = content.get("skill", [])
@@ -68,7 +70,10 @@ def _parse_skill(row: Any, file: str, number: int) -> Skill:
         if key in TEXTS and not isinstance(value, str):
             raise _invalid(file, f"{where}, {key}", "must be a string")
         if key not in {*TEXTS, *LISTS}:
-            raise _invalid(file, f"{where}, {key}", f"is an unknown key: use {', '.join([*TEXTS, *LISTS])}")
+            allowed = [*TEXTS, *LISTS]
+            raise _invalid(
+                file, f"{where}, {key}", f"is an unknown key: use {', '.join(allowed)}{suggest(key, allowed)}"
+            )
     for key in ("id", "name"):
         if key not in row:
             raise _invalid(file, where, f"has no {key}")

@@ -91,7 +91,8 @@ def test_a_path_may_start_with_a_tilde(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("replace = 1", "replace must be true or false"),
         ('replace = "yes"', "replace must be true or false"),
-        ("skills = []", "skills is an unknown key: use replace and skill"),
+        ("skills = []", 'skills is an unknown key: use replace and skill; did you mean "skill"?'),
+        ('[[skill]]\nid = "a"\nkeyword = []', "skill a, keyword is an unknown key: use id, name, description"),
         ('skill = "email"', "skill must be a list of tables: write [[skill]]"),
         ('[skill]\nid = "a"\nname = "A"', "skill must be a list of tables: write [[skill]]"),
         ('skill = ["email"]', "skill 1 must be a table"),

@@ -1,0 +1,31 @@
+"""The known name that was probably meant by an unknown one, for error messages about settings and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# The keys that other MCP clients have, such as transportType, resemble ours less than misspellings do.
+MIN_RESEMBLANCE = 0.84
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that resembles this one, apart from case, hyphens and underscores; None if none does."""
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(b=_normalize(name), autojunk=False)
+    best, best_ratio = None, MIN_RESEMBLANCE
+    for each in known:
+        matcher.set_seq1(_normalize(each))
+        if matcher.ratio() > best_ratio:
+            best, best_ratio = each, matcher.ratio()
+    return best
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: `; did you mean "skill"?`, or nothing."""
+    nearest = find_nearest(name, known)
+    return f'; did you mean "{nearest}"?' if nearest else ""
+
+
+def _normalize(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
