@@ -10,12 +10,15 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid
 
 PREFIX = "TOOLSCRIPT_"
+# How much of two variables must be the same for one to be taken for the other.
+MIN_RESEMBLANCE = 0.7
 DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
 
 
@@ -200,6 +203,11 @@ class Settings:
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further host names, separated by commas, under which the gateway accepts requests."
     )
+    gateway_url: str | None = _setting(
+        None,
+        "URL of the gateway that commands and generated clients use, with TOOLSCRIPT_API_KEY as their key. Empty: "
+        "commands use the gateway that runs on the data folder, or none.",
+    )
     host: str = _setting("127.0.0.1", "Address on which the gateway listens.")
     port: int = _setting(3780, "Port on which the gateway listens; 0 picks a free one.", bounds=(0, 65535))
     log_level: str = _setting(
@@ -237,6 +245,49 @@ def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -
             if present:
                 values[each.name] = _parse(each, variables[present], present)
     return Settings(**values)
+
+
+def find_unknown_variables(variables: Mapping[str, str]) -> dict[str, str | None]:
+    """The variables that begin like settings and are none, with the nearest setting's variable, if one is near. Those
+    of the tests are left out."""
+    names = {get_variable(each.name): None for each in fields(Settings)}
+    unknown = [v for v in variables if v.startswith(PREFIX) and v not in names and not v.startswith(f"{PREFIX}TEST_")]
+    return {variable: _find_nearest(variable, list(names)) for variable in sorted(unknown)}
+
+
+def _find_nearest(variable: str, names: list[str]) -> str | None:
+    """Compares with whole names and with their ends: MODEL is near to SEARCH_MODEL."""
+    from difflib import SequenceMatcher
+
+    matcher = SequenceMatcher(b=variable.removeprefix(PREFIX).upper(), autojunk=False)
+
+    def compare(name: str) -> tuple[float, bool]:
+        words = name.removeprefix(PREFIX).split("_")
+        ratios = []
+        for start in range(len(words)):
+            matcher.set_seq1("_".join(words[start:]))
+            ratios.append(matcher.ratio())
+        return max(ratios), ratios[0] == max(ratios)
+
+    best = max(names, key=compare)
+    return best if compare(best)[0] >= MIN_RESEMBLANCE else None
+
+
+def describe_values(settings: Settings, *, salt: str = "") -> dict[str, str]:
+    """The values that are not the defaults, by variable; of a secret only a digest, to compare it."""
+    values = {}
+    for each in fields(Settings):
+        value = getattr(settings, each.name)
+        if value != each.default:
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            digest = sha256(f"{salt}{text}".encode()).hexdigest() if get_rule(each).secret else None
+            values[get_variable(each.name)] = digest or text
+    return values
+
+
+def is_secret(variable: str) -> bool:
+    """Whether the value of a setting's variable is secret."""
+    return any(get_rule(each).secret for each in fields(Settings) if get_variable(each.name) == variable)
 
 
 def get_variable(name: str) -> str:

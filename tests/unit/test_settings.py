@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from toolscript.domain.errors import Invalid
-from toolscript.settings import Settings, get_rule, get_variable, load_settings
+from toolscript.settings import (
+    Settings,
+    describe_values,
+    find_unknown_variables,
+    get_rule,
+    get_variable,
+    load_settings,
+)
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
     "knowledge_rate": (0, 100_000, 1),
@@ -20,6 +27,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "search_threshold": (0, 1, 0.01),
     "connect_timeout": (1, 3600, 0.5),
     "call_timeout": (1, 3600, 0.5),
+    "call_max_mib": (1, 1024, 1),
     "port": (0, 65_535, 1),
 }
 CHOICES = {
@@ -45,6 +53,7 @@ def flag_of(name: str) -> str:
         "llm_at_once": "--llm-at-once",
         "llm_timeout": "--llm-timeout",
         "knowledge_rate": "--knowledge-rate",
+        "call_max_mib": "--call-max-mib",
         "log_level": "--log-level",
         "port": "--port",
     }[name]
@@ -203,3 +212,30 @@ def test_names_of_hosts_are_separated_by_commas() -> None:
         "a.example",
         "b.example",
     )
+
+
+@pytest.mark.req("G-09", "X-03")
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("TOOLSCRIPT_SERCH_LIMIT", "TOOLSCRIPT_SEARCH_LIMIT"),
+        ("TOOLSCRIPT_MODEL", "TOOLSCRIPT_SEARCH_MODEL"),
+        ("TOOLSCRIPT_MODL", "TOOLSCRIPT_SEARCH_MODEL"),
+        ("TOOLSCRIPT_APIKEY", "TOOLSCRIPT_API_KEY"),
+        ("TOOLSCRIPT_data_dir", "TOOLSCRIPT_DATA_DIR"),
+        ("TOOLSCRIPT_DATADIR", "TOOLSCRIPT_DATA_DIR"),
+        ("TOOLSCRIPT_XYZZY", None),
+    ],
+)
+def test_an_unknown_variable_is_found_with_the_nearest_setting(variable: str, nearest: str | None) -> None:
+    others = {"TOOLSCRIPT_HOST": "x", "TOOLSCRIPT_TEST_POSTGRES_URL": "x", "PATH": "x", "MODEL": "x"}
+    assert find_unknown_variables({variable: "1", **others}) == {variable: nearest}
+
+
+@pytest.mark.req("X-04")
+def test_values_are_described_without_secrets() -> None:
+    settings = load_settings(variables={"TOOLSCRIPT_API_KEY": "hidden", "TOOLSCRIPT_ALLOWED_HOSTS": "a, b"}, port="1")
+    values = describe_values(settings, salt="x")
+    assert values.keys() == {"TOOLSCRIPT_API_KEY", "TOOLSCRIPT_ALLOWED_HOSTS", "TOOLSCRIPT_PORT"}
+    assert (values["TOOLSCRIPT_ALLOWED_HOSTS"], values["TOOLSCRIPT_PORT"]) == ("a,b", "1")
+    assert values["TOOLSCRIPT_API_KEY"] not in {"hidden", describe_values(settings, salt="y")["TOOLSCRIPT_API_KEY"]}

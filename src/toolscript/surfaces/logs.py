@@ -79,8 +79,9 @@ class PlainLines(logging.Formatter):
         return f"{line}\n{redact_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
-def configure_logging(level: str) -> None:
-    """Sends log lines from this level on to standard error: plain on a terminal, otherwise as JSON."""
+def configure_logging(level: str) -> logging.Handler:
+    """Sends log lines from this level on to standard error: plain on a terminal, otherwise as JSON. Returns what writes
+    them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainLines() if sys.stderr.isatty() else JsonLines())
     ours = logging.getLogger("toolscript")
@@ -92,6 +93,7 @@ def configure_logging(level: str) -> None:
         theirs.handlers = [handler if library == _LOGGED_LIBRARY else logging.NullHandler()]
         theirs.propagate = False
     logging.getLogger(_LOGGED_LIBRARY).setLevel(max(logging.WARNING, ours.level))
+    return handler
 
 
 def redact_secrets(text: str) -> str:

@@ -19,12 +19,8 @@ from toolscript.adapters.tokens.jwt import JwtVerifier
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.gateway import (
-    announce_gateway,
-    build_credentials,
-    find_gateway_url,
-    send_to_gateway,
-)
+from toolscript.surfaces.cli.client.announcement import announce_gateway
+from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url, send_to_gateway
 
 LOCAL_KEY = "a-local-key-of-the-tests-that-is-long-enough"
 
@@ -65,7 +61,7 @@ def leave_note(settings: Settings, url: str, pid: int) -> None:
 
 @pytest.mark.req("S-05", "X-05")
 def test_requests_to_a_running_gateway_carry_the_api_key(settings: Settings) -> None:
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as gateway, announce_gateway(settings, gateway.root):
         assert send_to_gateway(settings, "/search", q="x") == {"answer": 42}
         assert gateway.keys == ["Bearer a-key"]
         assert gateway.requests == ["GET /search?q=x"]
@@ -74,7 +70,7 @@ def test_requests_to_a_running_gateway_carry_the_api_key(settings: Settings) -> 
 
 @pytest.mark.req("H-09")
 def test_requests_use_any_method_and_a_response_may_be_empty(settings: Settings) -> None:
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as gateway, announce_gateway(settings, gateway.root):
         assert send_to_gateway(settings, "/skills/x", method="PUT", body={"name": "X"}) == {"answer": 42}
         assert send_to_gateway(settings, "/skills/x", body={}) == {"answer": 42}
         assert send_to_gateway(settings, "/skills/x", method="DELETE") == ""
@@ -84,7 +80,7 @@ def test_requests_use_any_method_and_a_response_may_be_empty(settings: Settings)
 
 @pytest.mark.req("X-04")
 def test_the_api_key_is_not_sent_through_a_proxy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Gateway() as proxy, Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as proxy, Gateway() as gateway, announce_gateway(settings, gateway.root):
         monkeypatch.setenv("http_proxy", proxy.root)
         assert send_to_gateway(settings, "/search", q="x") == {"answer": 42}
         assert (len(proxy.requests), len(gateway.requests)) == (0, 1)
@@ -100,14 +96,14 @@ def test_the_api_key_is_not_sent_to_the_port_of_a_gateway_that_was_killed(settin
 
 @pytest.mark.req("G-05", "G-09")
 def test_a_request_that_was_accepted_and_not_answered_is_not_repeated(settings: Settings) -> None:
-    with Gateway(hangs_up=True) as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway(hangs_up=True) as gateway, announce_gateway(settings, gateway.root):
         with pytest.raises(Unavailable, match="it is unknown whether the request was carried out"):
             send_to_gateway(settings, "/tools/x", body={})
         assert len(gateway.requests) == 1
 
 
 def test_an_error_of_the_gateway_is_raised(settings: Settings) -> None:
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as gateway, announce_gateway(settings, gateway.root):
         gateway.fail_with = 500
         with pytest.raises(ToolscriptError):
             send_to_gateway(settings, "/search", q="x")
@@ -115,28 +111,28 @@ def test_an_error_of_the_gateway_is_raised(settings: Settings) -> None:
 
 @pytest.mark.req("K-01", "G-09")
 def test_status_503_is_unavailable_whatever_its_code(settings: Settings) -> None:
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as gateway, announce_gateway(settings, gateway.root):
         gateway.refuses = (503, {"code": "INTERNAL_ERROR", "message": "down", "details": {"adapter": "store"}})
         with pytest.raises(Unavailable, match="down"):
             send_to_gateway(settings, "/search_knowledge", body={"query": "x"})
 
 
 def test_a_gateway_removes_its_own_note_and_no_other(settings: Settings) -> None:
-    with announce_gateway(settings.data, "http://127.0.0.1:9"):
+    with announce_gateway(settings, "http://127.0.0.1:9"):
         leave_note(settings, "http://127.0.0.1:8", os.getpid())
-    assert find_gateway_url(settings.data) == "http://127.0.0.1:8"
+    assert find_gateway_url(settings) == "http://127.0.0.1:8"
 
 
 @pytest.mark.parametrize("note", ["", "[]", "{}", '{"url": 5, "pid": 1}', '{"url": "http://x", "pid": "y"}'])
 def test_an_invalid_note_is_ignored(settings: Settings, note: str) -> None:
     (settings.data / "gateway.json").write_text(note, encoding="utf-8")
-    assert find_gateway_url(settings.data) is None
+    assert find_gateway_url(settings) is None
 
 
 @pytest.mark.req("G-01", "X-05")
 def test_a_gateway_with_another_configuration_file_is_not_used(settings: Settings, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root, mine):
+    with Gateway() as gateway, announce_gateway(replace(settings, config=mine), gateway.root):
         assert send_to_gateway(replace(settings, config=mine), "/servers") == {"answer": 42}
         assert send_to_gateway(settings, "/servers") == {"answer": 42}
         with pytest.raises(Unavailable, match=r"mine\.json, not .*other\.json"):
@@ -149,7 +145,7 @@ def test_a_gateway_with_another_configuration_file_is_not_used(settings: Setting
 @contextmanager
 def announce_with_key(settings: Settings, gateway: Gateway) -> Iterator[JwtVerifier]:
     """A gateway that has announced its key; yields what it verifies tokens with."""
-    with announce_gateway(settings.data, gateway.root, key=LOCAL_KEY):
+    with announce_gateway(settings, gateway.root, key=LOCAL_KEY):
         yield JwtVerifier(None, None, local_key=LOCAL_KEY)
 
 
@@ -181,7 +177,7 @@ def test_only_the_owner_can_read_the_note_of_a_gateway(settings: Settings) -> No
         each.chmod(0o666)
     before = os.umask(0)
     try:
-        with announce_gateway(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
+        with announce_gateway(settings, "http://127.0.0.1:9", key=LOCAL_KEY):
             assert stat.S_IMODE(note.stat().st_mode) == 0o600
             assert json.loads(note.read_text())["key"] == LOCAL_KEY
     finally:
@@ -195,13 +191,13 @@ def test_a_draft_that_is_a_link_is_not_followed(settings: Settings, tmp_path: Pa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
     (settings.data / "gateway.json.new").symlink_to(elsewhere)
-    with announce_gateway(settings.data, "http://127.0.0.1:9", key=LOCAL_KEY):
+    with announce_gateway(settings, "http://127.0.0.1:9", key=LOCAL_KEY):
         assert elsewhere.read_text() == "untouched"
 
 
 @pytest.mark.req("D-05", "X-03")
 def test_without_a_local_key_no_request_for_a_tenant_is_sent(settings: Settings) -> None:
-    with Gateway() as gateway, announce_gateway(settings.data, gateway.root):
+    with Gateway() as gateway, announce_gateway(settings, gateway.root):
         with pytest.raises(Unavailable, match="restart it"):
             send_to_gateway(settings, "/documents", tenant="acme")
         assert gateway.requests == []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from toolscript.configuration.files import Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.notices import print_note_once
 from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def is_demo(configuration: Configuration) -> bool:
     return not any(file.exists() for file in configuration.files)
 
 
-async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: bool) -> None:
+async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: bool, name_failed: bool = True) -> None:
     """Makes the catalogue that of the configuration: the demo tools when nothing is configured, else the servers that
     are indexed already, and all of them with `refresh` or when none is indexed."""
     if is_demo(configuration):
@@ -51,13 +52,15 @@ async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: 
     specs = configuration.servers
     current = compute_digests(specs).items() & read_indexed(app.settings.data).items()
     if refresh or (specs and not current):
-        await index_servers(app, specs)
+        await index_servers(app, specs, name_failed=name_failed)
         return
     names = [name for name, _ in current]
     await app.sync.configure(names)
     missing = sorted({s.name for s in specs} - set(names))
     if missing:
-        print_note(f"not indexed yet: {', '.join(missing)} (start the gateway, or run toolscript sync)")
+        print_note_once(
+            app.settings.data, f"not indexed yet: {', '.join(missing)} (start the gateway, or run toolscript sync)"
+        )
 
 
 async def load_demo(app: App) -> SyncReport:
@@ -93,9 +96,11 @@ def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
     return {name: hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16] for name, each in parts.items()}
 
 
-async def index_servers(app: App, specs: Sequence[ServerSpec], *, within: float = CONNECT_SECONDS) -> None:
+async def index_servers(
+    app: App, specs: Sequence[ServerSpec], *, within: float = CONNECT_SECONDS, name_failed: bool = True
+) -> None:
     """Connects to all servers, makes the catalogue theirs, and records which are indexed."""
-    await connect_servers(app, specs, within=within)
+    await connect_servers(app, specs, within=within, name_failed=name_failed)
     ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
     write_indexed(app.settings.data, compute_digests([s for s in specs if s.name in ready]))
 
@@ -106,8 +111,10 @@ async def connect_servers(
     *,
     among: Sequence[ServerSpec] | None = None,
     within: float = CONNECT_SECONDS,
+    name_failed: bool = True,
 ) -> None:
-    """Connects to the servers for at most that many seconds, and names those that failed on standard error."""
+    """Connects to the servers for at most that many seconds, and names those that failed on standard error, unless the
+    command shows them itself."""
     from rich.console import Console
 
     title = f"Connecting to {len(specs)} servers"
@@ -119,6 +126,6 @@ async def connect_servers(
         app.gateway.watch(show)
         await app.gateway.apply(specs, among=among)
         await app.gateway.settle(within)
-    for status in app.gateway.statuses:
+    for status in app.gateway.statuses if name_failed else ():
         if status.state is not ServerState.READY:
             print_note(f"server {status.name}: {status.reason or 'no answer yet'}")

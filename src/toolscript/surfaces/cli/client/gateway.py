@@ -1,73 +1,94 @@
-"""HTTP requests to the gateway that runs on the data folder. The gateway announces itself in a file there, so that
-commands on the same folder use it instead of opening the folder."""
+"""HTTP requests to a gateway: the one that `--gateway` names, or the one that has announced itself in the data
+folder."""
 
 from __future__ import annotations
 
 import json
-import os
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.announcement import Announcement, make_absolute, read_announcement
 
-FILE = "gateway.json"
 TIMEOUT_SECONDS = 10.0
+# How long a command waits for a sign of life of another gateway before it assumes that it hangs.
+HEALTH_TIMEOUT_SECONDS = 3.0
 # The gateway closes the connection when a request body is larger.
 MAX_BODY_BYTES = 16 * 2**20
+LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _ERRORS = {kind.code: kind for kind in ToolscriptError.__subclasses__()}
 
 
-@contextmanager
-def announce_gateway(data: Path, url: str, config: Path | None = None, *, key: str | None = None) -> Iterator[None]:
-    """Writes the gateway's URL, its configuration file and the key that signs the owner's tokens to the data folder,
-    and removes them at the end of the block. Only the owner of the folder can read the file."""
-    note, draft = data / FILE, data / f"{FILE}.new"
-    data.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"url": url, "pid": os.getpid(), "config": _make_absolute(config), "key": key})
-    draft.unlink(missing_ok=True)  # a draft that an earlier gateway left may be readable by others
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(note)
+def find_gateway_url(settings: Settings) -> str | None:
+    """The URL of the gateway that commands use: the setting, or what the gateway on the data folder has announced.
+    Raises Invalid for a setting that is not a URL."""
+    if settings.gateway_url is None:
+        announced = read_announcement(settings.data)
+        return announced.url if announced else None
+    url = settings.gateway_url.rstrip("/")
     try:
-        yield
-    finally:
-        with suppress(OSError):
-            if note.read_text(encoding="utf-8") == text:
-                note.unlink()
-
-
-def find_gateway_url(data: Path) -> str | None:
-    """The URL that the gateway on that folder has announced."""
-    url = _read_note(data).get("url")
-    return url if isinstance(url, str) else None
+        parts = urllib.parse.urlsplit(url)
+        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in url
+    except ValueError:
+        is_valid = False
+    if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
+        raise Invalid(
+            f"invalid gateway {settings.gateway_url!r}: expected an http or https URL like http://127.0.0.1:3780",
+            details={"field": "--gateway"},
+        )
+    return url
 
 
 def is_gateway_running(settings: Settings) -> bool:
-    """Whether a gateway on the data folder responds. Raises Unavailable when it reads another configuration file."""
+    """Whether a gateway responds. Raises Unavailable when the one that `--gateway` names does not, or when the one on
+    the data folder reads another configuration file."""
     return send_to_gateway(settings, "/health") is not None
+
+
+def find_running_gateway(settings: Settings) -> Announcement | None:
+    """The gateway on the data folder that responds, or hangs; None when none runs."""
+    announced = read_announcement(settings.data)
+    if announced is None:
+        return None
+    request = urllib.request.Request(f"{announced.url}/health")  # noqa: S310
+    try:
+        is_running = _send(request, announced.url, HEALTH_TIMEOUT_SECONDS) is not None
+    except ToolscriptError:
+        is_running = True
+    return announced if is_running else None
+
+
+def require_no_gateway(settings: Settings, consequence: str) -> None:
+    """Raises Unavailable while a gateway has the embedded index of the data folder open."""
+    if not settings.index and (running := find_running_gateway(settings)):
+        raise Unavailable(
+            f"the gateway {running.describe()} uses {settings.data}, and {consequence} while it runs: stop it with "
+            "`toolscript gateway stop`, run this command again, and restart the gateway",
+            details={"folder": str(settings.data), "url": running.url, "pid": running.pid},
+        )
 
 
 def build_credentials(settings: Settings, tenant: str | None = None) -> dict[str, str]:
     """Request headers: the API key, if there is one, and for a tenant a token that is signed with the gateway's local
-    key. Raises Unavailable when the gateway has left no such key."""
-    if tenant is None:
+    key. Only the gateway on the data folder has left one; the tenant at another gateway is that of the key.
+
+    Raises Unavailable when there is no local key."""
+    if tenant is None or settings.gateway_url:
         return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-    key = _read_note(settings.data).get("key")
-    if not isinstance(key, str) or not key:
+    announced = read_announcement(settings.data)
+    if not announced or not announced.key:
         raise Unavailable(
             f"the gateway that runs on {settings.data} has left no key to sign a tenant's token with: restart it"
         )
     from toolscript.app.app import local_token
 
-    token = {"Authorization": f"Bearer {local_token(key, tenant)}"}
+    token = {"Authorization": f"Bearer {local_token(announced.key, tenant)}"}
     return token | ({"X-API-Key": settings.api_key} if settings.api_key else {})
 
 
@@ -82,16 +103,17 @@ def send_to_gateway(
     **query: Any,
 ) -> Any:
     """The gateway's response: JSON, or text when it is not JSON (empty when there is no body). None when no gateway
-    runs on the data folder.
+    runs on the data folder and none is named.
 
     Without a method it is a GET, with a body a POST; with a tenant it carries that tenant's token. Raises the error
     that the gateway responds with; Unavailable when it accepts the request and does not respond, because the request
     must not be sent twice.
     """
-    url = find_gateway_url(settings.data)
+    url = find_gateway_url(settings)
     if url is None:
         return None
-    _check_configuration(settings)
+    if settings.gateway_url is None:
+        _check_configuration(settings)
     given = {name: value for name, value in query.items() if value is not None}
     full_url = f"{url}{path}?{urllib.parse.urlencode(given, errors='replace')}"
     data = None if body is None else encode_json(body)
@@ -104,7 +126,13 @@ def send_to_gateway(
     if body is not None:
         headers["Content-Type"] = "application/json"
     request = urllib.request.Request(full_url, data, headers, method=method)  # noqa: S310
-    return _send(request, url, timeout_seconds, is_signed=tenant is not None)
+    response = _send(request, url, timeout_seconds, is_signed=tenant is not None)
+    if response is None and settings.gateway_url:
+        raise Unavailable(
+            f"no gateway responds at {url}: start one there, or correct --gateway or TOOLSCRIPT_GATEWAY_URL",
+            details={"field": "--gateway"},
+        )
+    return response
 
 
 def encode_json(body: Any) -> bytes:
@@ -115,45 +143,31 @@ def encode_json(body: Any) -> bytes:
         return json.dumps(body).encode()
 
 
-def _read_note(data: Path) -> dict[str, Any]:
-    """What the gateway on that folder has announced; empty when its process has ended: another program may have its
-    port by now, and must not get our key."""
-    try:
-        note = json.loads((data / FILE).read_text(encoding="utf-8"))
-        pid = note["pid"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return note if isinstance(note, dict) and isinstance(pid, int) and _is_alive(pid) else {}
-
-
-def _make_absolute(config: Path | None) -> str | None:
-    return str(config.expanduser().absolute()) if config else None
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # os.kill would end the process there
-        return True
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
+def uses_proxy(url: str) -> bool:
+    """Whether requests go through the proxy of the environment: not to this machine."""
+    return urllib.parse.urlsplit(url).hostname not in LOCAL_HOSTS
 
 
 def _check_configuration(settings: Settings) -> None:
-    ours = _make_absolute(settings.config)
-    theirs = _read_note(settings.data).get("config", ours)
-    if ours and ours != theirs:
+    ours, announced = make_absolute(settings.config), read_announcement(settings.data)
+    if ours and announced and announced.config not in {ours, ""}:
         raise Unavailable(
-            f"the gateway that runs on {settings.data} reads {theirs or 'the default files'}, not {settings.config}: "
-            "stop it, or choose another folder with --data-dir"
+            f"the gateway {announced.describe()} on {settings.data} reads {announced.config or 'the default files'}, "
+            f"not {settings.config}: stop it with `toolscript gateway stop`, or choose another folder with --data-dir"
         )
 
 
-def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, is_signed: bool) -> Any:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy: it is local
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the key would go to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, is_signed: bool = False) -> Any:
+    """The response; None when the connection is refused, or the host unknown."""
+    proxy = urllib.request.ProxyHandler(None if uses_proxy(url) else {})
+    opener = urllib.request.build_opener(proxy, _NoRedirect)
     try:
         with opener.open(request, timeout=timeout_seconds) as response:
             content = response.read()
@@ -162,7 +176,7 @@ def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, 
     except urllib.error.HTTPError as refusal:
         raise _read_error(refusal, is_signed=is_signed) from refusal
     except (OSError, ValueError, HTTPException) as error:
-        if isinstance(getattr(error, "reason", error), ConnectionRefusedError):
+        if isinstance(getattr(error, "reason", error), ConnectionRefusedError | socket.gaierror):
             return None
         raise Unavailable(
             f"the gateway at {url} did not respond ({error}): it is unknown whether the request was carried out"

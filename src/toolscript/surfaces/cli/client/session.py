@@ -1,5 +1,5 @@
-"""One session for every command: requests go to the gateway that runs on the data folder, or, when none runs, to the
-application opened in this process. Both give the same JSON.
+"""One session for every command: requests go to the gateway that `--gateway` names or that runs on the data folder, or,
+when none runs, to the application opened in this process. Both give the same JSON.
 
 Only one process can open an embedded index. While a gateway runs, it is the one that writes; knowledge, which a gateway
 only reads, cannot be written then (see `open_knowledge_writer`).
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import prepare_catalogue, read_configuration
-from toolscript.surfaces.cli.client.gateway import find_gateway_url, is_gateway_running, send_to_gateway
+from toolscript.surfaces.cli.client.gateway import is_gateway_running, require_no_gateway, send_to_gateway
+from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
 from toolscript.surfaces.cli.terminal.text import print_answer
 from toolscript.surfaces.logs import configure_logging
@@ -32,10 +33,14 @@ ToJson = Callable[[Any], Any]
 Show = Callable[[Any], None]
 
 
-def read_settings() -> Settings:
-    """The settings of the running command. Starts logging at their level. Raises Invalid."""
+def read_settings(*, is_service: bool = False) -> Settings:
+    """The settings of the running command. Starts logging at their level: everything for a service, lasting conditions
+    once a day for others. Raises Invalid."""
     settings = load_settings(**get_overrides())
-    configure_logging(settings.log_level)
+    handler = configure_logging(settings.log_level)
+    if not is_service:
+        handler.addFilter(LastingEvents(settings.data))
+    report_unused_variables(settings, is_service=is_service)
     return settings
 
 
@@ -76,22 +81,25 @@ def run_in_session(
     use_gateway: bool = True,
     with_catalogue: bool = True,
     refresh: bool = False,
+    name_failed: bool = True,
 ) -> Result:
     """What `use` makes of a session with the running gateway, or with the application opened here.
 
     With a catalogue, the application's catalogue is first updated to the configuration, and with `refresh` read again
-    from all servers. Documents and knowledge do not need it. Raises Invalid or Unavailable.
+    from all servers; servers that fail are named, unless the command shows them itself. Documents and knowledge do not
+    need a catalogue. Raises Invalid or Unavailable.
     """
 
     async def run() -> Result:
         if use_gateway and is_gateway_running(settings):
+            report_void_settings(settings)
             return await use(CommandSession(settings))
         configuration = read_configuration(settings) if with_catalogue else None
         from toolscript.app.app import open_app  # --help must not wait for engines to load
 
         async with open_app(settings) as app:
             if configuration:
-                await prepare_catalogue(app, configuration, refresh=refresh)
+                await prepare_catalogue(app, configuration, refresh=refresh, name_failed=name_failed)
             return await use(CommandSession(settings, app))
 
     return asyncio.run(run())
@@ -104,6 +112,7 @@ def request_once(
     *,
     show: Show | None = None,
     refresh: bool = False,
+    name_failed: bool = True,
     **http: Any,
 ) -> Any:
     """Sends the only request of a command (see `CommandSession.request`) and returns the answer; prints it when there
@@ -112,7 +121,7 @@ def request_once(
     def use(session: CommandSession) -> Awaitable[Any]:
         return session.request(path, local, to_json, **http)
 
-    answer = run_in_session(read_settings(), use, refresh=refresh)
+    answer = run_in_session(read_settings(), use, refresh=refresh, name_failed=name_failed)
     if show:
         print_answer(answer, show)
     return answer
@@ -121,12 +130,7 @@ def request_once(
 @asynccontextmanager
 async def open_knowledge_writer(settings: Settings) -> AsyncIterator[tuple[IngestKnowledge, ImportKnowledge]]:
     """The services that write knowledge. Raises Unavailable while a gateway has the embedded index open."""
-    if not settings.index and is_gateway_running(settings):
-        raise Unavailable(
-            f"the gateway at {find_gateway_url(settings.data)} uses {settings.data}, and knowledge cannot be written "
-            "while it runs: stop the gateway, run this command again, and restart the gateway",
-            details={"folder": str(settings.data)},
-        )
+    require_no_gateway(settings, "knowledge cannot be written")
     from toolscript.app.app import open_app  # --help must not wait for engines to load
 
     async with open_app(settings) as app:

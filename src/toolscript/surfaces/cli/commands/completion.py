@@ -1,4 +1,4 @@
-"""`toolscript completion`: completion of commands and options in a shell."""
+"""`toolscript completion`: the script that makes a shell complete commands, options and names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETUP = {
 @click.argument("shell", type=click.Choice(list(SETUP)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options of toolscript in SHELL."""
+    """Print the script that completes commands, options, tools, servers and skills of toolscript in SHELL."""
     completion_class = get_completion_class(shell)
     if completion_class is not None:
         click.echo(completion_class(context.find_root().command, {}, "toolscript", "_TOOLSCRIPT_COMPLETE").source())

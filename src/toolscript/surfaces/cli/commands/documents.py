@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def _tenant_options(command: Command) -> Command:
-    return options.tenant(options.data_dir(options.as_json(command)))
+    return options.tenant(options.data_dir(options.gateway(options.as_json(command))))
 
 
 @click.group()

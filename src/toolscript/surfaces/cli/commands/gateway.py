@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import click
 
 from toolscript.configuration.files import Configuration
-from toolscript.domain.errors import Invalid
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.catalogue import (
     compute_digests,
     is_demo,
@@ -26,8 +27,10 @@ from toolscript.surfaces.cli.client.catalogue import (
     read_indexed,
     write_indexed,
 )
-from toolscript.surfaces.cli.client.gateway import announce_gateway
+from toolscript.surfaces.cli.client.gateway import find_running_gateway
+from toolscript.surfaces.cli.client.port_owner import describe_port_owner
 from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.commands import gateway_control
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
@@ -60,6 +63,10 @@ def gateway() -> None:
     """Serve all configured MCP servers as one."""
 
 
+for command in (gateway_control.status, gateway_control.stop):
+    gateway.add_command(command)
+
+
 @gateway.command()
 @options.config
 @options.overrides("host", "--host", metavar="ADDRESS")
@@ -73,7 +80,13 @@ def start() -> None:
     Desktop, Cursor or VS Code. Changes of the file are applied while running. Without any configuration, a built-in
     demo catalogue is served.
     """
-    settings = read_settings()
+    settings = read_settings(is_service=True)
+    if running := find_running_gateway(settings):
+        raise Unavailable(
+            f"a gateway already runs on {settings.data}: {running.describe()}. Use it, stop it with "
+            "`toolscript gateway stop`, or choose another folder with --data-dir",
+            details={"folder": str(settings.data), "url": running.url, "pid": running.pid},
+        )
     with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
         runner.run(_run_until_signal(GatewayRun(settings, open_console(soft_wrap=True))))
 
@@ -133,7 +146,7 @@ class GatewayRun:
 
         async with open_app(self._settings, serving=True) as app:
             self.server.served.current = app
-            with announce_gateway(self._settings.data, self.server.url, self._settings.config, key=app.local_key):
+            with announce_gateway(self._settings, self.server.url, key=app.local_key):
                 await self._connect_and_watch(app)
 
     async def _connect_and_watch(self, app: App) -> None:
@@ -224,7 +237,12 @@ def _create_http_server(settings: Settings) -> HttpServer:
             "set TOOLSCRIPT_API_KEY",
             details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
-    return HttpServer(settings)
+    try:
+        return HttpServer(settings)
+    except Unavailable as error:
+        if owner := describe_port_owner(settings.host, settings.port):
+            error.message += f". {owner}"
+        raise
 
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
@@ -42,6 +43,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
     from toolscript.app.app import open_app
     from toolscript.services.catalogue.skill_points import SKILLS
 
+    require_no_gateway(settings, "the index cannot be rebuilt")
     async with open_app(settings, fresh_index=True) as app:
         with show_bar("Tools") as show_progress:
             tools = await app.sync.index_catalogue(show_progress)

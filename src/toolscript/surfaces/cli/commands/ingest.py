@@ -43,6 +43,7 @@ OUTCOMES = ("added", "changed", "unchanged")
     "--prune", is_flag=True, help=f"Remove documents that were ingested from these paths (see {SOURCE}) and are gone."
 )
 @options.data_dir
+@options.gateway
 @options.as_json
 def ingest(
     names: Sequence[str], include: Sequence[str], exclude: Sequence[str], metadata: Sequence[str], prune: bool

@@ -32,6 +32,7 @@ Answer = Mapping[str, Any]
 PASSAGE_CHARACTERS = 600
 MAX_WIDTH = 100
 INDENT = "     "
+NOTHING_FOUND = "Nothing found. Try other words, or leave out --type and --topic."
 NO_SOURCES = "No sources yet: add some with toolscript knowledge ingest FILE."
 
 
@@ -88,6 +89,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only results about this topic; repeatable.")
 @click.option("--full", is_flag=True, help="Print whole passages.")
 @options.data_dir
+@options.gateway
 @options.as_json
 def search(query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ...], full: bool) -> None:
     """Find passages in the sources.
@@ -211,7 +213,9 @@ def _wrap_passage(content: str, width: int) -> Iterator[str]:
 async def _explain_no_results(settings: Settings) -> str:
     from toolscript.app.app import open_library
 
+    if settings.gateway_url:
+        return NOTHING_FOUND
     async with open_library(settings) as library:
         if await library.list_sources():
-            return "Nothing found. Try other words, or leave out --type and --topic."
+            return NOTHING_FOUND
     return NO_SOURCES

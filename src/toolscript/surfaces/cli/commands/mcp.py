@@ -16,7 +16,7 @@ import click
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url
+from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url, uses_proxy
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal
 from toolscript.surfaces.cli.terminal import options
@@ -34,13 +34,14 @@ _PAUSE_SECONDS = 0.1
 @options.config
 @options.model
 @options.data_dir
+@options.gateway
 def mcp() -> None:
     """Serve MCP on standard input and output: the only server that an agent needs.
 
     Put `toolscript` with the argument `mcp` into the agent's configuration. A gateway that runs on the same data folder
     is used; without one this process becomes the gateway, on a free local port.
     """
-    settings = read_settings()
+    settings = read_settings(is_service=True)
     try:
         import mcp as _  # noqa: F401
     except ImportError as error:
@@ -81,7 +82,10 @@ class GatewayCalls:
         try:
             async with asyncio.timeout(START_TIMEOUT_SECONDS), self._lock:
                 while self._own_app is None and not await self._is_running_elsewhere():
-                    await self._become_gateway()
+                    if self._settings.gateway_url:
+                        await asyncio.sleep(_PAUSE_SECONDS)
+                    else:
+                        await self._become_gateway()
         except TimeoutError:
             raise self._error or Unavailable("the gateway does not start: try again in a moment") from None
 
@@ -132,7 +136,12 @@ class GatewayCalls:
                 return
 
     async def _is_running_elsewhere(self) -> bool:
-        return "result" in (await self._post({"method": "ping"}) or {})
+        response = await self._post({"method": "ping"})
+        if self._settings.gateway_url and response is not None and "result" not in response:
+            raise Unavailable(f"the gateway responded with an error: {response.get('error', response)}")
+        if self._settings.gateway_url and response is None:
+            self._error = Unavailable(f"no gateway responds at {self._settings.gateway_url}")
+        return "result" in (response or {})
 
     async def _forward(self, params: CallToolRequestParams) -> CallToolResult | None:
         from mcp_types import CallToolResult
@@ -156,13 +165,13 @@ class GatewayCalls:
         because the request has to be cancelled when the agent disconnects."""
         import httpx
 
-        url = find_gateway_url(self._settings.data)
+        url = find_gateway_url(self._settings)
         if url is None or (self._run and url == self._run.server.url):
             return None
         headers = {"Accept": "application/json, text/event-stream", **self._build_credentials()}
         timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
-            async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=False) as client:
+            async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client:
                 body = {"jsonrpc": "2.0", "id": 1, **message}
                 content = (await client.post(f"{url}/mcp", json=body, headers=headers)).json()
         except (httpx.ConnectError, ValueError):

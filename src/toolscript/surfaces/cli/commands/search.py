@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import click
 
+from toolscript.domain.errors import Invalid
+from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import format_value, print_table
@@ -44,6 +46,7 @@ DEGRADED = {
 @options.model
 @options.config
 @options.data_dir
+@options.gateway
 @options.refresh
 @options.as_json
 def search(query: str, strategy: str | None, output: str, refresh: bool) -> None:
@@ -59,13 +62,18 @@ def search(query: str, strategy: str | None, output: str, refresh: bool) -> None
     toolscript search "plan a meeting" --strategy hierarchical
     """
     with_types = output == "types" and not options.is_json()
+    settings = read_settings()
     use_gateway = options.get_overrides()["search_model"] is None
+    if not use_gateway:
+        if settings.gateway_url:
+            raise Invalid("--model cannot be combined with --gateway: a gateway searches with its own model")
+        require_no_gateway(settings, "another model cannot be used")
 
     async def request(session: CommandSession) -> tuple[Answer, str]:
         answer = await (_search_skills(session, query, strategy) if strategy else _search_tools(session, query))
         return answer, await _render_markdown(session, answer) if with_types else ""
 
-    answer, markdown = run_in_session(read_settings(), request, use_gateway=use_gateway, refresh=refresh)
+    answer, markdown = run_in_session(settings, request, use_gateway=use_gateway, refresh=refresh)
     if output == "json":
         click.echo(format_json(answer))
     else:

@@ -13,6 +13,7 @@ import click
 
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
+from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import CommandSession, Local, read_settings, run_in_session
 from toolscript.surfaces.cli.commands.skills_review import (
     SKILLS,
@@ -48,8 +49,8 @@ replace = true
 
 Answer = Mapping[str, Any]
 
-skill_argument = click.argument("skill_id", metavar="ID")
-tool_argument = click.argument("tool_id", metavar="TOOL")
+skill_argument = click.argument("skill_id", metavar="ID", shell_complete=complete("skills"))
+tool_argument = click.argument("tool_id", metavar="TOOL", shell_complete=complete("tools"))
 
 
 @click.group()
@@ -218,7 +219,7 @@ def remove(skill_id: str, yes: bool) -> None:
 
 @skills.command()
 @tool_argument
-@click.argument("skill_ids", metavar="SKILL...", nargs=-1, required=True)
+@click.argument("skill_ids", metavar="SKILL...", nargs=-1, required=True, shell_complete=complete("skills"))
 @options.catalogue
 def assign(tool_id: str, skill_ids: Sequence[str]) -> None:
     """Assign a tool to one to three skills, the best match first.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from toolscript.domain.catalog import SuggestionStatus
+from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
@@ -109,7 +110,7 @@ def reject(number: int, **body: Any) -> None:
 
 @click.command()
 @number_argument
-@click.argument("skill_id", metavar="SKILL")
+@click.argument("skill_id", metavar="SKILL", shell_complete=complete("skills"))
 @reviewer
 @options.catalogue
 def merge(number: int, skill_id: str, **review: Any) -> None:

@@ -64,7 +64,7 @@ async def _sync(app: App, **wanted: bool) -> Answer:
     if is_demo(configuration):
         classified = (await load_demo(app)).classified
     else:
-        await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS)
+        await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS, name_failed=False)
     with show_bar("Classifying tools") as show_progress:
         report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))

@@ -12,6 +12,7 @@ import click
 
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.surfaces.cli.client.catalogue import connect_servers, is_demo, read_configuration
+from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import is_gateway_running
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
@@ -23,6 +24,12 @@ from toolscript.surfaces.cli.terminal.values import parse_pairs
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
+filter_argument = click.argument(
+    "filter_",
+    metavar="[FILTER]",
+    required=False,
+    shell_complete=complete("servers", "tools", separator=","),
+)
 ENDINGS = {"typescript": "ts", "python": "py"}
 
 
@@ -44,15 +51,16 @@ def list_servers() -> None:
 
         return build_servers_response(app.gateway.statuses, app.gateway.configuration_error)
 
-    answer = request_once("/servers", local, show=_show_servers, refresh=True)
+    answer = request_once("/servers", local, show=_show_servers, refresh=True, name_failed=False)
     if answer["servers"] and not any(s["state"] == "ready" for s in answer["servers"]):
         sys.exit(3)
 
 
 @click.command("list-tools")
-@click.argument("filter_", metavar="[FILTER]", required=False)
+@filter_argument
 @options.config
 @options.data_dir
+@options.gateway
 @options.refresh
 @options.as_json
 def list_tools(filter_: str | None, refresh: bool) -> None:
@@ -80,7 +88,7 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
 
 
 @click.command("get-types")
-@click.argument("filter_", metavar="[FILTER]", required=False)
+@filter_argument
 @click.option(
     "--language",
     type=click.Choice(list(ENDINGS)),
@@ -90,6 +98,7 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
 )
 @options.config
 @options.data_dir
+@options.gateway
 @options.refresh
 @options.as_json
 def get_types(filter_: str | None, language: str, refresh: bool) -> None:
@@ -144,7 +153,7 @@ async def _check_names(session: CommandSession, filter_: str | None) -> None:
 
 
 @click.command()
-@click.argument("tool_id")
+@click.argument("tool_id", shell_complete=complete("tools"))
 @click.argument("arguments", required=False)
 @click.option(
     "--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="One argument; VALUE is JSON or text; repeatable."
@@ -201,7 +210,7 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[st
     if not specs:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
-        await connect_servers(app, specs, among=configured)
+        await connect_servers(app, specs, among=configured, name_failed=False)
     return build_call_response(await app.call_tool.call(tool_id, arguments))
 
 

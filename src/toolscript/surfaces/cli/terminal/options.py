@@ -42,9 +42,10 @@ def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:
     context.meta[JSON] = value
 
 
-data_dir = overrides("data_dir", "--data-dir", metavar="DIR")
+data_dir = overrides("data_dir", "--data-dir", metavar="DIR", type=click.Path(file_okay=False))
 model = overrides("search_model", "--model", metavar="NAME")
-config = overrides("config", "--config", metavar="FILE")
+config = overrides("config", "--config", metavar="FILE", type=click.Path())
+gateway = overrides("gateway_url", "--gateway", metavar="URL")
 tenant = overrides("tenant", "--tenant", metavar="NAME")
 refresh = click.option("--refresh", is_flag=True, help="Without a gateway: connect to all servers now and index them.")
 as_json = click.option(
@@ -70,4 +71,4 @@ def limit(maximum: int, default: int, things: str) -> Callable[[Command], Comman
 
 def catalogue(command: Command) -> Command:
     """The options of every command that uses the catalogue."""
-    return config(data_dir(as_json(command)))
+    return config(data_dir(gateway(as_json(command))))

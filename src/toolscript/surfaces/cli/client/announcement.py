@@ -1,0 +1,102 @@
+"""The file with which a gateway announces itself in its data folder, so that commands on the same folder use it instead
+of opening the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+from toolscript.settings import Settings, describe_values
+
+FILE = "gateway.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a gateway states about itself. Only the owner of the folder can read it."""
+
+    url: str
+    pid: int
+    config: str | None = ""
+    """The file that the gateway reads; None for the default files, empty in the file of an older version."""
+    key: str | None = None
+    """Signs the tokens of the owner's commands."""
+    started_at: str | None = None
+    """None in the file of an older version."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The values that are not the defaults, by variable; digests of those that are secret."""
+
+    def describe(self) -> str:
+        """`http://127.0.0.1:3780 (process 4711, since 2026-11-16 20:01:59)`, in local time."""
+        since = f", since {format_time(self.started_at)}" if self.started_at else ""
+        return f"{self.url} (process {self.pid}{since})"
+
+
+@contextmanager
+def announce_gateway(settings: Settings, url: str, *, key: str | None = None) -> Iterator[None]:
+    """Writes the file, and removes it at the end of the block."""
+    note, draft = settings.data / FILE, settings.data / f"{FILE}.new"
+    settings.data.mkdir(parents=True, exist_ok=True)
+    announcement = Announcement(
+        url,
+        os.getpid(),
+        make_absolute(settings.config),
+        key,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        describe_values(settings, salt=key or ""),
+    )
+    text = json.dumps(asdict(announcement))
+    draft.unlink(missing_ok=True)  # a draft that an earlier gateway left may be readable by others
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(note)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if note.read_text(encoding="utf-8") == text:
+                note.unlink()
+
+
+def read_announcement(data: Path) -> Announcement | None:
+    """The announcement on that folder; None when its process has ended: another program may have its port by now, and
+    must not get our key."""
+    try:
+        note = json.loads((data / FILE).read_text(encoding="utf-8"))
+        known = {each.name: note[each.name] for each in fields(Announcement) if each.name in note}
+        is_valid = isinstance(known["url"], str) and isinstance(known["pid"], int) and known["pid"] > 0
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return Announcement(**known) if is_valid and is_alive(known["pid"]) else None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs. One that has ended and whose parent has not noticed yet does not."""
+    if os.name == "nt":  # os.kill would end the process there
+        return True
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(") ")[2][:1]
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it belongs to another user, or there is no /proc
+        return True
+    return state != "Z"
+
+
+def make_absolute(config: Path | None) -> str | None:
+    """The absolute path of a configuration file."""
+    return str(config.expanduser().absolute()) if config else None
+
+
+def format_time(text: str) -> str:
+    """A time in ISO format as local date and time."""
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return text
