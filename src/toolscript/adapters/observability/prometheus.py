@@ -7,7 +7,7 @@ sets, and a tenant is never a label.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import (
@@ -19,8 +19,10 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from toolscript.domain.servers import ServerState, ServerStatus
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid", "knowledge"})
@@ -94,6 +96,10 @@ class PrometheusMetrics:
         """Adds the number of lost events to the metrics. Call once."""
         self._registry.register(_DroppedEvents(dropped))
 
+    def watch_servers(self, statuses: Callable[[], Sequence[ServerStatus]]) -> None:
+        """Adds the state and the number of items of every server to the metrics. Call once."""
+        self._registry.register(_ServerStates(statuses))
+
     def exposition(self) -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
@@ -130,3 +136,21 @@ class _DroppedEvents(Collector):
     def collect(self) -> Iterable[Metric]:
         text = "Events that never reached the analytics sinks, because those were down or too slow."
         yield CounterMetricFamily("toolscript_events_dropped", text, value=self._dropped())
+
+
+class _ServerStates(Collector):
+    """Reads the states of the servers when metrics are collected."""
+
+    def __init__(self, statuses: Callable[[], Sequence[ServerStatus]]) -> None:
+        self._statuses = statuses
+
+    def collect(self) -> Iterable[Metric]:
+        text = "Whether the server is connected: 1, or 0 while it connects or has failed."
+        up = GaugeMetricFamily("toolscript_server_up", text, labels=("server",))
+        text = "Tools, prompts and resources of the server."
+        items = GaugeMetricFamily("toolscript_server_items", text, labels=("server", "type"))
+        for status in self._statuses():
+            up.add_metric([status.name], status.state is ServerState.READY)
+            for kind, count in status.items.items():
+                items.add_metric([status.name, kind], count)
+        return [up, items]

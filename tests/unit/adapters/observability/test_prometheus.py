@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolscript.adapters.observability.prometheus import PrometheusMetrics
+from toolscript.domain.servers import ServerState, ServerStatus, Transport
 
 pytestmark = pytest.mark.req("D-10")
 
@@ -116,3 +117,29 @@ def test_lost_events_are_counted() -> None:
     assert value(metrics, "toolscript_events_dropped_total") == 0
     lost = 7
     assert value(metrics, "toolscript_events_dropped_total") == 7
+
+
+def test_servers_are_up_or_down_and_have_items() -> None:
+    metrics = PrometheusMetrics()
+    statuses = [
+        ServerStatus("files", Transport.STDIO, ServerState.READY, items={"tool": 12, "prompt": 1}),
+        ServerStatus("github", Transport.HTTP, ServerState.FAILED, reason="refused", items={"tool": 40}),
+        ServerStatus("slow", Transport.STDIO, ServerState.CONNECTING),
+    ]
+    metrics.watch_servers(lambda: statuses)
+    up = {server: value(metrics, "toolscript_server_up", server=server) for server in ("files", "github", "slow")}
+    assert up == {"files": 1, "github": 0, "slow": 0}
+    assert value(metrics, "toolscript_server_items", server="files", type="tool") == 12
+    assert value(metrics, "toolscript_server_items", server="github", type="tool") == 40
+    del statuses[1]
+    assert value(metrics, "toolscript_server_up", server="github") is None
+
+
+def test_calls_are_counted_by_server_and_outcome() -> None:
+    metrics = PrometheusMetrics()
+    call = {"type": "tools.call", "tool": "files__read", "server": "files", "arguments_checked": True, "error": None}
+    metrics.record(call)
+    metrics.record(call | {"error": "TIMED_OUT", "arguments_checked": False})
+    assert value(metrics, "toolscript_tool_calls_total", server="files", outcome="ok") == 1
+    assert value(metrics, "toolscript_tool_calls_total", server="files", outcome="TIMED_OUT") == 1
+    assert value(metrics, "toolscript_unchecked_calls_total") == 1
