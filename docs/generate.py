@@ -15,9 +15,9 @@ from toolscript.domain.search import SearchPart
 from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import Access, access_of
+from toolscript.surfaces.http.dependencies import scope_of
 from toolscript.surfaces.http.errors import STATUSES
-from toolscript.surfaces.http.openapi import TOKEN
+from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
 
@@ -83,17 +83,18 @@ def requirements() -> str:
 
 def http() -> str:
     """Every route with its parameters, body and response."""
-    document = create_http_app(ServedApp(Settings())).openapi()
-    public = [
-        f"`{method} {r.path_format}`" for r in ROUTES if access_of(r) is Access.NOTHING for method in r.methods or ()
-    ]
+    settings = Settings()
+    document = create_http_app(ServedApp(settings)).openapi()
+    public = [f"`{method} {r.path_format}`" for r in ROUTES if not scope_of(r, settings) for method in r.methods or ()]
     lines = [
         "# HTTP",
         "",
         'What `GET /openapi.json` says, for people. Every error is `{"error": {"code", "message", "details"}}`. With',
-        "`TOOLSCRIPT_API_KEY` set, requests must send `X-API-Key: KEY` or `Authorization: Bearer KEY`. Routes marked",
-        "*tenant token* require `Authorization: Bearer TOKEN` instead. No credentials are needed for",
-        f"{', '.join(public)}. `/mcp` is the [MCP](mcp.md) endpoint.",
+        "`TOOLSCRIPT_API_KEY` set, or once `toolscript keys create` was used, requests must send `X-API-Key: KEY` or",
+        "`Authorization: Bearer KEY`, and the key must have the scope that the route names. Routes marked",
+        "*tenant token* take `Authorization: Bearer TOKEN` too. No credentials are needed for",
+        f"{', '.join(public)} (`TOOLSCRIPT_KNOWLEDGE_ACCESS=key` requires a key for knowledge too). `/mcp` is the",
+        "[MCP](mcp.md) endpoint.",
         "",
         "| status | when |",
         "|---|---|",
@@ -108,8 +109,7 @@ def http() -> str:
     ]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            access = " *Tenant token.*" if operation.get("security") == [{TOKEN: []}] else ""
-            lines += ["", f"## {method.upper()} {path}", "", f"{operation['summary']}.{access}"]
+            lines += ["", f"## {method.upper()} {path}", "", f"{operation['summary']}.{_describe_access(operation)}"]
             parameters = operation.get("parameters", [])
             if parameters:
                 lines += ["", "| parameter | meaning | default |", "|---|---|---|"]
@@ -121,6 +121,12 @@ def http() -> str:
                 lines += _describe_body(body, document)
             lines += _describe_response(operation["responses"], document)
     return "\n".join(lines) + "\n"
+
+
+def _describe_access(operation: dict[str, Any]) -> str:
+    scopes = [scope for accepted in operation["security"] for scope in accepted.get(KEY, ())]
+    words = f" *Scope {scopes[0]}.*" if scopes else ""
+    return f" *Tenant token, or scope {scopes[0]}.*" if {TOKEN: []} in operation["security"] else words
 
 
 def _describe_body(body: dict[str, Any], document: dict[str, Any]) -> list[str]:

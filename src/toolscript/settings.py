@@ -95,6 +95,12 @@ class Settings:
         "0: no limit.",
         bounds=(0, 100_000),
     )
+    knowledge_access: str = _setting(
+        "public",
+        "Who may search knowledge. public: everyone who can reach the gateway. key: callers with a key that has the "
+        "scope knowledge, as for all other routes.",
+        allowed=("public", "key"),
+    )
     search_model: str = _setting(
         DEFAULT_MODEL,
         "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or a model of the API at "
@@ -148,8 +154,9 @@ class Settings:
     )
     api_key: str | None = _setting(
         None,
-        "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`); requests for documents "
-        "send a token instead. Required unless the gateway listens on a loopback address.",
+        "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`), and that commands send; it "
+        "has every scope, but no tenant: requests for documents send a token, or a key of `toolscript keys`. Required "
+        "unless the gateway listens on a loopback address.",
         secret=True,
     )
     environment: str = _setting(

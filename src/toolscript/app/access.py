@@ -1,15 +1,23 @@
-"""Who may call: verifies tokens with the keys that the settings name, and says where authentication may be bypassed.
+"""Who may call: verifies tokens with the keys that the settings name, opens the store of named keys, and says where
+authentication may be bypassed.
 
 The JWT package is imported with the first token. The bypass never works in production."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.app.extras import require_extra
+from toolscript.app.knowledge import IN_MEMORY, store_url
 from toolscript.domain.access import TENANT_RULE, Principal, is_tenant_name
 from toolscript.domain.errors import Invalid
+from toolscript.services.access.keys import Keys
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,6 +57,26 @@ class Verifier:
             plan_claim=settings.jwt_plan_claim,
             local_key=self._local_key,
         )
+
+
+@asynccontextmanager
+async def open_keys(settings: Settings, *, read_only: bool = False) -> AsyncIterator[Keys]:
+    """Opens the named keys of the store, without an index or a model, also while gateways use that store: they follow
+    within seconds. Raises Invalid or Unavailable."""
+    url = store_url(settings)
+    if url == IN_MEMORY:
+        raise Invalid(
+            "TOOLSCRIPT_STORE sqlite:// is in the memory of one process and has no keys for others: give "
+            "sqlite:///FILE or postgresql://USER@HOST/NAME",
+            details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "postgresql://…"]},
+        )
+    if not settings.store and not read_only:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = await asyncio.to_thread(Database, url, read_only=read_only)
+    try:
+        yield Keys(SqlKeys(database))
+    finally:
+        await database.close()
 
 
 def local_token(key: str, tenant: str) -> str:

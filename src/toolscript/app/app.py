@@ -14,6 +14,7 @@ from toolscript.adapters.json_schema.checker import WorkerChecker
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
@@ -23,13 +24,14 @@ from toolscript.app.models import Model, open_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.search import Collection
-from toolscript.ports.access import TokenVerifier
+from toolscript.ports.access import KeyStore, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
+from toolscript.services.access.keys import Keys
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
@@ -84,6 +86,7 @@ class App:
     item_store: ItemStore
     skill_store: SkillStore
     documents: DocumentStore
+    key_store: KeyStore
     knowledge: KnowledgeReader
     knowledge_store: KnowledgeStore | None
     """None where knowledge is served: a server only reads it."""
@@ -100,6 +103,7 @@ class App:
         items, skills, observability = self.item_store, self.skill_store, self.observability
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
+        self.keys = Keys(self.key_store)
         self.plans = Plans(load_plans(settings.plans))
         self.knowledge_rates = Rates(settings.knowledge_rate)
         retriever = Retriever(embedder, index)
@@ -107,6 +111,8 @@ class App:
         self.sync = self._build_sync()
         timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
         self.gateway = gateway = Gateway(Servers(settings.call_max_mib * 2**20), self.sync, timeouts)
+        if observability.metrics:
+            observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_search = ToolSearch(
             retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
         )
@@ -194,7 +200,7 @@ async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bo
     check_environment(settings)
     async with AsyncExitStack() as stack:
         app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
-        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier)
+        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys)
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
         yield app
@@ -230,6 +236,7 @@ async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_ind
         item_store=SqlItems(database),
         skill_store=SqlSkills(database),
         documents=SqlDocuments(database),
+        key_store=SqlKeys(database),
         knowledge=knowledge,
         knowledge_store=knowledge_store,
         language_model=language_model,

@@ -1,9 +1,10 @@
-"""Principals, tenants and plans: who calls, and what they may do."""
+"""Principals, tenants, plans and keys: who calls, and what they may do."""
 
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeGuard
 
 DEFAULT_PLAN = "default"
@@ -34,6 +35,48 @@ class Plan:
     fields: frozenset[str] | None = None
     """The metadata fields that responses contain and filters may use."""
     requests_per_minute: int | None = None
+
+
+class Scope(StrEnum):
+    """What a key allows. No scope includes another."""
+
+    SEARCH = "search"
+    CALL = "call"
+    DOCUMENTS = "documents"
+    KNOWLEDGE = "knowledge"
+    METRICS = "metrics"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """A named key of the store. The secret itself is stored nowhere, only its digest. Times are in seconds since
+    1970."""
+
+    name: str
+    digest: str = field(repr=False)
+    scopes: frozenset[Scope]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    tenant: str | None = None
+    """Whose documents the key is for; None without the scope `documents`."""
+    plan: str = DEFAULT_PLAN
+
+    def get_state(self, now: float) -> str:
+        """`active`, `expired` or `revoked`."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the credentials of a request allow."""
+
+    caller: str | None = None
+    """The name for logs and events; None where no credentials are required."""
+    scopes: frozenset[Scope] = frozenset(Scope)
 
 
 def is_tenant_name(name: object) -> TypeGuard[str]:

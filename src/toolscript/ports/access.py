@@ -1,10 +1,10 @@
-"""Verification of bearer tokens."""
+"""Verification of bearer tokens, and the store of keys."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from toolscript.domain.access import Principal
+from toolscript.domain.access import AccessKey, Principal
 
 
 class TokenVerifier(Protocol):
@@ -22,3 +22,32 @@ class TokenVerifier(Protocol):
         """The principal of a token. Raises Unauthorized, and Unavailable when the keys cannot be read."""
 
     async def close(self) -> None: ...
+
+
+class KeyStore(Protocol):
+    """The named keys of a gateway. None is ever deleted, so that no later key gets the name of a revoked one.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.keys import SqlKeys
+    >>> from toolscript.domain.access import Scope
+    >>> async def add_and_revoke():
+    ...     database = Database("sqlite://")
+    ...     store = SqlKeys(database)
+    ...     await store.add_key(AccessKey("ci", digest="a1", scopes=frozenset({Scope.SEARCH}), created_at=1.0))
+    ...     await store.revoke_key("ci", at=2.0)
+    ...     keys = await store.list_keys()
+    ...     await database.close()
+    ...     return [(key.name, key.get_state(now=3.0)) for key in keys]
+    >>> asyncio.run(add_and_revoke())
+    [('ci', 'revoked')]
+    """
+
+    async def add_key(self, key: AccessKey) -> None:
+        """Adds a key. Raises Conflict when the name is taken, also by a revoked key."""
+
+    async def list_keys(self) -> list[AccessKey]:
+        """All keys, ordered by name."""
+
+    async def revoke_key(self, name: str, at: float) -> AccessKey:
+        """Revokes a key and returns it; one that is revoked already stays as it is. Raises NotFound."""

@@ -1,4 +1,5 @@
-"""Who is calling: the tenant that a verified token names, and the client that a rate limit counts.
+"""Who is calling: what a key allows, the tenant that a verified token or key names, and the client that a rate limit
+counts.
 
 Both the HTTP routes and the MCP endpoint use this, with the headers of a request.
 """
@@ -11,32 +12,103 @@ from collections.abc import Mapping
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
-from toolscript.domain.access import Principal
-from toolscript.domain.errors import Unauthorized
+from toolscript.domain.access import Grant, Principal, Scope
+from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
+from toolscript.domain.requests import caller_name
+from toolscript.services.access.keys import is_key
+from toolscript.settings import Settings
 
 BYPASS_HEADER = "x-debug-bypass-auth"
 IPV6_NETWORK_BITS = 64
 UNKNOWN_CLIENT = "unknown"
+OPERATOR, OWNER = "TOOLSCRIPT_API_KEY", "owner of the data folder"
+_WHAT_SCOPES_ALLOW = {
+    Scope.SEARCH: "search and describe tools",
+    Scope.CALL: "call tools",
+    Scope.DOCUMENTS: "use documents",
+    Scope.KNOWLEDGE: "search knowledge",
+    Scope.METRICS: "read metrics",
+    Scope.ADMIN: "see servers or change skills and the catalogue",
+}
+
+
+async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, str]) -> Grant:
+    """Returns what the key in these headers allows; everything where no key is required. Everyone may search public
+    knowledge, and who sends a tenant's token beside the key may use that tenant's documents.
+
+    Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, or a key was ever
+    created. Raises Unavailable when keys cannot be checked. `app` is None while it is being opened.
+    """
+    token, key = _read_bearer(headers), headers.get("x-api-key", "").strip()
+    if settings.api_key and (_is_equal(token, settings.api_key) or _is_equal(key, settings.api_key)):
+        return Grant(OPERATOR)
+    if app is None:
+        if is_key(token) or is_key(key):
+            raise Unavailable("keys cannot be checked yet: the gateway is still starting, try again in a moment")
+    elif found := await app.keys.find(token) or await app.keys.find(key):
+        public = {Scope.KNOWLEDGE} if settings.knowledge_access == "public" else set()
+        with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
+        return Grant(found.name, found.scopes | public | with_token)
+    if not settings.api_key and not (app and await app.keys.exist()):
+        return Grant()
+    if app and token and is_local_token(app.local_key, token):
+        return Grant(OWNER)
+    raise build_unauthorized(
+        "this gateway requires a valid key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`. A key that is "
+        "unknown, expired or revoked is not valid"
+    )
+
+
+def require_scope(scope: Scope, granted: frozenset[Scope]) -> None:
+    """Raises Forbidden, naming the scope, unless it is granted."""
+    if scope not in granted:
+        raise Forbidden(
+            f"this key may not {_WHAT_SCOPES_ALLOW[scope]}: it lacks the scope {scope}", details={"scope": scope.value}
+        )
 
 
 async def identify_principal(app: App, headers: Mapping[str, str]) -> Principal:
-    """Returns the principal of the bearer token in these headers. A token is verified even if the request also asks for
-    the bypass. Raises Unauthorized, and Unavailable when the keys to verify the token with cannot be fetched."""
+    """Returns the principal of the bearer token or the named key in these headers. A token is verified even if the
+    request also asks for the bypass. Raises Unauthorized, Forbidden for a key without the scope `documents`, and
+    Unavailable when the keys to verify the token with cannot be fetched."""
     lowered = {name.lower(): value for name, value in headers.items()}
     authorization = lowered.get("authorization")
     if authorization is None:
+        if is_key(key := lowered.get("x-api-key", "").strip()):
+            return await _identify_by_key(app, key)
         if may_bypass(app.settings) and lowered.get(BYPASS_HEADER) == "1":
             return Principal(app.settings.tenant)
         raise build_unauthorized("document routes require a bearer token: send `Authorization: Bearer TOKEN`")
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise build_unauthorized("invalid Authorization header: expected `Authorization: Bearer TOKEN`")
-    if app.settings.api_key and hmac.compare_digest(token.strip().encode(), app.settings.api_key.encode()):
+    if is_key(token.strip()):
+        return await _identify_by_key(app, token.strip())
+    if app.settings.api_key and _is_equal(token.strip(), app.settings.api_key):
         raise build_unauthorized(
             "this is the gateway's key, which belongs to no tenant: send it as `X-API-Key: KEY`, and a tenant's token "
             "as `Authorization: Bearer TOKEN`"
         )
     return await app.verifier.verify(token.strip())
+
+
+async def _identify_by_key(app: App, secret: str) -> Principal:
+    key = await app.keys.find(secret)
+    if key is None:
+        raise build_unauthorized("this key is not valid: it is unknown, expired or revoked")
+    caller_name.set(key.name)
+    require_scope(Scope.DOCUMENTS, key.scopes)
+    return Principal(key.tenant or "", key.plan, subject=key.name)
+
+
+def _read_bearer(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_equal(given: str, key: str) -> bool:
+    """Compares in constant time. Headers are decoded as Latin-1, and encoded back to what was sent."""
+    return hmac.compare_digest(given.encode("latin-1", "replace"), key.encode())
 
 
 def build_unauthorized(message: str) -> Unauthorized:
@@ -47,8 +119,8 @@ def build_unauthorized(message: str) -> Unauthorized:
 def admit_client(app: App, headers: Mapping[str, str], address: str | None) -> None:
     """Counts a knowledge search of the client at this address. Commands with the token of the data folder's owner are
     not counted. Raises RateLimited."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and is_local_token(app.local_key, token.strip()):
+    token = _read_bearer(headers)
+    if token and is_local_token(app.local_key, token):
         return
     app.knowledge_rates.admit(client_key(address or ""))
 

@@ -45,12 +45,12 @@ _SECRETS = tuple(
         # signed tokens and API keys with a known prefix
         (r"\beyJ[\w-]{6,}\.[\w-]+\.[\w-]*", REDACTED),
         (r"\b(?:sk|pk|rk)-[\w-]{16,}", REDACTED),
-        (r"\b(?:gh[pousr]|github_pat|glpat|hf|xox[abpr])[-_]\w{16,}", REDACTED),
+        (r"\b(?:gh[pousr]|github_pat|glpat|hf|tsk|xox[abpr])[-_][\w-]{16,}", REDACTED),
     )
 )
 # Most lines contain no secrets: one fast search avoids the patterns above.
 _SUSPECT = re.compile(
-    r"://|[?&;]\w|auth|key|pass|secret|credential|token|cookie|bearer|eyJ|[spr]k-|gh|gl|hf|xox", re.IGNORECASE
+    r"://|[?&;]\w|auth|key|pass|secret|credential|token|cookie|bearer|eyJ|[spr]k-|gh|gl|hf|tsk|xox", re.IGNORECASE
 )
 
 

@@ -19,13 +19,13 @@ import pytest
 from tests.fixtures.serving import replace_parts
 from tests.servers.published_keys import SigningKey, encode_part, new_key
 from toolscript.app.app import App, local_token, open_app
-from toolscript.domain.access import Principal
+from toolscript.domain.access import Principal, Scope
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.callers import identify_principal
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import Access, access_of
+from toolscript.surfaces.http.dependencies import scope_of
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -157,14 +157,15 @@ async def routes(guarded: App) -> Routes:
     return sorted((m, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for m, path in described | others)
 
 
-def routes_with(access: Access) -> Routes:
-    """Every route that declares this access."""
-    return sorted((m, r.path_format) for r in ROUTES if access_of(r) is access for m in r.methods or ())
+def routes_with(scope: Scope | None, **settings: str) -> Routes:
+    """Every route that needs this scope."""
+    loaded = load_settings(variables={}, **settings)
+    return sorted((m, r.path_format) for r in ROUTES if scope_of(r, loaded) is scope for m in r.methods or ())
 
 
 @pytest.fixture(scope="module")
 async def document_routes() -> Routes:
-    return routes_with(Access.TOKEN)
+    return routes_with(Scope.DOCUMENTS)
 
 
 def path_of(template: str) -> str:
@@ -187,7 +188,9 @@ async def test_the_document_routes_are_as_specified(document_routes: Routes) -> 
 
 @pytest.mark.req("X-04", "D-06", "K-03")
 def test_the_routes_without_credentials_are_the_probes_and_knowledge() -> None:
-    assert routes_with(Access.NOTHING) == [("GET", "/health"), ("GET", "/search/health"), ("POST", "/search_knowledge")]
+    probes = [("GET", "/health"), ("GET", "/ready"), ("GET", "/search/health")]
+    assert routes_with(None) == [*probes, ("POST", "/search_knowledge")]
+    assert routes_with(None, knowledge_access="key") == probes
 
 
 @pytest.mark.req("D-04", "D-11")
@@ -222,7 +225,7 @@ async def test_a_token_in_the_query_string_is_ignored(guarded: App, document_rou
 
 @pytest.mark.req("X-04", "D-06")
 async def test_every_other_route_requires_a_key_or_a_token(guarded: App, routes: Routes) -> None:
-    public = routes_with(Access.NOTHING)
+    public = routes_with(None)
     async with open_client(guarded) as http:
         for method, path in routes:
             if (method, path) in public:

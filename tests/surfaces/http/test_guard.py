@@ -70,7 +70,7 @@ async def answer(
 
 def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) -> Guard:
     settings = load_settings(variables={}, host=bound_to, allowed_hosts=",".join(allowed), api_key=key)
-    return Guard(PlainTextResponse("let in"), settings, ROUTES)
+    return Guard(PlainTextResponse("let in"), ServedApp(settings), ROUTES)
 
 
 # --- Host ---
@@ -224,10 +224,10 @@ async def test_the_key_does_not_allow_other_names_or_pages() -> None:
 
 @pytest.mark.req("X-04", "G-04", "D-06")
 async def test_only_public_routes_need_no_key() -> None:
-    for path in ("/health", "/search/health"):
+    for path in ("/health", "/ready", "/search/health"):
         assert await answer(guard(key=KEY), {"Host": "localhost"}, path) == (200, {})
         assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path))[0] == 403
-    closed = ("/", "/ready", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
+    closed = ("/", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
     for path in (*closed, "/health/", "/health/x", "//health", "/HEALTH", "/search/health/", "//documents"):
         assert (await answer(guard(key=KEY), {"Host": "localhost"}, path))[0] == 401, path
     assert (await answer(guard(key=KEY), {"Host": "localhost"}, "/search", "PATCH"))[0] == 401
@@ -281,7 +281,7 @@ async def open_client(settings: Settings, app: App, **headers: str) -> AsyncIter
         yield client
 
 
-PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/runtime/tools.ts", "/ready", "/mcp", "/no"]
+PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/runtime/tools.ts", "/mcp", "/no"]
 
 
 @pytest.mark.req("X-04", "D-11")
@@ -370,6 +370,7 @@ def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp
             httpx.Client(base_url=gateway.url, timeout=30) as http,
         ):
             assert gateway.url.startswith("http://127.0.0.1:")
+            assert "Knowledge is public: everyone who can reach 0.0.0.0 may search it without a key" in gateway.output
             assert http.get("/health").status_code == 200
             assert http.get("/servers").status_code == 401
             assert http.get("/servers", headers={"Authorization": "Bearer wrong"}).status_code == 401

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.requests import current_request_id
+from toolscript.domain.requests import caller_name, current_request_id
 from toolscript.domain.search import SearchReport
 from toolscript.ports.observability import EventSink
 
@@ -47,6 +47,7 @@ def record_search(
                     "type": kind,
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "request_id": current_request_id(),
+                    **({"caller": caller} if (caller := caller_name.get()) else {}),
                     **describe(),
                     "took_ms": timings["total"],
                     "timings_ms": timings,

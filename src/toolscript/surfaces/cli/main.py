@@ -22,6 +22,7 @@ from toolscript.surfaces.cli.commands.evaluate import evaluate
 from toolscript.surfaces.cli.commands.gateway import gateway
 from toolscript.surfaces.cli.commands.index import index
 from toolscript.surfaces.cli.commands.ingest import ingest
+from toolscript.surfaces.cli.commands.keys import keys
 from toolscript.surfaces.cli.commands.knowledge import knowledge
 from toolscript.surfaces.cli.commands.mcp import mcp
 from toolscript.surfaces.cli.commands.search import search
@@ -121,5 +122,5 @@ def run() -> None:
 
 for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
     run.add_command(command)
-for command in (knowledge, index, evaluate, completion):
+for command in (knowledge, index, keys, evaluate, completion):
     run.add_command(command)

@@ -15,7 +15,7 @@ from toolscript import __version__
 from toolscript.surfaces.http.errors import add_error_handlers
 from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.http.openapi import complete_document, errors
-from toolscript.surfaces.http.request_tracking import RequestTracking
+from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import documents, hierarchical, knowledge, skills, states, tools
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.server import build_endpoint
@@ -71,9 +71,9 @@ def create_http_app(served: ServedApp) -> FastAPI:
         responses=errors(401, 403, 422, 500, 503),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTracking has its own
     )
-    http.add_middleware(Guard, settings=served.settings, routes=ROUTES)
+    http.add_middleware(Guard, served=served, routes=ROUTES)
     add_error_handlers(http)
     for router in ROUTERS:
         http.include_router(router)
-    http.router.routes.append(Route("/mcp", endpoint.asgi_app, include_in_schema=False))
+    http.router.routes.append(Route(MCP_PATH, endpoint.asgi_app, include_in_schema=False))
     return http

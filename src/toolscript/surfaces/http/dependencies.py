@@ -1,32 +1,24 @@
 """Dependencies of the routes: the application, the caller, and the caller's rate limit.
 
-They also declare who may call a route, once: `TENANT`, `KNOWLEDGE_CLIENT` or `PUBLIC` in `dependencies=` of a router or
-a route. A route without one of them requires the gateway's key. The guard and the OpenAPI document read the declaration
-with `access_of`.
+They also declare who may call a route, once: one of the constants at the end, in `dependencies=` of a router or route.
+The guard and the OpenAPI document read the declaration with `scope_of`.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
 from toolscript.app.app import App
-from toolscript.domain.access import Plan, Principal
+from toolscript.domain.access import Plan, Principal, Scope
 from toolscript.domain.errors import Unavailable
+from toolscript.settings import Settings
 from toolscript.surfaces.callers import admit_client, build_unauthorized, identify_principal
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.served_app import ServedApp
-
-
-class Access(Enum):
-    """What a caller must send."""
-
-    KEY = "the gateway's key, if it has one"
-    TOKEN = "a tenant's bearer token"  # noqa: S105
-    NOTHING = "nothing"
 
 
 async def get_served_app(request: Request) -> ServedApp:
@@ -48,6 +40,15 @@ CurrentApp = Annotated[App, Depends(get_app)]
 
 async def allow_everyone() -> None:
     """Declares a route that needs no credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowScope:
+    """Declares a route for keys with a scope. The guard has checked it before the route reads anything."""
+
+    scope: Scope
+
+    async def __call__(self) -> None: ...
 
 
 async def get_principal(request: Request, app: CurrentApp) -> Principal:
@@ -84,13 +85,30 @@ async def admit_knowledge_client(request: Request, served: Served) -> None:
     admit_client(app, request.headers, request.client.host if request.client else None)
 
 
+# Who may call a route: callers whose key has a scope; a tenant's token is as good as the scope `documents`, and
+# TOOLSCRIPT_KNOWLEDGE_ACCESS decides whether knowledge needs a key.
+SEARCH, CALL, METRICS, ADMIN = (
+    Depends(AllowScope(scope)) for scope in (Scope.SEARCH, Scope.CALL, Scope.METRICS, Scope.ADMIN)
+)
 TENANT = Depends(get_principal)
 KNOWLEDGE_CLIENT = Depends(admit_knowledge_client)
 PUBLIC = Depends(allow_everyone)
+_SCOPES = {
+    SEARCH: Scope.SEARCH,
+    CALL: Scope.CALL,
+    METRICS: Scope.METRICS,
+    ADMIN: Scope.ADMIN,
+    TENANT: Scope.DOCUMENTS,
+    KNOWLEDGE_CLIENT: Scope.KNOWLEDGE,
+    PUBLIC: None,
+}
 
 
-def access_of(route: APIRoute) -> Access:
-    """Returns what a caller of the route must send."""
-    if TENANT in route.dependencies:
-        return Access.TOKEN
-    return Access.NOTHING if {KNOWLEDGE_CLIENT, PUBLIC} & {*route.dependencies} else Access.KEY
+def scope_of(route: APIRoute, settings: Settings) -> Scope | None:
+    """Returns the scope that a route needs; None if everyone may call it. What a route declares overrides what its
+    router declares. Raises LookupError for a route without a declaration."""
+    declared = [_SCOPES[each] for each in route.dependencies if each in _SCOPES]
+    if not declared:
+        raise LookupError(f"{route.path} does not declare who may call it")
+    is_public = declared[-1] is Scope.KNOWLEDGE and settings.knowledge_access == "public"
+    return None if is_public else declared[-1]

@@ -1,15 +1,14 @@
-"""Checks Host, Origin and the gateway's key before a request reaches its route.
+"""Checks Host, Origin and the caller's key before a request reaches its route.
 
 A browser can be made to call a server on its own machine, under a name that an attacker chose (DNS rebinding) or from a
 page of theirs. So a gateway on loopback only answers to names of this machine.
 
-The key is the operator's. Routes that require a tenant's token, or nothing, do not require the key: see
-`dependencies.py`.
+Each route declares the scope that a key needs for it: see `dependencies.py`. Routes for documents check token or key
+themselves, because they need the tenant.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,10 +18,13 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError, Unauthorized
-from toolscript.settings import Settings
-from toolscript.surfaces.http.dependencies import Access, access_of
+from toolscript.domain import access
+from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError
+from toolscript.domain.requests import caller_name
+from toolscript.surfaces.callers import find_grant, require_scope
+from toolscript.surfaces.http.dependencies import scope_of
 from toolscript.surfaces.http.errors import error_response
+from toolscript.surfaces.http.served_app import ServedApp
 
 MAX_BODY_BYTES = 16 * 2**20
 
@@ -38,22 +40,32 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """ASGI middleware that passes allowed requests on and refuses the others."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, routes: Sequence[APIRoute]) -> None:
+    def __init__(self, app: ASGIApp, served: ServedApp, routes: Sequence[APIRoute]) -> None:
         self._app = app
+        self._served = served
+        settings = served.settings
         self._allowed = {name.lower() for name in (settings.host, *settings.allowed_hosts)}
         self._is_local = is_loopback(settings.host)
-        self._key = (settings.api_key or "").encode()
         self._routes = routes
+        # Matching every route takes 50 µs; most requests are for a path without parameters.
+        paths = [
+            (method, route.path) for route in routes if not route.param_convertors for method in route.methods or ()
+        ]
+        self._fixed_paths = {
+            (method, path): self._match({"type": "http", "method": method, "path": path}) for method, path in paths
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._check(scope) if scope["type"] == "http" else None
+        error = None
+        if scope["type"] == "http":
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            error = self._check_names(headers) or await self._check_key(scope, headers) or _check_size(headers)
         if error is None:
             await self._app(scope, receive, send)
         else:
             await error_response(error)(scope, receive, send)
 
-    def _check(self, scope: Scope) -> ToolscriptError | None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
+    def _check_names(self, headers: dict[bytes, bytes]) -> ToolscriptError | None:
         host = _parse_host("//" + headers.get(b"host", b"").decode("latin-1"))
         if not self._is_allowed(host):
             return Forbidden(
@@ -68,16 +80,25 @@ class Guard:
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Origin"},
             )
-        if self._key and not self._has_key(headers) and self._requires_key(scope):
-            return Unauthorized(
-                "this gateway requires a key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`",
-                details={"field": "Authorization"},
-            )
-        size = headers.get(b"content-length", b"0")
-        if size.isdigit() and int(size) > MAX_BODY_BYTES:
-            return InvalidArguments(
-                f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB", details={"field": "Content-Length"}
-            )
+        return None
+
+    async def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> ToolscriptError | None:
+        """Adds what the caller's key allows to the scope, unless the route needs no key."""
+        routes = self._fixed_paths.get((scope["method"], scope["path"])) or self._match(scope)
+        needed = [scope_of(route, self._served.settings) for route in routes]
+        if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
+            return None
+        sent = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("authorization", "x-api-key")}
+        try:
+            grant = await find_grant(self._served.settings, self._served.current, sent)
+            caller_name.set(grant.caller)
+            scope["grant"] = grant
+            if len(needed) == 1 and needed[0]:
+                require_scope(needed[0], grant.scopes)
+        except ToolscriptError as error:
+            if len(routes) == 1:
+                scope["route"] = routes[0]  # for metrics and logs, as if it had been routed
+            return error
         return None
 
     def _is_allowed(self, name: str) -> bool:
@@ -90,19 +111,20 @@ class Guard:
             return False
         return not self._is_local
 
-    def _has_key(self, headers: dict[bytes, bytes]) -> bool:
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._key):
-            return True
-        return hmac.compare_digest(headers.get(b"x-api-key", b"").strip(), self._key)
-
-    def _requires_key(self, scope: Scope) -> bool:
-        """Whether the matching route requires the key; if only the method is wrong, any route of the path. An unknown
-        path requires it."""
+    def _match(self, scope: Scope) -> list[APIRoute]:
+        """The route that answers; if only the method is wrong, every route of the path; none for an unknown path."""
         matches = [(route.matches(scope)[0], route) for route in self._routes]
         full = [route for match, route in matches if match is Match.FULL][:1]
-        candidates = full or [route for match, route in matches if match is Match.PARTIAL]
-        return not candidates or any(access_of(route) is Access.KEY for route in candidates)
+        return full or [route for match, route in matches if match is Match.PARTIAL]
+
+
+def _check_size(headers: dict[bytes, bytes]) -> ToolscriptError | None:
+    size = headers.get(b"content-length", b"0")
+    if size.isdigit() and int(size) > MAX_BODY_BYTES:
+        return InvalidArguments(
+            f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB", details={"field": "Content-Length"}
+        )
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,9 @@ from typing import Any
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from toolscript.domain.access import Scope
 from toolscript.settings import Settings
-from toolscript.surfaces.http.dependencies import Access, access_of
+from toolscript.surfaces.http.dependencies import scope_of
 from toolscript.surfaces.http.schemas.models import ErrorEnvelope
 
 Responses = dict[int | str, dict[str, Any]]
@@ -29,7 +30,8 @@ _SCHEMES = {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "The gateway's key, if it has one. `Authorization: Bearer KEY` works too.",
+        "description": "TOOLSCRIPT_API_KEY, or a key of `toolscript keys create` with the scope that the operation "
+        "names; required once the gateway has one. `Authorization: Bearer KEY` works too.",
     },
 }
 _DESCRIPTIONS = {
@@ -75,16 +77,19 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], sett
     """Adds what each route requires of its callers, that errors are JSON even if the route returns text, and the
     configured defaults of `GET /search`."""
     document.setdefault("components", {})["securitySchemes"] = _SCHEMES
-    document["security"] = [{KEY: []}] if settings.api_key else [{KEY: []}, {}]
+    optional: list[dict[str, list[str]]] = [] if settings.api_key else [{}]
+    document["security"] = [{KEY: []}, *optional]
     for route in routes:
-        access = access_of(route)
+        scope = scope_of(route, settings)
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
-            if access is Access.TOKEN:
-                operation["security"] = [{TOKEN: []}]
-            elif access is Access.NOTHING:
+            if scope is None:
                 operation["security"] = []
                 operation["responses"].pop("401", None)
+            elif scope is Scope.DOCUMENTS:
+                operation["security"] = [{TOKEN: []}, {KEY: [scope.value]}]
+            else:
+                operation["security"] = [{KEY: [scope.value]}, *optional]
             for status, response in operation["responses"].items():
                 if int(status) >= MIN_ERROR_STATUS:
                     response["content"] = _ENVELOPE

@@ -13,11 +13,12 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolscript.domain.requests import request_id
+from toolscript.domain.requests import caller_name, request_id
 from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
 NO_ROUTE = "none"
+MCP_PATH = "/mcp"
 NO_STATUS = 499
 _PRINTABLE = re.compile(rb"[ -~]{1,128}")
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestTracking:
-    """ASGI middleware around everything else. Of a request, it logs only the method and the route."""
+    """ASGI middleware around everything else. Of a request, it logs only the method, the route and the key's name."""
 
     def __init__(self, app: ASGIApp, served: ServedApp) -> None:
         self.app = app
@@ -47,7 +48,7 @@ class RequestTracking:
             await send(message)
 
         telemetry = self._served.current and self._served.current.observability.telemetry
-        token = request_id.set(request)
+        token, caller = request_id.set(request), caller_name.set(None)
         started = time.perf_counter()
         try:
             if not telemetry:
@@ -61,6 +62,7 @@ class RequestTracking:
         finally:
             self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)
+            caller_name.reset(caller)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)
@@ -69,7 +71,8 @@ class RequestTracking:
             app.observability.metrics.count_request(method, route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
-            log.info("request", extra=fields)
+            caller = caller_name.get()
+            log.info("request", extra=fields | ({"caller": caller} if caller else {}))
 
 
 def _read_or_create_id(scope: Scope) -> str:
@@ -78,7 +81,10 @@ def _read_or_create_id(scope: Scope) -> str:
 
 
 def _route_template(scope: Scope) -> str:
-    """Returns the template of the route, never the path: each path would be a new label of the metrics."""
+    """Returns the template of the route, never the path: each path would be a new label of the metrics. For MCP, also
+    the method of the protocol."""
     route = scope.get("route")
     template = getattr(route, "path_format", None) or getattr(route, "path", None)
+    if scope["path"] == MCP_PATH:
+        return f"{MCP_PATH} {scope.get('mcp_method', '')}".rstrip()
     return str(template) if template else NO_ROUTE

@@ -28,6 +28,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from toolscript.domain.access import Scope
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.services.documents.search import SearchType
@@ -234,3 +235,12 @@ TOOLS = [
     _build_tool("search_documents", "Search documents", SearchDocumentsArguments, **_SEARCH),
     _build_tool("search_knowledge", "Search knowledge", SearchKnowledgeArguments, **_SEARCH),
 ]
+# The scope that a key needs to see and call each tool.
+TOOL_SCOPES = {
+    "search_tools": Scope.SEARCH,
+    "search_skills": Scope.SEARCH,
+    "describe_tool": Scope.SEARCH,
+    "call_tool": Scope.CALL,
+    "search_documents": Scope.DOCUMENTS,
+    "search_knowledge": Scope.KNOWLEDGE,
+}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -17,15 +17,16 @@ from starlette.requests import Request
 from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
-from toolscript.domain.access import Principal
+from toolscript.domain.access import Grant, Principal
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
 from toolscript.services.knowledge.search import KnowledgeQuery
-from toolscript.surfaces.callers import admit_client, identify_principal
+from toolscript.surfaces.callers import admit_client, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import (
     INSTRUCTIONS,
+    TOOL_SCOPES,
     TOOLS,
     CallToolArguments,
     DescribeToolArguments,
@@ -37,25 +38,47 @@ from toolscript.surfaces.mcp.definitions import (
 from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
+OTHER_METHOD = "other"
+Context = ServerRequestContext[Any, Request]
 AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[CallToolResult]]
 
 
 def build_server(answer: AnswerCall) -> Server[Any]:
     """Builds the MCP server. `answer` gets each call of a tool, and its HTTP request if it has one. A ToolscriptError
-    becomes a result with `isError`."""
+    becomes a result with `isError`. The key of a request decides which tools it sees and may call."""
 
-    async def list_tools(_: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=TOOLS)
+    async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        scopes = _get_grant(context).scopes
+        return ListToolsResult(tools=[tool for tool in TOOLS if TOOL_SCOPES[tool.name] in scopes])
 
-    async def call(context: ServerRequestContext[Any, Request], params: CallToolRequestParams) -> CallToolResult:
+    async def call(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
+            if params.name in TOOL_SCOPES:
+                require_scope(TOOL_SCOPES[params.name], _get_grant(context).scopes)
             return await answer(params, context.request)
         except ToolscriptError as error:
             return _build_text_result(error.message, is_error=True)
 
-    return Server(
+    async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Adds the method to the HTTP request, for metrics and logs; only known ones, because clients choose them."""
+        if ctx.request is not None:
+            is_known = ctx.method == "initialize" or server.get_request_handler(ctx.method)
+            ctx.request.scope["mcp_method"] = ctx.method if is_known else OTHER_METHOD
+        return await call_next(ctx)
+
+    server: Server[Any] = Server(
         "toolscript", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call
     )
+    server.middleware.append(name_method)
+    return server
+
+
+def _get_grant(context: Context) -> Grant:
+    """What the key of the HTTP request allows, as the guard found it. On stdio the caller owns the process."""
+    if context.request is None:
+        return Grant()
+    grant: Grant = context.request.scope["grant"]
+    return grant
 
 
 async def serve_over_stdio(answer: AnswerCall) -> None:

@@ -187,7 +187,7 @@ def _read_error(refusal: urllib.error.HTTPError, *, is_signed: bool) -> Toolscri
     try:
         error = json.load(refusal)["error"]
         if error["code"] == Unauthorized.code and not is_signed:
-            return Unauthorized("the gateway requires its API key: set TOOLSCRIPT_API_KEY", details=error["details"])
+            return Unauthorized("the gateway requires a valid key: set TOOLSCRIPT_API_KEY", details=error["details"])
         # Some routes have fewer codes than there are errors; the status distinguishes them.
         kind = Unavailable if refusal.code == HTTPStatus.SERVICE_UNAVAILABLE else _ERRORS.get(error["code"])
         return (kind or ToolscriptError)(error["message"], details=error["details"])

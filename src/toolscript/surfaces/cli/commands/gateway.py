@@ -157,9 +157,20 @@ class GatewayRun:
             await self._connect(app)
         self.server.served.mark_ready()
         url = self.server.url
+        self._announce_public_knowledge()
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
         following = app.gateway.follow(self._stamps, lambda: _read_stamps(self._configuration), self._reload)
         await asyncio.gather(following, app.snapshots.warm_up(), _finish_documents(app))
+
+    def _announce_public_knowledge(self) -> None:
+        from toolscript.surfaces.http.guard import is_loopback
+
+        settings = self._settings
+        if settings.knowledge_access == "public" and not is_loopback(settings.host):
+            self._console.print(
+                f"[yellow]Knowledge is public:[/] everyone who can reach {settings.host} may search it without a key. "
+                "TOOLSCRIPT_KNOWLEDGE_ACCESS=key requires one"
+            )
 
     async def _serve_demo(self, app: App) -> None:
         from toolscript.surfaces.json.tools import build_search_response

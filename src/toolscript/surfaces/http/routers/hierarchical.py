@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from toolscript.domain.catalog import ItemType
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import CurrentApp
+from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
@@ -18,7 +18,7 @@ from toolscript.surfaces.json import hierarchical as responses
 
 MAX_HITS = 50
 
-router = APIRouter(prefix="/api/v1", tags=["hierarchical search"], responses=errors(400))
+router = APIRouter(prefix="/api/v1", tags=["hierarchical search"], dependencies=[SEARCH], responses=errors(400))
 
 Text = Annotated[str, Query(description=schemas.QUERY, examples=["schedule a meeting"])]
 Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]

@@ -1,4 +1,4 @@
-"""Knowledge over HTTP: one search, without credentials, limited for each client."""
+"""Knowledge over HTTP: one search, without credentials unless the settings require a key, limited for each client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ router = APIRouter(tags=["knowledge"])
     operation_id="search_knowledge",
     summary="Search knowledge: chunks of books and extractions from them, with their sources",
     description="The query string, the body, or both may have the fields; in both, they must be the same. No "
-    "authentication. If one of the two collections cannot be searched, the other one still is.",
+    "authentication, unless TOOLSCRIPT_KNOWLEDGE_ACCESS is `key`. If one of the two collections cannot be searched, "
+    "the other one still is.",
     response_model=KnowledgeResponse,
     responses=errors(429),
     openapi_extra=request_body(KnowledgeRequest, required=False),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 
 from toolscript.domain.catalog import SuggestionStatus
-from toolscript.surfaces.http.dependencies import CurrentApp
+from toolscript.surfaces.http.dependencies import ADMIN, SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import skills as schemas
@@ -16,7 +16,7 @@ from toolscript.surfaces.json.hierarchical import build_sync_response
 
 MAX_SUGGESTION_NUMBER = 2**31 - 1
 
-router = APIRouter(prefix="/api/v1", tags=["skills"])
+router = APIRouter(prefix="/api/v1", tags=["skills"], dependencies=[ADMIN])
 
 SkillId = Annotated[str, Path(description="The id of a skill.", examples=["calendar_events"])]
 SuggestionNumber = Annotated[int, Path(ge=1, le=MAX_SUGGESTION_NUMBER, description="The id of a suggestion.")]
@@ -83,7 +83,12 @@ async def propose_skills(app: CurrentApp, body: schemas.ProposeRequest | None = 
     return JsonResponse(responses.build_proposals_response(proposals))
 
 
-@router.get("/skills", summary="List skills with their number of tools", response_model=schemas.SkillListResponse)
+@router.get(
+    "/skills",
+    summary="List skills with their number of tools",
+    response_model=schemas.SkillListResponse,
+    dependencies=[SEARCH],
+)
 async def list_skills(
     app: CurrentApp, active_only: Annotated[bool, Query(description="Leave out inactive skills.")] = False
 ) -> JsonResponse:
@@ -106,6 +111,7 @@ async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonRe
     summary="One skill with its number of tools",
     response_model=schemas.SkillResponse,
     responses=errors(404),
+    dependencies=[SEARCH],
 )
 async def get_skill(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
     return JsonResponse(responses.build_skill_response(await app.skills.get(skill_id)))
@@ -136,6 +142,7 @@ async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
     summary="The tools in a skill, by confidence",
     response_model=schemas.SkillToolsResponse,
     responses=errors(404),
+    dependencies=[SEARCH],
 )
 async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
     return JsonResponse(responses.build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))

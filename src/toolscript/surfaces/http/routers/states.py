@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.responses import Response
 
 from toolscript.domain.errors import NotFound, Unavailable
-from toolscript.surfaces.http.dependencies import PUBLIC, CurrentApp, Served
+from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse, ServerListResponse
@@ -25,6 +25,7 @@ async def get_health() -> JsonResponse:
     "/ready",
     summary="Readiness: store and index work, and every server was tried",
     response_model=ReadinessResponse,
+    dependencies=[PUBLIC],
 )
 async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
     await app.check_ready()
@@ -34,7 +35,12 @@ async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
     return JsonResponse(build_readiness_response(app.gateway.statuses, app.model))
 
 
-@router.get("/servers", summary="The servers behind the gateway and their states", response_model=ServerListResponse)
+@router.get(
+    "/servers",
+    summary="The servers behind the gateway and their states",
+    response_model=ServerListResponse,
+    dependencies=[ADMIN],
+)
 async def list_servers(app: CurrentApp) -> JsonResponse:
     return JsonResponse(build_servers_response(app.gateway.statuses, app.gateway.configuration_error))
 
@@ -44,6 +50,7 @@ async def list_servers(app: CurrentApp) -> JsonResponse:
     summary="Counters and timings of requests, searches and their stages, for Prometheus",
     response_class=PlainTextResponse,
     responses=errors(404),
+    dependencies=[METRICS],
 )
 async def get_metrics(app: CurrentApp) -> Response:
     if app.observability.metrics is None:

@@ -13,14 +13,14 @@ from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.bodies import read_body
-from toolscript.surfaces.http.dependencies import CurrentApp
+from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import tools as schemas
 from toolscript.surfaces.json import tools as responses
 
-router = APIRouter(tags=["tools"])
-clients_router = APIRouter(prefix="/runtime", tags=["clients"])
+router = APIRouter(tags=["tools"], dependencies=[SEARCH])
+clients_router = APIRouter(prefix="/runtime", tags=["clients"], dependencies=[SEARCH])
 
 ToolFilter = Annotated[
     str | None,
@@ -88,6 +88,7 @@ async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     response_model=dict[str, Any],
     responses=errors(404, 502, 504),
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    dependencies=[CALL],
 )
 async def call_tool(
     tool_id: ToolId,

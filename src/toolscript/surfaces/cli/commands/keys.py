@@ -1,0 +1,166 @@
+"""`toolscript keys`: named keys for people and programs that use the gateway.
+
+Keys are written to the store directly, not through a gateway: no key, whatever its scopes, can create another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from toolscript.domain.access import DEFAULT_PLAN, AccessKey, Scope
+from toolscript.domain.errors import Invalid
+from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note
+
+if TYPE_CHECKING:
+    from toolscript.services.access.keys import Keys
+    from toolscript.settings import Settings
+
+Answer = Mapping[str, Any]
+Result = TypeVar("Result")
+
+_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+MAX_DAYS = 3650
+
+
+@click.group()
+def keys() -> None:
+    """Create, list and revoke keys for the gateway.
+
+    A key has a name, which logs show, and scopes, which say what it allows:
+
+    \b
+    search     find and describe tools, generate clients
+    call       call tools
+    documents  search, add and remove the documents of one tenant
+    knowledge  search knowledge, where TOOLSCRIPT_KNOWLEDGE_ACCESS is key
+    metrics    read /metrics
+    admin      see servers, change skills, sync
+
+    Requests send it as `X-API-Key: KEY` or `Authorization: Bearer KEY`, over HTTP and MCP. Once a key was created,
+    gateways on that store refuse requests without one, except probes and public knowledge. Keys are written to the
+    store, and gateways that run on it follow within seconds.
+    """
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    required=True,
+    help="What the key allows; repeatable.",
+)
+@click.option("--expires", metavar="TIME", help="When the key expires: 45m, 12h or 30d from now. Default: never.")
+@click.option(
+    "--plan", default=DEFAULT_PLAN, show_default=True, help="The plan that limits requests for documents with this key."
+)
+@options.tenant
+@options.data_dir
+@options.as_json
+def create(name: str, scopes: tuple[str, ...], expires: str | None, plan: str) -> None:
+    """Create a key, and print its secret: it is shown only now, and stored nowhere.
+
+    Exits with 7 when the name is taken, also by a revoked key.
+
+    \b
+    toolscript keys create ci --scope search --scope call --expires 30d
+    toolscript keys create prometheus --scope metrics
+    toolscript keys create acme-app --scope documents --tenant acme
+    """
+    settings = read_settings()
+    expires_in = None if expires is None else _parse_duration(expires)
+
+    def work(keys: Keys) -> Awaitable[tuple[AccessKey, str]]:
+        return keys.create(name, [*map(Scope, scopes)], tenant=settings.tenant, plan=plan, expires_in=expires_in)
+
+    key, secret = _run(settings, work)
+    print_answer({**_build_key_response(key), "key": secret}, _show_created)
+
+
+@keys.command("list")
+@options.data_dir
+@options.as_json
+def list_() -> None:
+    """List all keys with their scopes, without their secrets."""
+    found = _run(read_settings(), lambda keys: keys.list_all(), read_only=True)
+    print_answer({"keys": [_build_key_response(key) for key in found]}, _show_keys)
+
+
+@keys.command()
+@click.argument("name")
+@options.data_dir
+@options.as_json
+def revoke(name: str) -> None:
+    """Make a key invalid for good, on every gateway within seconds."""
+    key = _run(read_settings(), lambda keys: keys.revoke(name))
+    print_answer(_build_key_response(key), lambda answer: click.echo(f"Revoked {answer['name']}."))
+
+
+def _run(settings: Settings, work: Callable[[Keys], Awaitable[Result]], *, read_only: bool = False) -> Result:
+    from toolscript.app.access import open_keys  # --help must not wait for engines to load
+
+    async def run() -> Result:
+        async with open_keys(settings, read_only=read_only) as opened:
+            return await work(opened)
+
+    return asyncio.run(run())
+
+
+def _parse_duration(text: str) -> float:
+    """The seconds of `30d`, `12h` or `45m`. Raises Invalid."""
+    match = re.fullmatch(r"([1-9][0-9]{0,6})([mhd])", text)
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 0 < seconds <= MAX_DAYS * _UNITS["d"]:
+        raise Invalid(
+            f"invalid --expires {text}: expected a number of minutes, hours or days, such as 45m, 12h or 30d, of at "
+            f"most {MAX_DAYS}d",
+            details={"field": "--expires"},
+        )
+    return float(seconds)
+
+
+def _build_key_response(key: AccessKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "scopes": sorted(key.scopes),
+        "tenant": key.tenant,
+        "plan": key.plan,
+        "state": key.get_state(time.time()),
+        "created_at": _format_time(key.created_at),
+        "expires_at": _format_time(key.expires_at),
+        "revoked_at": _format_time(key.revoked_at),
+    }
+
+
+def _format_time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _show_created(answer: Answer) -> None:
+    until = f"until {answer['expires_at']}" if answer["expires_at"] else "until it is revoked"
+    print_note(f"{answer['name']} is valid {until}. Keep this secret now, it is not shown again:", label="created")
+    click.echo(answer["key"])
+
+
+def _show_keys(answer: Answer) -> None:
+    columns: Columns = {
+        "Name": "name",
+        "Scopes": "scopes",
+        "State": "state",
+        "Expires": lambda key: (key["expires_at"] or "never")[:16],
+        "Created": lambda key: key["created_at"][:16],
+        "Tenant": "tenant",
+    }
+    print_table(columns, answer["keys"], "No keys.")

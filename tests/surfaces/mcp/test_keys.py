@@ -1,0 +1,155 @@
+"""Named keys over MCP: a key sees and calls the tools of its scopes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fixtures.serving import replace_parts
+from toolscript.app.app import App, local_token, open_app
+from toolscript.domain.access import Scope
+from toolscript.domain.documents import Document
+from toolscript.services.access import keys as module
+from toolscript.settings import load_settings
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
+
+pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
+
+ARGUMENTS = {"query": "tides", "tool_id": "none__such"}
+HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+@pytest.fixture(scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("keys"), search_model="hashed-64")
+    async with open_app(settings, serving=True) as opened:
+        await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of waiting until the keys that were read are too old."""
+    monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "MAX_AGE_FOR_UNKNOWN_SECONDS", 0.0)
+
+
+@dataclass
+class Endpoint:
+    """Sends MCP requests with the given headers."""
+
+    client: httpx.AsyncClient
+
+    async def post(self, method: str, headers: dict[str, str], **params: object) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self.client.post("/mcp", json=body, headers=HEADERS | headers)
+
+    async def list_tools(self, **headers: str) -> list[str]:
+        return [tool["name"] for tool in (await self.post("tools/list", headers)).json()["result"]["tools"]]
+
+    async def call(self, tool: str, **headers: str) -> tuple[bool, str]:
+        """Whether the result is an error, and its text."""
+        response = await self.post("tools/call", headers, name=tool, arguments=ARGUMENTS)
+        result = response.json()["result"]
+        return result.get("isError", False), result["content"][0]["text"]
+
+
+@asynccontextmanager
+async def serve_mcp(app: App, **settings: Any) -> AsyncIterator[Endpoint]:
+    """The endpoint of the application with other settings."""
+    app = replace_parts(app, settings=replace(app.settings, **settings))
+    http = create_http_app(ServedApp(app.settings, app))
+    async with (
+        http.router.lifespan_context(http),
+        httpx.AsyncClient(transport=httpx.ASGITransport(http), base_url="http://127.0.0.1") as client,
+    ):
+        yield Endpoint(client)
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_every_tool_has_a_scope() -> None:
+    assert list(TOOL_SCOPES) == [tool.name for tool in TOOLS]
+
+
+async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
+    async with serve_mcp(app) as mcp:
+        if not await app.keys.list_all():
+            assert len(await mcp.list_tools()) == len(TOOLS)
+        _, secret = await app.keys.create("first", [Scope.SEARCH])
+        for headers in ({}, bearer(f"{secret}x"), {"X-API-Key": "tsk_"}):
+            for method in ("tools/list", "ping", "initialize"):
+                assert (await mcp.post(method, headers)).status_code == 401
+
+
+async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
+    async with serve_mcp(app, knowledge_access="key") as mcp:
+        for scope in Scope:
+            _, secret = await app.keys.create(f"only-{scope}", [scope], tenant="acme")
+            allowed = [name for name, needed in TOOL_SCOPES.items() if needed is scope]
+            assert await mcp.list_tools(**bearer(secret)) == allowed
+            for name, needed in TOOL_SCOPES.items():
+                is_error, text = await mcp.call(name, **bearer(secret))
+                if name in allowed:
+                    assert is_error == ("no such tool" in text), text
+                else:
+                    assert (is_error, f"lacks the scope {needed}" in text) == (True, True)
+
+
+@pytest.mark.req("K-03")
+async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
+    _, secret = await app.keys.create("calls", [Scope.CALL])
+    async with serve_mcp(app) as mcp:
+        assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "search_knowledge"]
+        assert (await mcp.call("search_knowledge", **{"X-API-Key": secret}))[0] is False
+
+
+@pytest.mark.req("D-04")
+async def test_documents_need_the_scope_or_a_token_beside_the_key(app: App) -> None:
+    _, metrics = await app.keys.create("metrics-of-acme", [Scope.METRICS])
+    _, documents = await app.keys.create("documents-of-acme", [Scope.DOCUMENTS], tenant="acme")
+    with_token = {"X-API-Key": metrics} | bearer(local_token(app.local_key, "acme"))
+    async with serve_mcp(app) as mcp:
+        for headers in (with_token, {"X-API-Key": documents}, bearer(documents)):
+            assert await mcp.list_tools(**headers) == ["search_documents", "search_knowledge"]
+            is_error, text = await mcp.call("search_documents", **headers)
+            assert (is_error, "report" in text) == (False, True)
+
+
+async def test_the_owner_of_the_data_folder_may_do_everything(app: App) -> None:
+    await app.keys.create("another", [Scope.SEARCH])
+    async with serve_mcp(app) as mcp:
+        assert len(await mcp.list_tools(**bearer(local_token(app.local_key, "acme")))) == len(TOOLS)
+
+
+@pytest.mark.req("D-10")
+async def test_requests_are_counted_by_the_method_of_the_protocol(app: App) -> None:
+    metrics = app.observability.metrics
+    assert metrics is not None
+
+    def count_routes() -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for family in text_string_to_metric_families(metrics.exposition()[0].decode()):
+            for sample in family.samples:
+                if sample.name == "toolscript_http_requests_total":
+                    counted[sample.labels["route"]] += int(sample.value)
+        return counted
+
+    before = count_routes()
+    _, secret = await app.keys.create("everything", list(Scope), tenant="acme")
+    async with serve_mcp(app) as mcp:
+        for method in ("tools/list", "tools/list", "ping", "no/such/method", "no/other/method"):
+            await mcp.post(method, bearer(secret))
+        await mcp.call("search_tools", **bearer(secret))
+    assert count_routes() - before == {"/mcp tools/list": 2, "/mcp ping": 1, "/mcp other": 2, "/mcp tools/call": 1}

@@ -1,0 +1,183 @@
+"""Named keys: how they are created, and how long a gateway uses what it has read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from toolscript.domain.access import AccessKey, Scope
+from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.services.access.keys import (
+    MAX_AGE_FOR_UNKNOWN_SECONDS,
+    MAX_AGE_SECONDS,
+    MAX_AGE_WITHOUT_STORE_SECONDS,
+    Keys,
+    compute_digest,
+    is_key,
+)
+
+pytestmark = pytest.mark.req("X-04", "G-19")
+
+
+@dataclass
+class Store:
+    """Keys in memory, on a store that can be down or frozen."""
+
+    keys: dict[str, AccessKey] = field(default_factory=dict)
+    reads: int = 0
+    is_down: bool = False
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def add_key(self, key: AccessKey) -> None:
+        self.keys[key.name] = key
+
+    async def list_keys(self) -> list[AccessKey]:
+        self.reads += 1
+        await self.answers.wait()
+        if self.is_down:
+            raise Unavailable("the store does not answer: db.internal")
+        return list(self.keys.values())
+
+    async def revoke_key(self, name: str, at: float) -> AccessKey:
+        self.keys[name] = replace(self.keys[name], revoked_at=at)
+        return self.keys[name]
+
+
+@dataclass
+class Clock:
+    """A clock that tests move."""
+
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Setup:
+    store: Store
+    clock: Clock
+    keys: Keys
+
+
+@pytest.fixture
+async def setup() -> AsyncIterator[Setup]:
+    store, clock = Store(), Clock()
+    store.answers.set()
+    keys = Keys(store, clock=clock, monotonic=clock)
+    yield Setup(store, clock, keys)
+    await keys.close()
+
+
+async def test_a_secret_is_random_and_stored_as_a_digest(setup: Setup) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    _, other = await setup.keys.create("other", [Scope.SEARCH])
+    assert is_key(secret)
+    assert len(secret) >= 43
+    assert secret != other
+    assert setup.store.keys["ci"].digest == key.digest == compute_digest(secret)
+    assert key.digest not in repr(key)
+
+
+@pytest.mark.req("X-03")
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "ü", "a\n"])
+async def test_a_name_has_few_characters(setup: Setup, name: str) -> None:
+    with pytest.raises(Invalid, match="1 to 64 letters"):
+        await setup.keys.create(name, [Scope.SEARCH])
+
+
+@pytest.mark.req("X-03")
+async def test_a_key_needs_a_scope_and_for_documents_a_tenant(setup: Setup) -> None:
+    with pytest.raises(Invalid, match="search, call, documents, knowledge, metrics, admin"):
+        await setup.keys.create("ci", [])
+    with pytest.raises(Invalid, match="needs a tenant"):
+        await setup.keys.create("ci", [Scope.DOCUMENTS])
+    assert (await setup.keys.create("app", [Scope.DOCUMENTS], tenant="acme"))[0].tenant == "acme"
+    assert (await setup.keys.create("ci", [Scope.SEARCH], tenant="acme"))[0].tenant is None
+    assert setup.store.keys.keys() == {"app", "ci"}
+
+
+async def test_wrong_secrets_find_nothing(setup: Setup) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    for wrong in ("", "tsk_", secret[:-1], secret + "x", secret.upper(), key.digest, f"tsk_{key.digest}"):
+        assert await setup.keys.find(wrong) is None
+    assert await setup.keys.find(secret) == key
+
+
+async def test_a_key_expires_by_the_clock_without_a_store(setup: Setup) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH], expires_in=60)
+    assert await setup.keys.find(secret) == key
+    setup.store.answers.clear()
+    setup.clock.now += 59
+    assert await setup.keys.find(secret) == key
+    setup.clock.now += 1
+    assert await setup.keys.find(secret) is None
+
+
+async def test_keys_are_read_once_in_two_seconds(setup: Setup) -> None:
+    _, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    for _ in range(5):
+        await asyncio.gather(*(setup.keys.find(secret) for _ in range(20)))
+    assert setup.store.reads == 1
+    await setup.keys.revoke("ci")
+    setup.clock.now += MAX_AGE_SECONDS
+    assert await asyncio.gather(*(setup.keys.find(secret) for _ in range(20))) == [None] * 20
+    assert setup.store.reads == 2
+
+
+async def test_a_new_key_works_at_once_and_wrong_ones_cannot_make_a_gateway_read_all_the_time(setup: Setup) -> None:
+    assert not await setup.keys.exist()
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    setup.clock.now += MAX_AGE_FOR_UNKNOWN_SECONDS
+    assert await setup.keys.find(secret) == key
+    for _ in range(100):
+        assert await setup.keys.find("tsk_unknown") is None
+    assert setup.store.reads == 2
+
+
+async def test_while_the_store_is_down_the_last_keys_stay_valid_for_minutes(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    assert await setup.keys.find(secret) == key
+    setup.store.is_down = True
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            setup.clock.now += MAX_AGE_WITHOUT_STORE_SECONDS / 3
+            assert await setup.keys.find(secret) == key
+    assert [record.getMessage() for record in caplog.records] == ["keys_not_read"]
+    setup.clock.now += 1
+    with pytest.raises(Unavailable) as error:
+        await setup.keys.find(secret)
+    assert "db.internal" not in error.value.message
+    assert await setup.keys.exist()
+    setup.store.is_down = False
+    setup.clock.now += MAX_AGE_SECONDS
+    assert await setup.keys.find(secret) == key
+
+
+async def test_a_frozen_store_delays_requests_once(setup: Setup) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    assert await setup.keys.find(secret) == key
+    setup.store.answers.clear()
+    setup.clock.now += MAX_AGE_SECONDS
+    assert await setup.keys.find(secret) == key  # waits for half a second of real time
+    setup.clock.now += 60
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await asyncio.gather(*(setup.keys.find(secret) for _ in range(50))) == [key] * 50
+    assert loop.time() - began < 25  # 50 waits of half a second
+    assert setup.store.reads == 2
+
+
+async def test_keys_that_were_never_read_are_unavailable(setup: Setup) -> None:
+    setup.store.is_down = True
+    with pytest.raises(Unavailable):
+        await setup.keys.exist()
+    with pytest.raises(Unavailable):
+        await setup.keys.find("tsk_x")
+    assert await setup.keys.find("not of our form") is None
