@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
+from starlette.types import Message, Receive, Scope, Send
 
 from tests.fixtures.serving import serve
 from toolscript.app.app import App
@@ -114,18 +118,178 @@ async def test_a_body_in_pieces_is_not_slow(url: str, monkeypatch: pytest.Monkey
     assert time.monotonic() - began > 0.5
 
 
-async def test_idle_connections_give_way_and_busy_ones_do_not(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+# --- an application that answers when the test says so ---
+
+
+class Application:
+    """Answers in two pieces: the first at once if the path is `/stream`, the rest when `finish` is set."""
+
+    def __init__(self) -> None:
+        self.finish = asyncio.Event()
+        self.size = 10
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.received: list[Message] = []
+        self.connections: set[Any] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        body = b"x" * self.size
+        start: Message = {"type": "http.response.start", "status": 200, "headers": []}
+        if scope["path"] == "/stream":
+            await send(start)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        if scope["path"] != "/fast":
+            await self.finish.wait()
+        if scope["path"] == "/read":
+            self.received.append(await receive())
+            while self.received[-1].get("more_body"):
+                self.received.append(await receive())
+            self.headers = list(scope["headers"])
+        if scope["path"] != "/stream":
+            await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+async def application() -> Application:
+    return Application()
+
+
+@pytest.fixture
+async def address(application: Application) -> AsyncIterator[str]:
+    """Where the application is served, over the gateway's own kind of connection."""
+    config = uvicorn.Config(
+        application, http=connection.LimitedConnection, log_level="critical", ws="none", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        application.connections = server.server_state.connections
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        application.finish.set()
+        server.should_exit = server.force_exit = True
+        await running
+
+
+def build_request(path: str, *headers: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+async def wait_until(is_reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_reached():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(10):
+        return await reader.read()
+
+
+@pytest.mark.parametrize("stray", [b"\r\n", b"GET /stream HTT"], ids=["line-end", "half-a-request"])
+async def test_no_timer_cuts_a_response(
+    address: str, application: Application, stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/stream"))
+        await reader.readuntil(b"x" * application.size + b"\r\n")
+        writer.write(stray)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.5)
+        application.finish.set()
+        assert (await read_all(reader)).startswith(b"a\r\n" + b"x" * application.size + b"\r\n0\r\n\r\n")
+
+
+async def test_a_large_head_after_a_request_gets_no_response_of_its_own(address: str, application: Application) -> None:
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/stream"))
+        await reader.readuntil(b"x" * application.size)
+        writer.write(b"GET /stream?" + b"a" * 400_000)
+        with suppress(ConnectionResetError):
+            assert b"HTTP/1.1" not in await read_all(reader)
+
+
+async def test_a_response_that_is_not_read_does_not_keep_the_connection(
+    address: str, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+    application.size = 30_000_000
+    async with connect(address) as (reader, writer):
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(build_request("/fast", "Connection: close"))
+        await wait_until(lambda: bool(application.connections))
+        await wait_until(lambda: not application.connections)
+
+
+@pytest.mark.parametrize("trailer", [b"X: " + b"a" * 200_000, b"X-Many: a\r\n" * 20_000], ids=["one", "many"])
+async def test_endless_trailers_are_refused(address: str, application: Application, trailer: bytes) -> None:
+    application.finish.set()
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/read", "Transfer-Encoding: chunked", method="POST") + b"1\r\na\r\n0\r\n" + trailer)
+        assert (await read_response(reader))[0] == 431
+
+
+async def test_trailers_do_not_become_headers(address: str, application: Application) -> None:
+    application.finish.set()
+    request = build_request("/read", "Transfer-Encoding: chunked", "Connection: close", method="POST")
+    async with connect(address) as (reader, writer):
+        writer.write(request + b"1\r\na\r\n0\r\nX-Api-Key: stolen\r\n\r\n")
+        assert (await read_all(reader)).startswith(b"HTTP/1.1 200")
+    assert b"x-api-key" not in dict(application.headers)
+
+
+async def test_a_client_that_waits_for_100_continue_is_not_slow(
+    address: str, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+    request = build_request("/read", "Content-Length: 1", "Expect: 100-continue", "Connection: close", method="POST")
+    async with connect(address) as (reader, writer):
+        writer.write(request)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.5)
+        application.finish.set()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+        writer.write(b"a")
+        assert (await read_all(reader)).startswith(b"HTTP/1.1 200")
+
+
+async def test_line_ends_do_not_keep_a_connection_open(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/fast"))
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(b"\r\n")
+        await read_all(reader)
+
+
+async def test_an_upgrade_is_answered_as_a_plain_request(address: str) -> None:
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/fast", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"))
+        assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_silent_connections_give_way_and_those_with_a_request_do_not(
+    address: str, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 20)
+    unfinished = build_request("/read", "Content-Length: 100", method="POST") + b"{"
     async with AsyncExitStack() as stack:
-        for _ in range(60):
-            await stack.enter_async_context(connect(url))
-        assert await read_status(await stack.enter_async_context(connect(url))) == 200
-        busy = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+        for sent in [b""] * 40 + [b"GET /"] * 40 + [unfinished] * 40:
+            _, writer = await stack.enter_async_context(connect(address))
+            writer.write(sent)
+        reader, writer = await stack.enter_async_context(connect(address))
+        writer.write(build_request("/fast"))
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n"), 10) == b"HTTP/1.1 200 OK\r\n"
         for _ in range(20):
-            _, writer = await stack.enter_async_context(connect(url))
-            writer.write(busy)
-            await writer.drain()
-        refused, _ = await stack.enter_async_context(connect(url))
-        status, error = await read_response(refused)
-    assert status == 503
-    assert "more than 20 connections" in str(error["message"])
+            reader, writer = await stack.enter_async_context(connect(address))
+            writer.write(build_request("/stream"))
+            assert await asyncio.wait_for(reader.readuntil(b"\r\n"), 10) == b"HTTP/1.1 200 OK\r\n"
+        for _ in range(3):
+            refused, _ = await stack.enter_async_context(connect(address))
+            status, error = await read_response(refused)
+            assert status == 503
+            assert "more than 20 connections" in str(error["message"])

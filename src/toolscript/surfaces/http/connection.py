@@ -1,10 +1,11 @@
-"""An HTTP connection with limits that uvicorn does not have: the size of a request's head, the time to send a request,
-the number of connections. The application never sees a request that exceeds them."""
+"""An HTTP connection with limits that uvicorn does not have: the size of a request's head, the time to send a request
+and to read its response, the number of connections. The application never sees a request that exceeds them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -15,48 +16,58 @@ from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_CONNECTIONS = 800  # below 1 024 open files, the usual limit of a process
 HEAD_SECONDS = 10.0
-# Between two pieces of a body: a large body over a slow line may take longer in all.
+# Between two pieces of a body, or of a response: a large one over a slow line may take longer in all.
 BODY_SECONDS = 20.0
 LINGER_SECONDS = 1.0
+MAX_REFUSED = 100  # connections that linger, above MAX_CONNECTIONS
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """Closes connections that send too much before a request is complete, or too slowly. When there are too many, it
-    closes the one that has waited longest without a request; if all have one, the new one gets status 503."""
+    """Closes connections that send too much before a request is complete, that send too slowly, or that do not read
+    their response. When there are too many, it closes the one that has been silent for longest without a complete
+    request; if all have one, the new one gets status 503."""
 
     _timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
+    _write_timer: asyncio.TimerHandle | None = None
     _is_in_head = True
-    _has_request = False
     _is_refused = False
+    _has_request = False
+    """Whether a complete request waits for its response."""
+    _unparsed_bytes = 0
+    """What arrived since the last complete head or piece of a body: a part of a head, or of a chunked body's frame."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._idle_since = self.loop.time()
+        self._active_at = self.loop.time()
         self._wait_for_head()
-        if len(self.connections) > MAX_CONNECTIONS and not self._close_idle_connection():
+        if len(self.connections) > MAX_CONNECTIONS and not self._make_room():
             self._refuse(503, Unavailable(f"more than {MAX_CONNECTIONS} connections: try again in a moment"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self._write_timer:
+            self._write_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
-        if self._is_in_head:
-            self._head_bytes += len(data)
-        elif not self.cycle.response_complete:
+        self._active_at = self.loop.time()
+        self._unparsed_bytes += len(data)
+        if not self._is_in_head and not self.cycle.response_complete:
             self._wait_for_body()
         super().data_received(data)
-        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+        if self._unparsed_bytes > MAX_HEAD_BYTES:
             self._refuse_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head = True
-        if self._timer is None:
-            self._wait_for_head()
+        self._wait_for_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Adds a header; ignores the trailers of a chunked body, which no check of the headers has seen."""
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -64,29 +75,58 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse_head()
         if self._is_refused:
             raise ValueError("refused")  # ends the parsing of this connection
-        self._is_in_head, self._head_bytes, self._has_request = False, 0, True
-        self._wait_for_body()
         super().on_headers_complete()
+        self._is_in_head, self._unparsed_bytes = False, 0
+        self._wait_for_body()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._stop_timer()
+        self._is_in_head, self._unparsed_bytes = True, 0
+        self._has_request = not self.cycle.response_complete
         super().on_message_complete()
+        if self._has_request:
+            self._stop_timer()
+        else:
+            self._wait_for_head()
 
     def on_response_complete(self) -> None:
-        self._idle_since, self._has_request = self.loop.time(), bool(self.pipeline)
+        self._active_at, self._has_request = self.loop.time(), bool(self.pipeline)
         super().on_response_complete()
+        if not self._has_request and self._is_in_head:
+            self._wait_for_head()
+        self._watch_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch_writing()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_writing()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP."""
         self._refuse(400, Invalid(msg))
 
-    def _close_idle_connection(self) -> bool:
-        others = (c for c in self.connections if isinstance(c, LimitedConnection) and c is not self)
-        idle = min((c for c in others if not c._has_request), key=lambda c: c._idle_since, default=None)
-        if idle:
-            idle.transport.close()
-            self.connections.discard(idle)
-        return idle is not None
+    def _make_room(self) -> bool:
+        """Whether there is room for this connection, possibly because another one was closed."""
+        others = sorted(
+            (c for c in self.connections if isinstance(c, LimitedConnection) and c is not self),
+            key=lambda c: c._active_at,
+        )
+        refused = [c for c in others if c._is_refused]
+        if len(refused) > MAX_REFUSED:
+            refused[0].transport.abort()
+        if len(others) - len(refused) < MAX_CONNECTIONS:
+            return True
+        silent = next((c for c in others if not c._has_request and not c._is_refused), None)
+        if silent:
+            self.connections.discard(silent)
+            silent.transport.abort()
+        return silent is not None
 
     def _wait_for_head(self) -> None:
         self._start_timer(HEAD_SECONDS, self._end_head)
@@ -95,16 +135,17 @@ class LimitedConnection(HttpToolsProtocol):
         self._start_timer(BODY_SECONDS, self._end_body)
 
     def _end_head(self) -> None:
-        if self._head_bytes:
+        if self._has_request:  # a further request is on its way; its time begins after the response to this one
+            self._wait_for_head()
+        elif self._unparsed_bytes:
             self._refuse(408, Invalid(f"the head of the request did not arrive within {HEAD_SECONDS:g} seconds"))
         else:
-            self.transport.close()
+            self._close()
 
     def _end_body(self) -> None:
-        if self.flow.read_paused:  # the application does not read, and the client may not send
+        # While the application does not read, the client may not send.
+        if self.flow.read_paused or self.cycle.waiting_for_100_continue:
             self._wait_for_body()
-        elif self.cycle.response_started:
-            self.transport.close()
         else:
             self._refuse(408, Invalid(f"the next part of the body did not arrive within {BODY_SECONDS:g} seconds"))
 
@@ -117,22 +158,45 @@ class LimitedConnection(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def _close(self) -> None:
+        self.transport.close()
+        self._watch_writing()
+
+    def _watch_writing(self) -> None:
+        if self._write_timer is None and (unsent := self.transport.get_write_buffer_size()):
+            self._write_timer = self.loop.call_later(BODY_SECONDS, self._check_writing, unsent, self._active_at)
+
+    def _check_writing(self, unsent: int, active_at: float) -> None:
+        """Ends the connection if the client has read nothing: closing it would wait until everything is sent."""
+        self._write_timer = None
+        if (self.transport.get_write_buffer_size(), self._active_at) == (unsent, active_at):
+            self.transport.abort()
+        else:
+            self._watch_writing()
+
     def _refuse_head(self) -> None:
         self._refuse(431, Invalid(f"request line and headers are larger than {MAX_HEAD_BYTES // 2**10} KiB"))
 
     def _refuse(self, status: int, error: ToolscriptError) -> None:
-        """Sends the error, discards what the client still sends, and closes the connection."""
+        """Sends the error, discards what the client still sends, and closes the connection. It only closes the
+        connection where the client would take the error for the response to another request."""
         if self._is_refused or self.transport.is_closing():
             return
         self._is_refused = True
+        is_too_late = self._has_request or (not self._is_in_head and self.cycle.response_started)
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if is_too_late:
+            self._close()
+            return
         body = json.dumps(error.to_envelope()).encode()
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        if self.cycle is not None:
-            self.cycle.disconnected = True
         self.transport.write(head.encode() + body)
-        self.transport.write_eof()
+        with suppress(OSError):  # the client is gone
+            self.transport.write_eof()
         # Closing at once would reset the connection while the client still sends, and lose the response.
-        self._start_timer(LINGER_SECONDS, self.transport.close)
+        self._start_timer(LINGER_SECONDS, self.transport.abort)

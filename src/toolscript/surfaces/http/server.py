@@ -28,6 +28,7 @@ class HttpServer:
         config = uvicorn.Config(
             create_http_app(self.served),
             http=LimitedConnection,
+            ws="none",  # a WebSocket would be a connection without limits
             log_level="critical",
             access_log=False,
             server_header=False,
