@@ -13,13 +13,16 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from importlib import resources
 
+# A nested type has the names of all types around it in its own name.
+MAX_NAME_LENGTH = 100
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def _words(text: str) -> list[str]:
     """The runs of letters and digits, in NFKC: Python treats identifiers with the same NFKC form as equal."""
-    plain = unicodedata.normalize("NFKC", text)
+    plain = unicodedata.normalize("NFKC", text[: 4 * MAX_NAME_LENGTH])
     marked = "".join(c if f"a{c}".isidentifier() and c != "_" else " " for c in plain)
     return marked.split()
 
@@ -33,7 +36,7 @@ def _make_startable(name: str, fallback: str) -> str:
 def to_pascal_case(*texts: str) -> str:
     """`desktop-commander`, `read_file` → `DesktopCommanderReadFile`; existing capitals stay."""
     parts = ["".join(word[:1].upper() + word[1:] for word in _words(text)) or "Unnamed" for text in texts]
-    return _make_startable("".join(parts), "Unnamed")
+    return _make_startable("".join(parts)[:MAX_NAME_LENGTH], "Unnamed")
 
 
 def to_camel_case(text: str) -> str:
@@ -61,6 +64,7 @@ class UniqueNames:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        self._numbers: dict[tuple[str, ...], int] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._taken
@@ -68,10 +72,12 @@ class UniqueNames:
     def take(self, preferred: str, *endings: str) -> str:
         """Returns the preferred name, followed by the first number from 2 on with which it is free with every ending,
         and takes it."""
-        number, name = 1, preferred
+        key = (preferred, *endings)
+        number, name = self._numbers.get(key, 1), preferred
         while any(name + ending in self._taken for ending in endings or ("",)):
             number += 1
             name = f"{preferred}{number}"
+        self._numbers[key] = number
         self._taken.update(name + ending for ending in endings or ("",))
         return name
 
@@ -90,7 +96,7 @@ def read_runtime(file: str) -> str:
 
 def split_comment_lines(text: str) -> list[str]:
     """Splits a text at every kind of line break and drops invisible characters, which could hide something."""
-    lines = ["".join(map(_visible, line)).rstrip() for line in text.splitlines()]
+    lines = [(line if line.isprintable() else "".join(map(_visible, line))).rstrip() for line in text.splitlines()]
     while lines and not lines[0]:
         lines.pop(0)
     while lines and not lines[-1]:

@@ -2,17 +2,20 @@
 
 A server may send anything as a schema, so nothing here raises: a part that cannot be understood becomes `Unknown`.
 Depth and size are bounded, because generated text must stay readable and schemas can be endless (they can refer to
-themselves). The gateway checks the constraints that no type can express (ranges, patterns, conditions).
+themselves). Everything that costs time or text is paid from one budget of shapes, so that any schema is read within
+some 50 ms; when it is used up, the rest becomes `Unknown`. The gateway checks the constraints that no type can express
+(ranges, patterns, conditions).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain, islice
 from urllib.parse import unquote
 
 from toolscript.codegen import shapes
@@ -22,7 +25,13 @@ MAX_SHAPES = 5_000
 MAX_VALUES = 256
 MAX_DEFINITIONS = 256
 MAX_DEFAULT_LENGTH = 80
+MAX_POINTER_LENGTH = 512
+MAX_TYPES = 16
+# How many of these take as long as one shape.
+NAMES_PER_SHAPE = 128
+LITERALS_PER_SHAPE = 4
 _SAFE_INTEGER = 2**53
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _OBJECT_WORDS = ("properties", "additionalProperties", "patternProperties")
 _ARRAY_WORDS = ("items", "prefixItems")
@@ -62,14 +71,14 @@ def get_label(path: Path) -> str:
     return next((word for word in reversed(path) if not word.isdigit()), "definition")
 
 
-def read_schema(schema: object) -> SchemaShape:
+def read_schema(schema: object, max_shapes: int = MAX_SHAPES) -> SchemaShape:
     """Reads any value that a server sent as a schema."""
-    return _SchemaReader(schema).read()
+    return _SchemaReader(schema, max_shapes).read()
 
 
-def read_arguments(schema: object) -> SchemaShape:
+def read_arguments(schema: object, max_shapes: int = MAX_SHAPES) -> SchemaShape:
     """Reads the schema of a call's arguments, which must be an object in MCP."""
-    read = read_schema(schema)
+    read = read_schema(schema, max_shapes)
     objects = shapes.intersect(read.root, shapes.ANY_OBJECT)
     return SchemaShape(shapes.ANY_OBJECT if objects in (shapes.UNKNOWN, shapes.NEVER) else objects, read.definitions)
 
@@ -77,9 +86,9 @@ def read_arguments(schema: object) -> SchemaShape:
 class _SchemaReader:
     """Reads one schema. Definitions go through a queue, so that a chain of them needs no deep recursion."""
 
-    def __init__(self, schema: object) -> None:
+    def __init__(self, schema: object, max_shapes: int) -> None:
         self._schema = schema
-        self._left = MAX_SHAPES
+        self._left = max_shapes
         self._waiting: list[Path] = []
         self._seen: set[Path] = set()
 
@@ -101,16 +110,27 @@ class _SchemaReader:
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self._left < 0:
             return shapes.UNKNOWN
         own = self._own(schema, depth)
-        composed = [part for part in _find_compositions(schema) if part]
+        composed = list(islice(filter(None, _find_compositions(schema)), max(self._left, 0) + 2))
         if opened is None and (own not in (shapes.UNKNOWN, shapes.ANY_OBJECT) or len(composed) > 1):
             opened = frozenset()
         shape = own
         for part in composed:
-            both = _combine(shape, shapes.unite(self._alternative(a, depth, opened) for a in part))
+            if self._left < 0:
+                shape = shapes.open_records(shape)
+                break
+            both = _combine(shape, shapes.unite(self._each(part, lambda a: self._alternative(a, depth, opened))))
             # A combined shape is written out once for every alternative.
             self._left -= shapes.count_shapes(both) if opened is not None else 0
             shape = both if self._left >= 0 else shapes.open_records(shape)
         return shapes.unite([shape, shapes.NULL]) if schema.get("nullable") is True else shape
+
+    def _each(self, parts: Iterable[object], read: Callable[[object], shapes.Shape]) -> Iterator[shapes.Shape]:
+        """Reads the parts of a union, which is unknown when the budget ends before the parts do."""
+        for part in parts:
+            if self._left < 0:
+                yield shapes.UNKNOWN
+                return
+            yield read(part)
 
     def _alternative(self, schema: object, depth: int, opened: frozenset[Path] | None) -> shapes.Shape:
         if not isinstance(schema, _Pointer):
@@ -118,6 +138,7 @@ class _SchemaReader:
         path = _path(schema)
         if path is None or self._target(path) is None:
             return shapes.UNKNOWN
+        self._left -= len(path) // LITERALS_PER_SHAPE
         if opened is not None:
             return shapes.UNKNOWN if path in opened else self._shape(self._target(path), depth + 1, opened | {path})
         if path and path not in self._seen:
@@ -147,52 +168,63 @@ class _SchemaReader:
             values = [schema["const"]]
         if not isinstance(values, list) or not values:
             return typed
-        literals = shapes.unite(map(_literal if len(values) <= MAX_VALUES else _kind_of, values))
+        if len(values) <= MAX_VALUES:
+            self._left -= len(values) // LITERALS_PER_SHAPE + shapes.count_text(
+                *(v for v in values if isinstance(v, str))
+            )
+            literals = shapes.unite(map(_literal, values))
+        else:
+            self._left -= len(values) // NAMES_PER_SHAPE
+            literals = shapes.unite(map(_kind_of, {type(value): value for value in values}.values()))
         both = shapes.intersect(literals, typed)
         return literals if both == shapes.NEVER else both
 
     def _read_type(self, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         stated = schema.get("type")
-        names = stated if isinstance(stated, list) else [stated]
+        names = [name if isinstance(name, str) else "" for name in (stated if isinstance(stated, list) else [stated])]
         if stated is None:
             is_object = any(word in schema for word in _OBJECT_WORDS)
             is_array = any(word in schema for word in _ARRAY_WORDS)
             names = ["object"] * is_object + ["array"] * is_array
-        return shapes.unite(self._read_named_type(name, schema, depth) for name in names) if names else shapes.UNKNOWN
+        if not names or len(names) > MAX_TYPES:
+            return shapes.UNKNOWN
+        if len(names) == 1:
+            return self._read_named_type(names[0], schema, depth)
+        return shapes.unite(self._read_named_type(name, schema, depth) for name in dict.fromkeys(names))
 
-    def _read_named_type(self, name: object, schema: Mapping[str, object], depth: int) -> shapes.Shape:
+    def _read_named_type(self, name: str, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         if name == "object":
             return self._record(schema, depth)
         if name == "array":
             return self._array(schema, depth)
-        return _PRIMITIVES.get(name, shapes.UNKNOWN) if isinstance(name, str) else shapes.UNKNOWN
+        return _PRIMITIVES.get(name, shapes.UNKNOWN)
 
     def _record(self, schema: Mapping[str, object], depth: int) -> shapes.Record:
         stated, demanded = schema.get("properties"), schema.get("required")
         properties = stated if isinstance(stated, Mapping) else {}
-        required = [n for n in demanded if isinstance(n, str)] if isinstance(demanded, list) else []
-        fields = {
-            name: shapes.Field(
-                name=name,
-                shape=self._shape(part, depth + 1),
-                required=name in required,
-                description=_text(part, "description"),
-                format=_text(part, "format") or None,
-                default=_default(part),
-            )
-            for name, part in properties.items()
-            if _is_writable(name)
-        }
-        undeclared = [name for name in required if name not in fields and _is_writable(name)]
-        fields |= {name: shapes.Field(name, shapes.UNKNOWN, required=True) for name in undeclared}
+        names = demanded if isinstance(demanded, list) else []
+        self._left -= len(names) // NAMES_PER_SHAPE
+        required = dict.fromkeys(name for name in names if isinstance(name, str)) if self._left >= 0 else {}
+        fields: dict[str, shapes.Field] = {}
+        for name, part in chain(properties.items(), ((n, None) for n in required if n not in properties)):
+            if self._left < 0:
+                return shapes.Record(tuple(fields.values()), shapes.UNKNOWN)
+            if _is_writable(name):
+                fields[name] = self._field(name, part, depth, is_required=name in required)
         return shapes.Record(tuple(fields.values()), self._extra(schema, depth))
+
+    def _field(self, name: str, schema: object, depth: int, *, is_required: bool) -> shapes.Field:
+        description, form = _text(schema, "description"), _text(schema, "format")
+        self._left -= shapes.count_text(name, description, form)
+        shape = self._shape(schema, depth + 1)
+        return shapes.Field(name, shape, is_required, description, form or None, _default(schema))
 
     def _extra(self, schema: Mapping[str, object], depth: int) -> shapes.Shape | None:
         patterns = schema.get("patternProperties")
         parts = list(patterns.values()) if isinstance(patterns, Mapping) else []
         if "additionalProperties" in schema:
             parts.append(schema["additionalProperties"])
-        return shapes.unite(self._shape(part, depth + 1) for part in parts) if parts else None
+        return shapes.unite(self._each(parts, lambda part: self._shape(part, depth + 1))) if parts else None
 
     def _array(self, schema: Mapping[str, object], depth: int) -> shapes.Shape:
         first, rest = schema.get("prefixItems"), schema.get("items")
@@ -236,7 +268,7 @@ def _path(pointer: str) -> Path | None:
     """The path of a `$ref` inside its own schema; None for a reference to another document."""
     if pointer == "#":
         return ()
-    if not pointer.startswith("#/"):
+    if not pointer.startswith("#/") or len(pointer) > MAX_POINTER_LENGTH:
         return None
     return tuple(unquote(word).replace("~1", "/").replace("~0", "~") for word in pointer[2:].split("/"))
 
@@ -261,7 +293,7 @@ def _is_plain(value: object) -> bool:
 
 def _is_writable(text: object) -> bool:
     """Whether the value is text that UTF-8 can encode: lone surrogates cannot be part of a source file."""
-    return isinstance(text, str) and not re.search("[\ud800-\udfff]", text)
+    return isinstance(text, str) and (text.isascii() or not _SURROGATE.search(text))
 
 
 def _text(schema: object, word: str) -> str:
@@ -274,8 +306,10 @@ def _default(schema: object) -> str | None:
     if not isinstance(schema, Mapping) or "default" not in schema:
         return None
     value = schema["default"]
+    if isinstance(value, list | dict | str) and len(value) > MAX_DEFAULT_LENGTH:
+        return None
     inner = value if isinstance(value, list) else [*value, *value.values()] if isinstance(value, dict) else [value]
-    if len(inner) > MAX_DEFAULT_LENGTH or not all(map(_is_plain, inner)):
+    if not all(map(_is_plain, inner)) or sum(len(v) for v in inner if isinstance(v, str)) > MAX_DEFAULT_LENGTH:
         return None
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_DEFAULT_LENGTH else None

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 _MAX_ALTERNATIVES = 64
+_CHARACTERS_PER_SHAPE = 256
 
 
 class Kind(StrEnum):
@@ -169,12 +170,19 @@ def count_shapes(shape: Shape) -> int:
             return 1 + sum(map(count_shapes, elements)) + (0 if rest is None else count_shapes(rest))
         case Record(fields, extra):
             return (
-                1 + sum(count_shapes(field.shape) for field in fields) + (0 if extra is None else count_shapes(extra))
+                1
+                + sum(count_shapes(field.shape) + count_text(field.name, field.description) for field in fields)
+                + (0 if extra is None else count_shapes(extra))
             )
         case Union():
             return sum(map(count_shapes, shape.members))
         case _:
             return 1
+
+
+def count_text(*texts: str) -> int:
+    """The number of shapes that take as long to write as these texts."""
+    return sum(map(len, texts)) // _CHARACTERS_PER_SHAPE
 
 
 def accepts_no_arguments(shape: Shape) -> bool:

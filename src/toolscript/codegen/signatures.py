@@ -16,6 +16,8 @@ from toolscript.domain.catalog import Item
 
 MAX_LENGTH = 300
 _MAX_PARAMETERS = MAX_LENGTH // 4
+# A line shows at most 300 of them, and a search formats up to 20 lines before it can answer.
+_MAX_SHAPES = 1_000
 _MAX_NAME_LENGTH = 64
 _MAX_VALUE_LENGTH = 32
 _MORE = "…"
@@ -46,7 +48,7 @@ def format_signature(item: Item) -> str:
     Required parameters come first, and `…` marks omitted parts. A tool without an output schema has no arrow.
     """
     name = _shorten(" ".join(split_comment_lines(item.name)), _MAX_NAME_LENGTH)
-    arguments = read_arguments(item.input_schema)
+    arguments = read_arguments(item.input_schema, _MAX_SHAPES)
     results = list(_results(item.output_schema))
     for detail in _DETAILS:
         parameters = _parameters(arguments, detail)
@@ -65,7 +67,7 @@ def _results(schema: object) -> Iterator[str]:
     if schema is None:
         yield ""
         return
-    result = read_schema(schema)
+    result = read_schema(schema, _MAX_SHAPES)
     for detail in _DETAILS:
         yield f" -> {_SignatureWriter(result.definitions, detail).write_type(result.root, detail.levels)}"
 
