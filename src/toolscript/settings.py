@@ -210,6 +210,12 @@ class Settings:
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further host names, separated by commas, under which the gateway accepts requests."
     )
+    allowed_origins: tuple[str, ...] = _setting(
+        (),
+        "Origins of web pages, separated by commas, that may call the gateway and read its responses, such as "
+        "`http://localhost:5173`. Without them only pages of the gateway's own origin may, not those of other ports of "
+        "this machine.",
+    )
     gateway_url: str | None = _setting(
         None,
         "URL of the gateway that commands and generated clients use, with TOOLSCRIPT_API_KEY as their key. Empty: "

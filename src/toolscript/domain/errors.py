@@ -34,6 +34,16 @@ class InvalidArguments(Invalid):
     """The arguments of a call are invalid."""
 
 
+class TooLarge(InvalidArguments):
+    """The input is larger than the limit."""
+
+
+class MethodNotAllowed(ToolscriptError):
+    """The route exists, and has no such method."""
+
+    code = "METHOD_NOT_ALLOWED"
+
+
 class NotFound(ToolscriptError):
     """Nothing with this name or id exists."""
 

@@ -21,7 +21,7 @@ from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json, 
 from toolscript.surfaces.cli.commands.ingest import MAX_BATCH_BYTES
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.cli.terminal.values import parse_conditions, parse_pairs, parse_value
-from toolscript.surfaces.http import guard
+from toolscript.surfaces.http import input_limits
 
 pytestmark = pytest.mark.req("D-09")
 
@@ -406,7 +406,7 @@ def test_a_body_that_the_gateway_would_refuse_is_not_sent(
             body="x" * MAX_BODY_BYTES,
             tenant="default",
         )
-    assert MAX_BODY_BYTES == guard.MAX_BODY_BYTES
+    assert MAX_BODY_BYTES == input_limits.MAX_BODY_BYTES
     assert encode_json({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
 
 

@@ -23,7 +23,7 @@ from toolscript.services.documents.search import DocumentHit, DocumentPage, Docu
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.bodies import MAX_REPORTED_ERRORS, THREAD_BODY_BYTES
-from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.routers.documents import MAX_SEARCH_BYTES, NDJSON, stream_json_lines
 from toolscript.surfaces.http.schemas.documents import DocumentBatchRequest
 from toolscript.surfaces.http.served_app import ServedApp
@@ -277,13 +277,13 @@ async def test_a_body_that_is_too_large_is_refused_whatever_its_content_length(h
             yield b" " * 2**20
 
     answer = await http.put("/documents/large", content=chunks())
-    assert answer.status_code == 422
+    assert answer.status_code == 413
     assert "MiB" in answer.json()["error"]["message"]
 
 
 async def test_the_body_of_a_search_may_have_one_mebibyte(http: httpx.AsyncClient) -> None:
     answer = await http.post("/search", content=b" " * MAX_SEARCH_BYTES + b"{}")
-    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "body")
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (413, "body")
     assert "1 MiB" in answer.json()["error"]["message"]
 
 

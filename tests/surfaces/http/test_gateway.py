@@ -19,7 +19,7 @@ from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import search_tools
@@ -344,7 +344,7 @@ async def test_invalid_arguments_are_a_422_that_names_the_field(
 @pytest.mark.req("X-03")
 async def test_a_body_that_is_too_large_is_refused_and_the_next_call_works(http: httpx.AsyncClient) -> None:
     body = b'{"text": "' + b"x" * MAX_BODY_BYTES + b'"}'
-    error = refusal(await http.post("/tools/good__echo", content=body), 422, "VALIDATION_ERROR")
+    error = refusal(await http.post("/tools/good__echo", content=body), 413, "VALIDATION_ERROR")
     assert "16 MiB" in error["message"]
     assert (await http.post("/tools/good__echo", json={"text": "x"})).status_code == 200
 
@@ -358,7 +358,7 @@ async def test_an_endless_body_is_refused_at_the_limit(http: httpx.AsyncClient) 
         for megabytes in range(1, 101):  # noqa: B007
             yield b" " * 2**20
 
-    refusal(await http.post("/tools/good__echo", content=endless()), 422, "VALIDATION_ERROR")
+    refusal(await http.post("/tools/good__echo", content=endless()), 413, "VALIDATION_ERROR")
     assert megabytes <= MAX_BODY_BYTES // 2**20 + 2
 
 

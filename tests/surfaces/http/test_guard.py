@@ -22,6 +22,7 @@ from tests.servers import make_scripted_spec, serving_http
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App
+from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
@@ -68,8 +69,9 @@ async def answer(
     return sent[0]["status"], response
 
 
-def guard(bound_to: str = "127.0.0.1", *allowed: str, key: str | None = None) -> Guard:
-    settings = load_settings(variables={}, host=bound_to, allowed_hosts=",".join(allowed), api_key=key)
+def guard(bound_to: str = "127.0.0.1", *allowed: str, origins: str = "", key: str | None = None) -> Guard:
+    names = ",".join(allowed)
+    settings = load_settings(variables={}, host=bound_to, allowed_hosts=names, allowed_origins=origins, api_key=key)
     return Guard(PlainTextResponse("let in"), ServedApp(settings), ROUTES)
 
 
@@ -141,11 +143,40 @@ def test_loopback_names_and_addresses_are_recognized() -> None:
 
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize(
-    "origin",
-    ["http://localhost", "http://localhost:5173", "http://127.0.0.1:3780", "https://[::1]:80", "http://LOCALHOST"],
+    ("host", "origin"),
+    [
+        ("127.0.0.1:3780", "http://127.0.0.1:3780"),
+        ("LocalHost:3780", "http://localhost:3780"),
+        ("localhost", "http://LOCALHOST"),
+        ("localhost", "http://localhost:80"),
+        ("[::1]:3780", "http://[::1]:3780"),
+        ("localhost", "https://localhost"),  # a proxy speaks TLS
+    ],
 )
-async def test_pages_of_this_machine_are_allowed(origin: str) -> None:
-    assert await answer(guard(), {"Host": "127.0.0.1", "Origin": origin}) == (200, {})
+async def test_pages_of_the_gateway_itself_are_allowed(host: str, origin: str) -> None:
+    assert await answer(guard(), {"Host": host, "Origin": origin}) == (200, {})
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("bound_to", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "origin",
+    ["http://localhost:5173", "http://127.0.0.1:80", "http://[::1]:3781", "http://127.0.0.1", "http://8.8.8.8"],
+)
+async def test_a_page_of_another_port_is_refused_unless_the_settings_allow_it(bound_to: str, origin: str) -> None:
+    headers = {"Host": "127.0.0.1:3780", "Origin": origin}
+    status, error = await answer(guard(bound_to), headers)
+    assert (status, error["details"]) == (403, {"field": "Origin"})
+    assert "TOOLSCRIPT_ALLOWED_ORIGINS" in error["message"]
+    assert await answer(guard(bound_to, origins=origin.upper() + "/"), headers) == (200, {})
+    assert (await answer(guard(bound_to, origins="http://localhost:1"), headers))[0] == 403
+
+
+@pytest.mark.req("X-04", "X-03")
+@pytest.mark.parametrize("text", ["localhost:5173", "*", "http://", "ftp://a", "http://a/b", "http://*.a", "null"])
+def test_a_setting_that_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_ALLOWED_ORIGINS"):
+        guard(origins=text)
 
 
 @pytest.mark.req("X-04")
@@ -317,6 +348,28 @@ async def test_the_settings_allow_more_names(app: App) -> None:
         assert (await http.get("/health", headers={"Host": "gateway.example:3780"})).status_code == 200
         assert (await http.get("/health", headers={"Origin": "https://gateway.example"})).status_code == 200
         assert (await http.get("/health", headers={"Host": "other.example"})).status_code == 403
+
+
+@pytest.mark.req("X-04")
+async def test_a_page_of_an_allowed_origin_may_read_responses(app: App) -> None:
+    settings = replace(app.settings, allowed_origins=("http://localhost:5173",), api_key=KEY)
+    origin = {"Origin": "http://localhost:5173"}
+    preflight = origin | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
+    async with open_client(settings, app) as http:
+        first = await http.options("/tools/x", headers=preflight)
+        assert (first.status_code, first.headers["access-control-allow-headers"]) == (200, "x-api-key")
+        found = await http.get("/servers", headers=origin | {"X-API-Key": KEY})
+        assert (found.status_code, found.headers["access-control-allow-origin"]) == (200, "http://localhost:5173")
+        assert (await http.get("/servers", headers=origin)).status_code == 401
+        stranger = await http.get("/servers", headers={"Origin": "http://localhost:5174", "X-API-Key": KEY})
+        assert (stranger.status_code, "access-control-allow-origin" in stranger.headers) == (403, False)
+
+
+@pytest.mark.req("X-04")
+async def test_a_request_with_two_hosts_is_a_400(app: App) -> None:
+    async with open_client(app.settings, app) as http:
+        answer = await http.get("/health", headers=[("Host", "127.0.0.1"), ("Host", "127.0.0.1")])
+        assert (answer.status_code, answer.json()["error"]["details"]) == (400, {"field": "Host"})
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -15,7 +15,7 @@ from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("H-01")
@@ -283,8 +283,8 @@ async def test_a_body_without_a_length_is_read_up_to_the_limit(http: httpx.Async
     at_once = (await http.post(SEARCH, content=fields)).json()
     assert (await http.post(SEARCH, content=pieces(fields, 7))).json()["tools"] == at_once["tools"]
     read = 0
-    expect_422 = await http.post(SEARCH, content=pieces(b" " * (MAX_BODY_BYTES + 2 * 2**20), 2**20))
-    assert (expect_422.status_code, expect_422.json()["error"]["details"]) == (422, {"field": "body"})
+    refused = await http.post(SEARCH, content=pieces(b" " * (MAX_BODY_BYTES + 2 * 2**20), 2**20))
+    assert (refused.status_code, refused.json()["error"]["details"]) == (413, {"field": "body"})
     assert read == MAX_BODY_BYTES // 2**20 + 1
 
 

@@ -20,7 +20,7 @@ from toolscript.app.app import App, local_token, open_app
 from toolscript.services.access.rates import Rates
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.routers.knowledge import MAX_SEARCH_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.logs import JsonLines
@@ -295,7 +295,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_an_invalid_request_is_refused_with_the_name_of_the_field(http: httpx.AsyncClient, wrong: str) -> None:
     given, field = WRONG[wrong]
-    error = refusal(await http.post(SEARCH, **given), 422, "VALIDATION_ERROR")
+    status = 413 if wrong in {"a large body", "a huge body"} else 422
+    error = refusal(await http.post(SEARCH, **given), status, "VALIDATION_ERROR")
     assert error["details"]["field"] == field
 
 
@@ -440,7 +441,7 @@ async def test_openapi_describes_knowledge_search(app: App) -> None:
     assert described.keys() == {"post"}
     post = described["post"]
     assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])
-    assert post["responses"].keys() == {"200", "403", "422", "429", "500", "503"}
+    assert post["responses"].keys() == {"200", "403", "413", "422", "429", "500", "503"}
     assert [parameter["name"] for parameter in post["parameters"]] == ["query", "limit", "type", "topics"]
     assert not any(parameter["required"] for parameter in post["parameters"])
     assert post["requestBody"]["required"] is False

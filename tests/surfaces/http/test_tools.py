@@ -84,9 +84,27 @@ async def test_openapi_is_served(http: httpx.AsyncClient) -> None:
 async def test_an_unknown_route_gets_the_envelope(http: httpx.AsyncClient) -> None:
     missing, wrong = await http.get("/nothing"), await http.patch("/search")
     assert (missing.status_code, wrong.status_code) == (404, 405)
-    assert wrong.headers["allow"]
-    for answer in (missing, wrong):
-        assert answer.json()["error"]["code"] == "NOT_FOUND"
+    assert missing.json()["error"]["code"] == "NOT_FOUND"
+    assert wrong.json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+
+
+@pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/search", ["GET", "POST"]),
+        ("POST", "/health", ["GET"]),
+        ("PATCH", "/documents/a/b", ["DELETE", "GET", "PUT"]),
+        ("OPTIONS", "/tools/filesystem__read_file", ["GET", "POST"]),
+        ("POST", "/openapi.json", ["GET", "HEAD"]),
+    ],
+)
+async def test_a_wrong_method_gets_every_allowed_one(
+    http: httpx.AsyncClient, method: str, path: str, allowed: list[str]
+) -> None:
+    answer = await http.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, ", ".join(allowed))
+    assert answer.json()["error"]["details"] == {"allowed": allowed}
 
 
 @pytest.mark.req("S-04", "S-08")

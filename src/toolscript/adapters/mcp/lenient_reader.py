@@ -28,6 +28,7 @@ LISTS = {
 }
 _RESULT_KEYS = {"tools/call": "content", "prompts/get": "messages", "resources/read": "contents"}
 _RESERVED = ("prompt:", "resource:")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SECRET_NAME = re.compile(r"(?i)token|secret|passw|pwd|api[-_]?key|credential|auth")
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 _VARIABLE = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
@@ -139,7 +140,7 @@ def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[d
 def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
     kind = {"tools/list": ItemType.TOOL, "prompts/list": ItemType.PROMPT}.get(method, ItemType.RESOURCE)
     name = raw.get("name")
-    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH:
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH or _CONTROL.search(name):
         problems.append(f"a {kind} without a usable name was left out")
         return None
     if kind is ItemType.TOOL and name.startswith(_RESERVED):

@@ -8,12 +8,14 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from toolscript import __version__
 from toolscript.surfaces.http.errors import add_error_handlers
-from toolscript.surfaces.http.guard import Guard
+from toolscript.surfaces.http.guard import Guard, parse_origin
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, InputLimits
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import documents, hierarchical, knowledge, skills, states, tools
@@ -40,6 +42,7 @@ class GatewayApi(FastAPI):
     def __init__(self, served: ServedApp, **options: Any) -> None:
         super().__init__(**options)
         self.state.served = served
+        self.state.routes = ROUTES
 
     def build_middleware_stack(self) -> ASGIApp:
         return RequestTracking(super().build_middleware_stack(), self.state.served)
@@ -52,8 +55,8 @@ class GatewayApi(FastAPI):
 
 
 def create_http_app(served: ServedApp) -> FastAPI:
-    """Creates the HTTP application. The guard checks every request before a route reads its body."""
-    endpoint = build_endpoint(served.wait_until_ready)
+    """Creates the HTTP application. The guard and the limits check every request before a route reads its body."""
+    endpoint = build_endpoint(served.wait_until_ready, MAX_BODY_BYTES)
 
     @asynccontextmanager
     async def run_endpoint(_: FastAPI) -> AsyncIterator[None]:
@@ -71,7 +74,16 @@ def create_http_app(served: ServedApp) -> FastAPI:
         responses=errors(401, 403, 422, 500, 503),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTracking has its own
     )
+    http.add_middleware(InputLimits)
     http.add_middleware(Guard, served=served, routes=ROUTES)
+    if origins := served.settings.allowed_origins:  # outside of the guard: a browser asks first, without a key
+        http.add_middleware(
+            CORSMiddleware,
+            allow_origins=[parse_origin(origin) for origin in origins],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After", "X-Request-ID"],
+        )
     add_error_handlers(http)
     for router in ROUTERS:
         http.include_router(router)

@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from toolscript.domain.errors import InvalidArguments
-from toolscript.surfaces.http.guard import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, build_too_large
 
 # A larger body is parsed in a thread, so that other requests do not wait for it.
 THREAD_BODY_BYTES = 256 * 2**10
@@ -22,13 +22,13 @@ Converted = TypeVar("Converted")
 
 
 async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """Returns the body. Raises InvalidArguments once more than `max_bytes` were received, whatever Content-Length says,
-    and ClientDisconnect if the client goes away."""
+    """Returns the body. Raises TooLarge once more than `max_bytes` were received, whatever Content-Length says, and
+    ClientDisconnect if the client goes away."""
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > max_bytes:
-            raise InvalidArguments(f"the body is larger than {max_bytes // 2**20} MiB", details={"field": "body"})
+            raise build_too_large("body", max_bytes)
     return bytes(body)
 
 

@@ -184,9 +184,10 @@ class LimitedConnection(HttpToolsProtocol):
             return
         self._is_refused = True
         is_too_late = self._has_request or (not self._is_in_head and self.cycle.response_started)
-        if self.cycle and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        cycle: Any = self.cycle  # None before the first request
+        if cycle and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
         if is_too_late:
             self._close()
             return

@@ -12,17 +12,20 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 
 from toolscript.domain import errors
 from toolscript.domain.errors import ToolscriptError
 
 # The first matching class counts: a subclass stands before its parent.
 STATUSES: dict[type[ToolscriptError], int] = {
+    errors.TooLarge: 413,
     errors.InvalidArguments: 422,
     errors.Invalid: 400,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,
+    errors.MethodNotAllowed: 405,
     errors.Conflict: 409,
     errors.RateLimited: 429,
     errors.UpstreamFailed: 502,
@@ -31,6 +34,7 @@ STATUSES: dict[type[ToolscriptError], int] = {
 }
 INTERNAL_ERROR = ToolscriptError("internal error of the gateway: its log has the details")
 BAD_REQUEST = 400
+METHOD_NOT_ALLOWED = 405
 CLIENT_CLOSED_REQUEST = 499
 
 log = logging.getLogger(__name__)
@@ -82,9 +86,21 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
     if error.status_code == BAD_REQUEST:
         message = f"the request could not be parsed: {error.detail}"
         return JSONResponse(errors.Invalid(message).to_envelope(), status_code=BAD_REQUEST)
+    if error.status_code == METHOD_NOT_ALLOWED:
+        allowed = _find_methods(request, error)
+        message = f"{request.method} is not allowed for {request.url.path}: use {' or '.join(allowed)}"
+        response = error_response(errors.MethodNotAllowed(message, details={"allowed": allowed}))
+        response.headers["Allow"] = ", ".join(allowed)
+        return response
     message = f"No such route: {request.method} {request.url.path}. GET /openapi.json lists all routes."
-    # The headers have `Allow` where only the method is wrong.
-    return JSONResponse(errors.NotFound(message).to_envelope(), status_code=error.status_code, headers=error.headers)
+    return JSONResponse(errors.NotFound(message).to_envelope(), status_code=error.status_code)
+
+
+def _find_methods(request: Request, error: HTTPException) -> list[str]:
+    """The methods of all routes with this path. The error has those of one route only."""
+    matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in matching for method in route.methods or ()}
+    return sorted(methods | {*(error.headers or {}).get("Allow", "").split(", ")} - {""})
 
 
 async def _handle_disconnect(_: Request, __: Exception) -> Response:

@@ -1,7 +1,8 @@
 """Checks Host, Origin and the caller's key before a request reaches its route.
 
 A browser can be made to call a server on its own machine, under a name that an attacker chose (DNS rebinding) or from a
-page of theirs. So a gateway on loopback only answers to names of this machine.
+page of theirs. So a gateway on loopback only answers to names of this machine, and a page may only call it from its own
+origin: another port of this machine can be any program's.
 
 Each route declares the scope that a key needs for it: see `dependencies.py`. Routes for documents check token or key
 themselves, because they need the tenant.
@@ -10,6 +11,7 @@ themselves, because they need the tenant.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -19,14 +21,17 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolscript.domain import access
-from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError
+from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
 from toolscript.domain.requests import caller_name
 from toolscript.surfaces.callers import find_grant, require_scope
 from toolscript.surfaces.http.dependencies import scope_of
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
-MAX_BODY_BYTES = 16 * 2**20
+Address = tuple[str, int | None]
+"""A host name in lower case, and a port."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_loopback(host: str) -> bool:
@@ -44,7 +49,9 @@ class Guard:
         self._app = app
         self._served = served
         settings = served.settings
-        self._allowed = {name.lower() for name in (settings.host, *settings.allowed_hosts)}
+        self._allowed_names = {name.lower() for name in settings.allowed_hosts}
+        self._allowed_origins = {parse_origin(origin) for origin in settings.allowed_origins}
+        self._host = settings.host.lower()
         self._is_local = is_loopback(settings.host)
         self._routes = routes
         # Matching every route takes 50 µs; most requests are for a path without parameters.
@@ -58,36 +65,39 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = None
         if scope["type"] == "http":
-            headers: dict[bytes, bytes] = dict(scope["headers"])
-            error = self._check_names(headers) or await self._check_key(scope, headers) or _check_size(headers)
+            error = self._check_names(scope) or await self._check_key(scope)
         if error is None:
             await self._app(scope, receive, send)
         else:
             await error_response(error)(scope, receive, send)
 
-    def _check_names(self, headers: dict[bytes, bytes]) -> ToolscriptError | None:
-        host = _parse_host("//" + headers.get(b"host", b"").decode("latin-1"))
+    def _check_names(self, scope: Scope) -> ToolscriptError | None:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1:
+            return Invalid("the request has several Host headers: send one", details={"field": "Host"})
+        own = _parse_address("//" + "".join(hosts))
+        host = own[0]
         if not self._is_allowed(host):
             return Forbidden(
                 f"Host {host!r} is not a name of this gateway: use its address, or add the name to "
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Host"},
             )
-        origin = headers.get(b"origin")
-        if origin is not None and not self._is_allowed(_parse_host(origin.decode("latin-1"))):
-            return Forbidden(
-                f"pages of {origin.decode('latin-1')!r} may not call this gateway: add the name to "
-                "TOOLSCRIPT_ALLOWED_HOSTS",
-                details={"field": "Origin"},
-            )
+        for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
+            if not self._is_allowed_origin(origin, own):
+                return Forbidden(
+                    f"pages of {origin!r} may not call this gateway: add the origin to TOOLSCRIPT_ALLOWED_ORIGINS",
+                    details={"field": "Origin"},
+                )
         return None
 
-    async def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> ToolscriptError | None:
+    async def _check_key(self, scope: Scope) -> ToolscriptError | None:
         """Adds what the caller's key allows to the scope, unless the route needs no key."""
         routes = self._fixed_paths.get((scope["method"], scope["path"])) or self._match(scope)
         needed = [scope_of(route, self._served.settings) for route in routes]
         if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
             return None
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         sent = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("authorization", "x-api-key")}
         try:
             grant = await find_grant(self._served.settings, self._served.current, sent)
@@ -101,9 +111,16 @@ class Guard:
             return error
         return None
 
+    def _is_allowed_origin(self, origin: str, own: Address) -> bool:
+        """Whether the page is the gateway's own, behind a proxy or not, or one that the settings allow."""
+        address = _parse_address(origin)
+        return bool(address[0]) and (
+            address == own or origin.lower() in self._allowed_origins or address[0] in self._allowed_names
+        )
+
     def _is_allowed(self, name: str) -> bool:
         """An address cannot be rebound by a name server, so off loopback every address is allowed."""
-        if name.lower() in self._allowed or is_loopback(name):
+        if name in self._allowed_names or name == self._host or is_loopback(name):
             return True
         try:
             ipaddress.ip_address(name)
@@ -118,19 +135,24 @@ class Guard:
         return full or [route for match, route in matches if match is Match.PARTIAL]
 
 
-def _check_size(headers: dict[bytes, bytes]) -> ToolscriptError | None:
-    size = headers.get(b"content-length", b"0")
-    if size.isdigit() and int(size) > MAX_BODY_BYTES:
-        return InvalidArguments(
-            f"the body is larger than {MAX_BODY_BYTES // 2**20} MiB", details={"field": "Content-Length"}
+def parse_origin(text: str) -> str:
+    """Returns the origin as browsers send it. Raises Invalid for a text that is not one."""
+    origin = text.lower().rstrip("/")
+    scheme, _, rest = origin.partition("://")
+    if scheme not in _DEFAULT_PORTS or not _parse_address(origin)[0] or not re.fullmatch(r"[^/?#@*\s]+", rest):
+        raise Invalid(
+            f"TOOLSCRIPT_ALLOWED_ORIGINS: {text!r} is not an origin: write it like http://localhost:5173",
+            details={"field": "TOOLSCRIPT_ALLOWED_ORIGINS"},
         )
-    return None
+    return origin
 
 
 @lru_cache(maxsize=256)
-def _parse_host(url: str) -> str:
-    """Returns the host in the URL; an empty string if there is none."""
+def _parse_address(url: str) -> Address:
+    """Returns host and port of the URL, without the port if it is the default one; an empty host if there is none."""
     try:
-        return urlsplit(url).hostname or ""
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
     except ValueError:
-        return ""
+        return "", None
+    return host, None if port == _DEFAULT_PORTS.get(parts.scheme) else port

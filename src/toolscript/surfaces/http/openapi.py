@@ -40,7 +40,8 @@ _DESCRIPTIONS = {
     403: "The caller may not do this, or the Host header is not a name of the gateway.",
     404: "Nothing has this id.",
     409: "It already exists, or was already decided.",
-    422: "A part of the request is missing, too large, out of range or of the wrong type; the error names it.",
+    413: "The body is larger than the limit.",
+    422: "A part of the request is missing, too long, out of range or of the wrong type; the error names it.",
     429: "Too many requests; `Retry-After` says when to try again.",
     500: "An internal error of the gateway.",
     502: "A server behind the gateway failed.",
@@ -90,6 +91,9 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], sett
                 operation["security"] = [{TOKEN: []}, {KEY: [scope.value]}]
             else:
                 operation["security"] = [{KEY: [scope.value]}, *optional]
+            if "requestBody" in operation:
+                operation["responses"]["413"] = {"description": _DESCRIPTIONS[413]}
+                operation["responses"] = dict(sorted(operation["responses"].items()))
             for status, response in operation["responses"].items():
                 if int(status) >= MIN_ERROR_STATUS:
                     response["content"] = _ENVELOPE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
@@ -63,8 +64,17 @@ def parse_json_text(value: Any) -> Any:
     return value
 
 
+def _check_one_line(text: str, info: ValidationInfo) -> str:
+    if any(unicodedata.category(letter) == "Cc" for letter in text):
+        raise InvalidArguments(
+            f"{info.field_name}: must not contain a control character", details={"field": info.field_name}
+        )
+    return text
+
+
 Text = Annotated[str, AfterValidator(_check_not_blank)]
-ToolId = Annotated[Text, Field(description="An id from search_tools: server__tool.")]
+Id = Annotated[Text, AfterValidator(_check_one_line)]
+ToolId = Annotated[Id, Field(description="An id from search_tools: server__tool.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
 Words = Annotated[tuple[str, ...], WithJsonSchema({"type": "array", "items": {"type": "string"}})]
 # Enums are members in strict mode; agents send their values.
@@ -127,7 +137,7 @@ class SearchToolsArguments(ToolArguments):
     query: Text = Field(description="What the tool should do, or its name.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")
     type: ItemTypeName | SkipJsonSchema[None] = Field(None, description="Only this type; all by default.")
-    skill_ids: Annotated[list[str], Field(max_length=MAX_SKILL_IDS)] | SkipJsonSchema[None] = Field(
+    skill_ids: Annotated[list[Id], Field(max_length=MAX_SKILL_IDS)] | SkipJsonSchema[None] = Field(
         None, description="Search only inside these skills (ids from search_skills), by meaning."
     )
     strategy: Literal["standard", "hierarchical", "direct", "hybrid"] | SkipJsonSchema[None] = Field(
@@ -141,10 +151,7 @@ class SearchToolsArguments(ToolArguments):
     @field_validator("skill_ids")
     @classmethod
     def _strip_ids(cls, skill_ids: list[str] | None) -> list[str] | None:
-        stripped = [skill_id.strip() for skill_id in skill_ids or ()]
-        if not all(stripped):
-            raise InvalidArguments("skill_ids: must not contain a blank id", details={"field": "skill_ids"})
-        return list(dict.fromkeys(stripped))
+        return list(dict.fromkeys(skill_id.strip() for skill_id in skill_ids or ()))
 
     @model_validator(mode="after")
     def _check_strategy(self) -> Self:

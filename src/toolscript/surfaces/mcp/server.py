@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+)
 from pydantic import ValidationError
 from starlette.requests import Request
 
@@ -84,11 +98,47 @@ def _get_grant(context: Context) -> Grant:
 async def serve_over_stdio(answer: AnswerCall) -> None:
     """Serves on standard input and output until the input ends."""
     server = build_server(answer)
-    async with stdio_server() as (inbox, outbox):
-        await server.run(inbox, outbox, server.create_initialization_options())
+    valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
+        tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
+        await server.run(messages, outbox, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
 
 
-def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> StreamableHTTPSessionManager:
+async def _refuse_invalid(inbox: Any, outbox: Any, valid: MemoryObjectSendStream[Any]) -> None:
+    """Passes messages on. Lines that are no messages (broken JSON, half a surrogate pair) get an error: the SDK would
+    ignore them, and the client would wait for a response."""
+    async with valid:
+        async for message in inbox:
+            if not isinstance(message, Exception):
+                await valid.send(message)
+            elif error := _build_message_error(message):
+                await outbox.send(SessionMessage(error))
+
+
+def _build_message_error(error: Exception) -> JSONRPCError | None:
+    """The response to a line that is no message; None for a blank line."""
+    problem: Mapping[str, Any] = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else {}
+    if problem.get("type") != "json_invalid":
+        details = ErrorData(code=INVALID_REQUEST, message="the message is not valid JSON-RPC 2.0")
+        return JSONRPCError(jsonrpc="2.0", id=None, error=details)
+    line = str(problem["input"])
+    if not line.strip():
+        return None
+    message = f"the message is not valid JSON: {problem['msg'].removeprefix('Invalid JSON: ')}"
+    return JSONRPCError(jsonrpc="2.0", id=_find_request_id(line), error=ErrorData(code=PARSE_ERROR, message=message))
+
+
+def _find_request_id(line: str) -> int | str | None:
+    """The id of a request that only Python's own parser can read: it accepts half a surrogate pair."""
+    with suppress(ValueError, RecursionError, AttributeError):
+        found = json.loads(line).get("id")
+        if type(found) is int or (type(found) is str and found.encode()):
+            return found
+    return None
+
+
+def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int) -> StreamableHTTPSessionManager:
     """Builds the endpoint for `/mcp`. Stateless, so that clients do not notice when a gateway restarts. Calls wait
     until the application is ready."""
 
@@ -104,7 +154,9 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]]) -> StreamableHTTP
                 raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
-    return StreamableHTTPSessionManager(build_server(answer), json_response=True, stateless=True)
+    return StreamableHTTPSessionManager(
+        build_server(answer), json_response=True, stateless=True, max_request_body_size=max_body_bytes
+    )
 
 
 async def answer_call(

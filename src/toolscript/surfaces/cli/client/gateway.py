@@ -114,7 +114,8 @@ def send_to_gateway(
         return None
     if settings.gateway_url is None:
         _check_configuration(settings)
-    given = {name: value for name, value in query.items() if value is not None}
+    given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+    given = {name: value for name, value in given.items() if value is not None}
     full_url = f"{url}{path}?{urllib.parse.urlencode(given, errors='replace')}"
     data = None if body is None else encode_json(body)
     if data and len(data) > MAX_BODY_BYTES:

@@ -26,6 +26,7 @@ from toolscript.surfaces.http.errors import INTERNAL_ERROR
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import documents as schemas
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.http.schemas.tools import HealthResponse
 from toolscript.surfaces.json import documents as responses
 
@@ -118,7 +119,8 @@ async def list_documents(
     plan: AdmittedPlan,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="Maximum number of documents.")] = 100,
     after: Annotated[
-        str | None, Query(max_length=512, description="Start after this id: `next` of the previous page.")
+        str | None,
+        Query(max_length=512, pattern=ONE_LINE, description="Start after this id: `next` of the previous page."),
     ] = None,
 ) -> JsonResponse:
     documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)

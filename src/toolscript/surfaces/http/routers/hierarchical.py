@@ -14,6 +14,7 @@ from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import hierarchical as responses
 
 MAX_HITS = 50
@@ -60,7 +61,7 @@ async def search_skills(
 async def search_tools(
     app: CurrentApp,
     query: Text,
-    skill_ids: Annotated[str | None, Query(description="Ids of skills, comma-separated.")] = None,
+    skill_ids: Annotated[str | None, Query(pattern=ONE_LINE, description="Ids of skills, comma-separated.")] = None,
     item_type: Annotated[ItemType | None, Query(description=schemas.ITEM_TYPE)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of tools.")] = 10,
     threshold: Threshold = 0.3,

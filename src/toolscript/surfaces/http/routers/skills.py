@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
+from pydantic import BeforeValidator
 
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.surfaces.http.dependencies import ADMIN, SEARCH, CurrentApp
@@ -18,6 +19,15 @@ MAX_SUGGESTION_NUMBER = 2**31 - 1
 
 router = APIRouter(prefix="/api/v1", tags=["skills"], dependencies=[ADMIN])
 
+
+def _parse_boolean(text: Any) -> Any:
+    """Reads only what OpenAPI calls a boolean; pydantic would also read `yes`, `on` and `1`."""
+    if text not in {"true", "false"}:
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+QueryBool = Annotated[bool, BeforeValidator(_parse_boolean)]
 SkillId = Annotated[str, Path(description="The id of a skill.", examples=["calendar_events"])]
 SuggestionNumber = Annotated[int, Path(ge=1, le=MAX_SUGGESTION_NUMBER, description="The id of a suggestion.")]
 ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["calendar__create_event"])]
@@ -90,7 +100,7 @@ async def propose_skills(app: CurrentApp, body: schemas.ProposeRequest | None = 
     dependencies=[SEARCH],
 )
 async def list_skills(
-    app: CurrentApp, active_only: Annotated[bool, Query(description="Leave out inactive skills.")] = False
+    app: CurrentApp, active_only: Annotated[QueryBool, Query(description="Leave out inactive skills.")] = False
 ) -> JsonResponse:
     return JsonResponse(responses.build_skills_response(await app.skills.all(active_only=active_only)))
 

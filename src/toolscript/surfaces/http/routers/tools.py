@@ -17,6 +17,7 @@ from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import tools as schemas
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import tools as responses
 
 router = APIRouter(tags=["tools"], dependencies=[SEARCH])
@@ -25,7 +26,9 @@ clients_router = APIRouter(prefix="/runtime", tags=["clients"], dependencies=[SE
 ToolFilter = Annotated[
     str | None,
     Query(
-        alias="filter", description="Servers and tools, comma-separated: `github,filesystem__read_file`. Default: all."
+        alias="filter",
+        pattern=ONE_LINE,
+        description="Servers and tools, comma-separated: `github,filesystem__read_file`. Default: all.",
     ),
 ]
 ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["filesystem__read_file"])]

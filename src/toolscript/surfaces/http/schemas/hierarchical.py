@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
@@ -26,11 +26,11 @@ class HierarchicalSearchRequest(RequestModel):
     )
     skill_threshold: float = Field(default=0.4, ge=0, le=1, description="Minimum score of a skill.")
     tool_threshold: float = Field(default=0.3, ge=0, le=1, description="Minimum score of a tool.")
-    include_schemas: bool = Field(default=True, description="Include the schemas of the tools.")
+    include_schemas: StrictBool = Field(default=True, description="Include the schemas of the tools.")
     strategy: Strategy = Field(
         Strategy.HIERARCHICAL, description="Search inside matching skills, everywhere, or both and merge."
     )
-    count_tokens: bool = Field(
+    count_tokens: StrictBool = Field(
         default=False, description="Count the context tokens of the response, and of all tools together."
     )
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 DEGRADED = "Parts of the search that failed."
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 
 class RequestModel(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
 from toolscript.domain.catalog import ItemType, Origin, Skill, SuggestionStatus
 from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
@@ -16,9 +16,7 @@ from toolscript.services.catalogue.skills import (
     MAX_WORD_LENGTH,
     MAX_WORDS,
 )
-from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
-
-ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+from toolscript.surfaces.http.schemas.models import ONE_LINE, RequestModel, ResponseModel
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
 Id = Annotated[
@@ -55,7 +53,7 @@ class SkillRequest(RequestModel):
     parent_domain: Domain | None = None
     keywords: Words = Field([], description="Words that people use for it.", examples=[["event", "meeting"]])
     examples: Words = Field([], description="Typical tools.", examples=[["create_event"]])
-    is_active: bool = Field(default=True, description="Whether searches and classifiers use it.")
+    is_active: StrictBool = Field(default=True, description="Whether searches and classifiers use it.")
 
     def to_skill(self, skill_id: str) -> Skill:
         """Converts it to the skill with this id."""
@@ -97,8 +95,8 @@ class ProposeRequest(RequestModel):
     count: int | None = Field(
         default=None, ge=1, le=MAX_PROPOSALS, description="Number of groups of tools. Default: chosen from the data."
     )
-    only_waiting: bool = Field(default=False, description="Only use tools that are in no skill.")
-    queue: bool = Field(default=False, description="Add the proposals to the suggestions.")
+    only_waiting: StrictBool = Field(default=False, description="Only use tools that are in no skill.")
+    queue: StrictBool = Field(default=False, description="Add the proposals to the suggestions.")
 
 
 class ToolSkillsRequest(RequestModel):
@@ -115,8 +113,8 @@ class ToolSkillsRequest(RequestModel):
 class SyncRequest(RequestModel):
     """A sync on request."""
 
-    reclassify: bool = Field(default=False, description="Classify every item again.")
-    force: bool = Field(default=False, description="Also classify items that a person assigned to skills.")
+    reclassify: StrictBool = Field(default=False, description="Classify every item again.")
+    force: StrictBool = Field(default=False, description="Also classify items that a person assigned to skills.")
 
 
 class _SkillFields(ResponseModel):

@@ -1,0 +1,88 @@
+"""Checks the path and the size of the body of every request that the guard let through, also of `/mcp`."""
+
+from __future__ import annotations
+
+import unicodedata
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from toolscript.domain.errors import InvalidArguments, TooLarge, ToolscriptError
+from toolscript.surfaces.http.errors import error_response
+
+MAX_BODY_BYTES = 16 * 2**20
+
+
+class InputLimits:
+    """ASGI middleware that refuses a body above MAX_BODY_BYTES, whether its size is declared or not, and a path whose
+    ids could be taken for others: with control characters, or not in UTF-8."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif error := _check_path(scope) or _check_declared_size(scope):
+            await error_response(error)(scope, receive, send)
+        else:
+            body = _LimitedBody(scope, receive, send)
+            await self._app(scope, body.receive, body.send)
+
+
+class _LimitedBody:
+    """The messages of one request. When the body grows too large, the client gets an error, and the application learns
+    that the client is gone."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._size = 0
+        self._is_started = self._is_refused = False
+
+    async def receive(self) -> Message:
+        if self._size > MAX_BODY_BYTES:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size <= MAX_BODY_BYTES:
+            return message
+        if not self._is_started:
+            self._is_refused = True
+            await error_response(build_too_large("body", MAX_BODY_BYTES))(self._scope, self._receive, self._send)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self._is_started = True
+        if not self._is_refused:
+            await self._send(message)
+
+
+def build_too_large(field: str, max_bytes: int) -> TooLarge:
+    """Builds the error for a body above `max_bytes`."""
+    return TooLarge(f"the body is larger than {max_bytes // 2**20} MiB", details={"field": field})
+
+
+def _check_path(scope: Scope) -> ToolscriptError | None:
+    """The router ignores a line end after an id, and the server replaces bytes that are not UTF-8: without this check,
+    `DELETE /documents/a%0A` would remove the document `a`."""
+    path: str = scope["path"]
+    problem = None
+    if not path.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in path):
+        problem = "contains a control character"
+    elif "\ufffd" in path:
+        try:
+            unquote_to_bytes(scope.get("raw_path") or path).decode()
+        except UnicodeDecodeError:
+            problem = "is not valid UTF-8"
+    return (
+        InvalidArguments(f"the path {problem}: ids are UTF-8 without control characters", details={"field": "path"})
+        if problem
+        else None
+    )
+
+
+def _check_declared_size(scope: Scope) -> ToolscriptError | None:
+    size = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if size.isdigit() and int(size) > MAX_BODY_BYTES:
+        return build_too_large("Content-Length", MAX_BODY_BYTES)
+    return None
