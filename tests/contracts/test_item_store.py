@@ -176,3 +176,11 @@ async def test_fingerprints_can_be_read_by_id(item_store: ItemStore, skill_store
     (fingerprint,) = await item_store.get_fingerprints(item_ids=[WRITE.id, "files__never"])
     assert fingerprint == await get_fingerprint(item_store, WRITE)
     assert await item_store.get_fingerprints(item_ids=[]) == []
+
+
+async def test_servers_are_those_that_any_configuration_names(item_store: ItemStore) -> None:
+    assert await item_store.set_servers("one", ["a", "b"], only=False) == {"a", "b"}
+    assert await item_store.set_servers("two", ["b", "c"], only=False) == {"a", "b", "c"}
+    assert await item_store.set_servers("one", ["d"], only=False) == {"b", "c", "d"}
+    assert await item_store.set_servers("two", [], only=False) == {"d"}
+    assert await item_store.set_servers("three", ["e"], only=True) == {"e"}

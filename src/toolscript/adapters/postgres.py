@@ -103,6 +103,13 @@ class PostgresPool:
         except psycopg.Error as error:
             raise self._unreachable(error) from None
 
+    async def connect_async(self) -> psycopg.AsyncConnection[Any]:
+        """A connection outside the pool, for coroutines. Raises Unavailable when the server cannot be reached."""
+        try:
+            return await psycopg.AsyncConnection.connect(self._url, **self._options)
+        except psycopg.Error as error:
+            raise self._unreachable(error) from None
+
     def replace_dead(self) -> None:
         """Drops the idle connections that the server has closed."""
         self._pool.check()

@@ -7,37 +7,45 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
+from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.keys import SqlKeys
+from toolscript.adapters.sql.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
-from toolscript.app.engines import Servers, open_index, open_language_model, open_reranker
+from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.models import Model, open_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.search import Collection
-from toolscript.ports.access import KeyStore, TokenVerifier
+from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
 from toolscript.ports.schemas import ArgumentChecker
-from toolscript.ports.stores import DocumentStore, ItemStore, KnowledgeReader, KnowledgeStore, SkillStore
+from toolscript.ports.stores import (
+    CatalogueVersion,
+    DocumentStore,
+    ItemStore,
+    KnowledgeReader,
+    KnowledgeStore,
+    SkillStore,
+)
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
 from toolscript.services.access.plans import Plans, load_plans
-from toolscript.services.access.rates import Rates
+from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.gateway import Gateway, Resync
+from toolscript.services.catalogue.gateway import Resync
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
-from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.skill_proposals import ProposeSkills
 from toolscript.services.catalogue.skills import Skills
@@ -64,9 +72,6 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 
-# How old the catalogue in memory may be where other processes write to the index or the store too.
-SNAPSHOT_MAX_AGE_SECONDS = 2.0
-
 log = logging.getLogger(__name__)
 
 
@@ -83,6 +88,8 @@ class App:
     settings: Settings
     model: Model
     index: VectorIndex
+    catalogue_index: VectorIndex
+    """The index of tools and skills: that of everything else, too, unless this is the demo."""
     item_store: ItemStore
     skill_store: SkillStore
     documents: DocumentStore
@@ -94,30 +101,31 @@ class App:
     reranker: Reranker | None
     argument_checker: ArgumentChecker
     observability: Observability
-    others_write: bool
-    """Whether other processes may write to the index or the store too."""
+    rate_buckets: RateBuckets
+    catalogue_version: CatalogueVersion | None
+    """None where no other process writes to the index or the store."""
 
     def __post_init__(self) -> None:
         """Builds the use cases. Raises Invalid for unusable keys or plans."""
         settings, index, embedder = self.settings, self.index, self.model.embedder
+        catalogue_index = self.catalogue_index
         items, skills, observability = self.item_store, self.skill_store, self.observability
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
         self.keys = Keys(self.key_store)
-        self.plans = Plans(load_plans(settings.plans))
-        self.knowledge_rates = Rates(settings.knowledge_rate)
-        retriever = Retriever(embedder, index)
-        self.snapshots = self._build_snapshots(retriever)
+        self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
+        self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
+        retriever, tool_retriever = Retriever(embedder, index), Retriever(embedder, catalogue_index)
+        self.snapshots = self._build_snapshots(tool_retriever)
         self.sync = self._build_sync()
-        timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-        self.gateway = gateway = Gateway(Servers(settings.call_max_mib * 2**20), self.sync, timeouts)
+        self.gateway = gateway = open_gateway(settings, self.sync)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_search = ToolSearch(
-            retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
+            tool_retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
         )
         self.hierarchical_search = HierarchicalSearch(
-            retriever, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
+            tool_retriever, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
         )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(
@@ -128,26 +136,25 @@ class App:
         self.call_tool = CallTool(items, gateway, self.tool_search, self.argument_checker, observability.events)
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
-        self.propose_skills = ProposeSkills(items, skills, index, embedder, self.language_model)
+        self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)
         self.resync = Resync(gateway, self.sync, items, skills)
         self.token_costs = TokenCosts(items, self.snapshots)
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
-        return await self.index.count(TOOLS)
+        return await self.catalogue_index.count(TOOLS)
 
     async def check_ready(self) -> None:
         """Raises Unavailable when the store or the index does not respond."""
         await self.item_store.ping()
-        await self.index.count(TOOLS)
+        await self.catalogue_index.count(TOOLS)
 
     def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:
         return CatalogueSnapshots(
             self.item_store,
-            self.index,
+            self.catalogue_index,
             retriever.similarity,
             capabilities=load_capabilities(self.settings.search_capabilities),
-            max_age=SNAPSHOT_MAX_AGE_SECONDS if self.others_write else None,
         )
 
     def _build_sync(self) -> Sync:
@@ -156,12 +163,14 @@ class App:
         return Sync(
             self.item_store,
             self.skill_store,
-            self.index,
+            self.catalogue_index,
             embedder,
             cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
             classifier=EmbeddingClassifier(embedder) if embedder else None,
             refiner=LlmClassifier(language_model) if language_model else None,
             on_change=self.snapshots.advance,
+            version=self.catalogue_version,
+            configuration=str(settings.config.expanduser().absolute()) if settings.config else "",
         )
 
     def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
@@ -191,22 +200,29 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, *, fresh_index: bool = False, serving: bool = False) -> AsyncIterator[App]:
+async def open_app(
+    settings: Settings, *, fresh_index: bool = False, serving: bool = False, demo: bool = False
+) -> AsyncIterator[App]:
     """Opens everything that the settings name, and closes it in the end.
 
     With `fresh_index` the collections are dropped first, so that another model may fill them. `serving` opens what only
-    a server needs. Raises Invalid or Unavailable, naming what cannot be opened.
+    a server needs. With `demo` tools and skills are those in the folder `demo` of the data folder; documents and
+    knowledge are the real ones. Raises Invalid or Unavailable, naming what cannot be opened.
     """
     check_environment(settings)
     async with AsyncExitStack() as stack:
-        app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving)
+        app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving, demo=demo)
         _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys)
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
+        if app.catalogue_version:
+            app.snapshots.start_following(app.catalogue_version)
         yield app
 
 
-async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool) -> App:
+async def _open_adapters(
+    settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool, demo: bool
+) -> App:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
     argument_checker = WorkerChecker()
     _close_at_exit(stack, language_model, reranker, argument_checker)
@@ -229,12 +245,17 @@ async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_ind
     knowledge_store = None if serving else open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, shared=is_shared)
+    catalogue = await _open_demo(settings, stack, model.embedder) if demo else (index, database)
+    is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
+    catalogue_version = None if is_alone else SqlCatalogueVersion(database)
+    _close_at_exit(stack, catalogue_version)
     return App(
         settings=settings,
         model=model,
         index=index,
-        item_store=SqlItems(database),
-        skill_store=SqlSkills(database),
+        catalogue_index=catalogue[0],
+        item_store=SqlItems(catalogue[1]),
+        skill_store=SqlSkills(catalogue[1]),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
         knowledge=knowledge,
@@ -243,8 +264,22 @@ async def _open_adapters(settings: Settings, stack: AsyncExitStack, *, fresh_ind
         reranker=reranker,
         argument_checker=argument_checker,
         observability=observability,
-        others_write=is_shared or settings.store.startswith("postgres"),
+        rate_buckets=PostgresBuckets(database, Buckets()) if settings.store.startswith("postgres") else Buckets(),
+        catalogue_version=catalogue_version,
     )
+
+
+async def _open_demo(
+    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None
+) -> tuple[VectorIndex, Database]:
+    """The demo's own index and store, so that its tools never get among those of servers."""
+    own = replace(settings, data_dir=settings.data / "demo", index="", store="")
+    with suppress(OSError):
+        own.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
+    _close_at_exit(stack, index, database)
+    await _open_collections(index, embedder, shared=False)
+    return index, database
 
 
 def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:

@@ -12,6 +12,9 @@ from toolscript.domain.servers import ServerSpec
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import LanguageModel, Reranker
 from toolscript.ports.servers import ToolServer
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.catalogue.sync import Sync
 from toolscript.settings import Settings
 
 
@@ -25,6 +28,12 @@ class Servers:
         with require_extra("server", "connecting to MCP servers"):
             from toolscript.adapters.mcp.client import McpServers
         return McpServers(self._max_answer_bytes).connect(spec, within=within)
+
+
+def open_gateway(settings: Settings, sync: Sync | None = None) -> Gateway:
+    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone."""
+    timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
+    return Gateway(Servers(settings.call_max_mib * 2**20), sync, timeouts)
 
 
 def open_index(settings: Settings) -> VectorIndex:

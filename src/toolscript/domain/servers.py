@@ -44,13 +44,16 @@ class ServerState(StrEnum):
     """The state of the connection to a server."""
 
     CONNECTING = "connecting"
+    """Still starting: no attempt has failed since it was last connected."""
     READY = "ready"
     FAILED = "failed"
+    """The last attempt failed; the next one is being made, or will be."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `reason` says why it is not ready, `problems` which of its items cannot be used."""
+    """The status of a server. `reason` says why it is not ready, `problems` which of its items cannot be used.
+    `retry_in_seconds` is the time until a failed server is tried again, 0 while it is being tried."""
 
     name: str
     transport: Transport

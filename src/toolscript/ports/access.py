@@ -1,10 +1,26 @@
-"""Verification of bearer tokens, and the store of keys."""
+"""Verification of bearer tokens, the store of keys, and rate limits."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from toolscript.domain.access import AccessKey, Principal
+
+
+class RateBuckets(Protocol):
+    """Token buckets by name, which refill evenly.
+
+    >>> import asyncio
+    >>> from toolscript.services.access.rates import Buckets
+    >>> async def take_two():
+    ...     buckets = Buckets(clock=lambda: 100.0)
+    ...     return [await buckets.take("acme", 1), await buckets.take("acme", 1)]
+    >>> asyncio.run(take_two())
+    [0.0, 60.0]
+    """
+
+    async def take(self, name: str, per_minute: int) -> float:
+        """Takes one request and returns 0; from an empty bucket takes none and returns the seconds to wait."""
 
 
 class TokenVerifier(Protocol):

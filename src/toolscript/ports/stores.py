@@ -60,6 +60,10 @@ class ItemStore(Protocol):
     async def get_fingerprints(self, servers: Ids = None, *, item_ids: Ids = None) -> list[ItemFingerprint]:
         """What a sync compares of each item, active or not, ordered by id: of these servers and with these ids."""
 
+    async def set_servers(self, configuration: str, servers: Several[str], *, only: bool) -> frozenset[str]:
+        """Records that this configuration names exactly these servers; with `only`, that there is no other one. Returns
+        all servers that any configuration names."""
+
     async def count_terms(self, terms: Sequence[int]) -> TermCounts:
         """How many active items contain each term."""
 
@@ -68,6 +72,37 @@ class ItemStore(Protocol):
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
+
+    async def close(self) -> None: ...
+
+
+class CatalogueVersion(Protocol):
+    """A number in the store that every write to items and skills increases, in its own transaction. Processes that
+    share the store compare it to find out that another one has changed the catalogue.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.items import SqlItems
+    >>> async def compare():
+    ...     database = Database("sqlite://")
+    ...     version = SqlCatalogueVersion(database)
+    ...     before = await version.read()
+    ...     await SqlItems(database).save_items([(Item("files", "read"), frozenset())])
+    ...     after = await version.read()
+    ...     await database.close()
+    ...     return after > before
+    >>> asyncio.run(compare())
+    True
+    """
+
+    async def read(self) -> int: ...
+
+    async def increase(self) -> None:
+        """Tells other processes that the index of the catalogue has changed."""
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Returns when the version may have changed, at the latest after so many seconds."""
 
     async def close(self) -> None: ...
 

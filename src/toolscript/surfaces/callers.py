@@ -116,13 +116,13 @@ def build_unauthorized(message: str) -> Unauthorized:
     return Unauthorized(message, details={"field": "Authorization"})
 
 
-def admit_client(app: App, headers: Mapping[str, str], address: str | None) -> None:
+async def admit_client(app: App, headers: Mapping[str, str], address: str | None) -> None:
     """Counts a knowledge search of the client at this address. Commands with the token of the data folder's owner are
     not counted. Raises RateLimited."""
     token = _read_bearer(headers)
     if token and is_local_token(app.local_key, token):
         return
-    app.knowledge_rates.admit(client_key(address or ""))
+    await app.knowledge_rates.admit(client_key(address or ""))
 
 
 def client_key(address: str) -> str:

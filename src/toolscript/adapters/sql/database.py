@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import resources
 from string import Template
 from typing import TypeVar
@@ -55,6 +56,17 @@ class Database:
     async def ping(self) -> None:
         """Raises Unavailable when the database does not answer."""
         await self.read(lambda session: session.rows("SELECT 1 AS one"))
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether processes can be notified of changes."""
+        return self._sessions.dialect.notify is not None
+
+    async def listen(self, channel: str, when_notified: Callable[[], object]) -> None:
+        """Calls `when_notified` for every `Session.notify` of this channel, of any process, until the connection is
+        lost or the task is cancelled."""
+        with suppress(Unavailable, *self._sessions.dialect.faults):
+            await self._sessions.listen(channel, when_notified)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._close)

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any
 
+from toolscript.adapters.sql.catalogue_version import SCOPE, write_catalogue
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session, load
-from toolscript.adapters.sql.skills import SCOPE, read_assignments, withdraw_suggestions
+from toolscript.adapters.sql.skills import read_assignments, withdraw_suggestions
 from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
 from toolscript.domain.catalog import Item, ItemFingerprint, ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
@@ -26,7 +27,7 @@ class SqlItems:
             upsert(session, "tools", [_item_row(item, terms) for item, terms in items], keys=["item_id"])
             change_counts(session, SCOPE, removed=_terms(old), added=(terms for _, terms in items))
 
-        await write_scope(self._database, SCOPE, work)
+        await write_catalogue(self._database, work)
 
     async def deactivate(self, item_ids: Sequence[str]) -> None:
         def work(session: Session) -> None:
@@ -42,7 +43,7 @@ class SqlItems:
             withdraw_suggestions(session, numbers)
             change_counts(session, SCOPE, removed=_terms(old))
 
-        await write_scope(self._database, SCOPE, work)
+        await write_catalogue(self._database, work)
 
     async def get_items(self, item_ids: Sequence[str] | None = None, *, active_only: bool = True) -> list[StoredItem]:
         def work(session: Session) -> list[StoredItem]:
@@ -87,6 +88,18 @@ class SqlItems:
             return sorted(found, key=lambda f: f.id)
 
         return await self._database.read(work)
+
+    async def set_servers(self, configuration: str, servers: Collection[str], *, only: bool) -> frozenset[str]:
+        def work(session: Session) -> frozenset[str]:
+            others = "TRUE" if only else "configuration = :configuration"
+            session.run(f"DELETE FROM configured_servers WHERE {others}", configuration=configuration)
+            session.run_many(
+                "INSERT INTO configured_servers (server, configuration) VALUES (:server, :configuration)",
+                [{"server": server, "configuration": configuration} for server in sorted(set(servers))],
+            )
+            return frozenset(row["server"] for row in session.rows("SELECT server FROM configured_servers"))
+
+        return await write_scope(self._database, SCOPE, work)
 
     async def count_terms(self, terms: Sequence[int]) -> TermCounts:
         return await self._database.read(lambda session: count_terms(session, SCOPE, terms))

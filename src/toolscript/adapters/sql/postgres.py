@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -49,6 +50,7 @@ POSTGRES = Dialect(
     among="{column} = ANY(:{parameter})",
     find_table="SELECT 1 WHERE to_regclass(:name) IS NOT NULL",
     lock="SELECT pg_advisory_xact_lock(hashtext(:subject))",
+    notify="SELECT pg_notify(:channel, '')",
     adapt=_adapt,
     translate=_translate,
     faults=FAULTS,
@@ -84,6 +86,13 @@ class PostgresSessions:
         if failed:
             session.connection.close()
         self._pool.give_back(session.connection)  # which rolls back an open transaction
+
+    async def listen(self, channel: str, when_notified: Callable[[], object]) -> None:
+        async with await self._pool.connect_async() as connection:
+            await connection.execute(f"LISTEN {channel}".encode())
+            when_notified()  # of what came before
+            async for _ in connection.notifies():
+                when_notified()
 
     def close(self) -> None:
         self._pool.close()

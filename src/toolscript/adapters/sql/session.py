@@ -22,6 +22,8 @@ class Dialect:
     among: str
     find_table: str
     lock: str | None
+    notify: str | None
+    """Tells processes that listen to a channel when the transaction is committed; None where nobody can listen."""
     adapt: Callable[[Any], Any]
     translate: Callable[[str], Any]
     """How the driver takes values and statements."""
@@ -63,6 +65,11 @@ class Session:
         if self.dialect.lock:
             self.run(self.dialect.lock, subject=f"toolscript {subject}")
 
+    def notify(self, channel: str) -> None:
+        """Wakes the processes that listen to this channel, once the transaction is committed."""
+        if self.dialect.notify:
+            self.rows(self.dialect.notify, channel=channel)
+
     def _execute(self, sql: str, parameters: Row) -> Any:
         return self.connection.execute(self.dialect.translate(sql), self._adapt(parameters))
 
@@ -87,5 +94,8 @@ class Sessions(Protocol):
 
     def give_back(self, session: Session, *, failed: bool) -> None:
         """Rolls back what is not committed, and keeps the connection unless it `failed`."""
+
+    async def listen(self, channel: str, when_notified: Callable[[], object]) -> None:
+        """Calls `when_notified` for every notification, until cancelled. Raises a fault."""
 
     def close(self) -> None: ...

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from toolscript.adapters.sql.catalogue_version import write_catalogue
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Session, load
-from toolscript.adapters.sql.terms import write_scope
 from toolscript.domain.catalog import (
     Assignment,
     ClassificationRecord,
@@ -27,16 +27,18 @@ from toolscript.domain.errors import Conflict, NotFound
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SCOPE = "catalogue"
-
 
 def _save_skills(session: Session, skills: Sequence[Skill]) -> None:
     upsert(session, "skill_categories", [{**asdict(s), "is_seeded": False} for s in skills], keys=["id"])
     _reset_classification(session, [s.id for s in skills if not s.is_active])
 
 
+def _is_seeded(session: Session, digest: str) -> bool:
+    return bool(session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest))
+
+
 def _seed_skills(session: Session, digest: str, skills: Sequence[Skill]) -> bool:
-    if session.rows("SELECT digest FROM skill_seeds WHERE digest = :digest", digest=digest):
+    if _is_seeded(session, digest):  # another process was faster
         return False
     saved = "SELECT id FROM skill_categories WHERE NOT is_seeded"
     deleted = "SELECT id FROM seeded_skills WHERE is_removed"
@@ -293,7 +295,7 @@ def _as_transaction(
     """Makes a method of a function of a session."""
 
     async def method(self: SqlSkills, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await write_scope(self._database, SCOPE, lambda session: work(session, *arguments, **options))
+        return await write_catalogue(self._database, lambda session: work(session, *arguments, **options))
 
     return method
 
@@ -303,7 +305,7 @@ class SqlSkills:
 
     add_skill = _as_transaction(_add_skill)
     save_skills = _as_transaction(_save_skills)
-    seed_skills = _as_transaction(_seed_skills)
+    _write_seed = _as_transaction(_seed_skills)
     delete_skill = _as_transaction(_delete_skill)
     save_classifications = _as_transaction(_save_classifications)
     replace_stamps = _as_transaction(_replace_stamps)
@@ -313,6 +315,11 @@ class SqlSkills:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
+        if await self._database.read(lambda session: _is_seeded(session, digest)):
+            return False  # without a write: commands that only read seed too
+        return await self._write_seed(digest, skills)
 
     async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
         statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ SQLITE = Dialect(
     among="{column} IN (SELECT value FROM json_each(:{parameter}))",
     find_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name",
     lock=None,  # a writer already waits for all others
+    notify=None,
     adapt=_adapt,
     translate=str,
     faults=(sqlite3.DatabaseError,),
@@ -76,6 +78,9 @@ class SqliteSessions:
         if session.connection.in_transaction:
             session.connection.execute("ROLLBACK")
         self._idle.append(session)
+
+    async def listen(self, channel: str, when_notified: Callable[[], object]) -> None:
+        """Does nothing: SQLite has no notifications."""
 
     def close(self) -> None:
         for session in self._idle:

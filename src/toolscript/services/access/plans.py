@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from toolscript.domain.access import DEFAULT_PLAN, Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
 from toolscript.domain.spelling import suggest
+from toolscript.ports.access import RateBuckets
 from toolscript.services.access.rates import Buckets
 
 MAX_PLANS = 1000
@@ -23,21 +23,22 @@ KEYS = ("max_top_k", "fields", "requests_per_minute")
 class Plans:
     """Finds each principal's plan and counts its tenant's requests."""
 
-    def __init__(self, plans: Mapping[str, Plan], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, plans: Mapping[str, Plan], buckets: RateBuckets | None = None) -> None:
+        """Without `buckets`, this process counts alone."""
         self._plans = dict(plans)
-        self._buckets = Buckets(clock)
+        self._buckets = Buckets() if buckets is None else buckets
 
     def get(self, principal: Principal) -> Plan:
         """The principal's plan; the default plan when the principal's is not defined."""
         return self._plans.get(principal.plan) or self._plans.get(DEFAULT_PLAN) or Plan()
 
-    def admit(self, principal: Principal) -> Plan:
+    async def admit(self, principal: Principal) -> Plan:
         """Counts one request of the principal's tenant. Raises RateLimited with the seconds to wait."""
         plan = self.get(principal)
         limit = plan.requests_per_minute
         if limit is None:
             return plan
-        wait = self._buckets.take(principal.tenant, limit)
+        wait = await self._buckets.take(f"tenant {principal.tenant}", limit)
         if wait:
             raise RateLimited(
                 f"requests on the plan {plan.name} are limited to {limit} a minute: try again in {wait:g} seconds",

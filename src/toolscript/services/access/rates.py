@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from toolscript.domain.errors import RateLimited
+from toolscript.ports.access import RateBuckets
 
 MINUTE = 60.0
 MAX_BUCKETS = 100_000
@@ -21,7 +22,7 @@ _CLEANUP_BATCH = 2
 
 
 class Buckets:
-    """Token buckets by name."""
+    """The token buckets of this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,8 +31,7 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._full_again)
 
-    def take(self, name: str, per_minute: int) -> float:
-        """Takes one request and returns 0; from an empty bucket takes none and returns the seconds to wait."""
+    async def take(self, name: str, per_minute: int) -> float:
         now = self._clock()
         self._drop_old(now)
         full_again = max(self._full_again.get(name, now), now) + MINUTE / per_minute
@@ -53,14 +53,14 @@ class Buckets:
 class Rates:
     """The same limit for every client."""
 
-    def __init__(self, limit_per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """A limit of 0 means no limit."""
+    def __init__(self, limit_per_minute: int, buckets: RateBuckets | None = None) -> None:
+        """A limit of 0 means no limit. Without `buckets`, this process counts alone."""
         self._limit = limit_per_minute
-        self._buckets = Buckets(clock)
+        self._buckets = Buckets() if buckets is None else buckets
 
-    def admit(self, client: str) -> None:
+    async def admit(self, client: str) -> None:
         """Counts one request of the client. Raises RateLimited with the seconds to wait."""
-        wait = self._buckets.take(client, self._limit) if self._limit else 0.0
+        wait = await self._buckets.take(f"client {client}", self._limit) if self._limit else 0.0
         if wait:
             raise RateLimited(
                 f"each client may send {self._limit} requests a minute: try again in {wait:g} seconds",

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 class Gateway:
     """Keeps the configured servers connected and the catalogue at what they offer."""
 
-    def __init__(self, servers: ToolServers, sync: Sync, timeouts: Timeouts | None = None) -> None:
+    def __init__(self, servers: ToolServers, sync: Sync | None, timeouts: Timeouts | None = None) -> None:
+        """Without a `sync` servers are connected and listed, and there is no catalogue."""
         self._servers = servers
         self._sync = sync
         self._timeouts = timeouts or Timeouts()
@@ -67,14 +68,14 @@ class Gateway:
         configured = [spec.name for spec in among or specs]
         self._is_opening = not self._connections
         try:
-            self._known_servers = await self._sync.configure(configured)
+            self._known_servers = await self._sync.configure(configured) if self._sync else frozenset()
         finally:
             self._is_opening = False
         ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
         await asyncio.gather(*(connection.stop() for connection in ended))
         for connection in ended:
             del self._connections[connection.spec.name]
-        if any(connection.spec.name not in wanted for connection in ended):
+        if self._sync and any(connection.spec.name not in wanted for connection in ended):
             await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
         for name, spec in wanted.items():
             if name not in self._connections:

@@ -10,7 +10,7 @@ from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
-from toolscript.ports.stores import ItemStore, SkillStore
+from toolscript.ports.stores import CatalogueVersion, ItemStore, SkillStore
 from toolscript.retrieval.reconcile import Payload, ReconcilePlan, Reconciler
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
@@ -54,6 +54,7 @@ class IndexPass:
     """The items to classify again."""
     replace_human: bool = False
     replace_model: bool = False
+    may_classify: bool = True
     missing: Mapping[str, str] = field(default_factory=dict)
     """The digests of the items whose points lack their vectors, by id."""
     cached: dict[str, Vector] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class CatalogueIndex:
         cache: VectorCache | None,
         classifier: Classifier | None,
         on_change: Callable[[Change], None],
+        version: CatalogueVersion | None,
     ) -> None:
         self._item_store = item_store
         self._skill_store = skill_store
@@ -89,6 +91,7 @@ class CatalogueIndex:
         """The digest of the skills whose points are all current; None when a pass was begun and not completed."""
         self._reconciler = Reconciler(index, embedder, TOOLS, digest_field="vector_of")
         self.on_change = on_change
+        self._version = version
         self.servers: frozenset[str] = frozenset()
         """The servers whose vectors the cache keeps."""
         self.embedded = 0
@@ -151,10 +154,12 @@ class CatalogueIndex:
             await self._skill_points.refresh(skill_ids)
         self._indexed_skills = skills.digest
         self.on_change(Change.POINTS | Change.SKILLS)
+        if self._version:
+            await self._version.increase()
 
     def needs_classification(self, item: ItemFingerprint, work: IndexPass) -> bool:
         """Whether the pass has to classify the item."""
-        if self._classifier is None:
+        if self._classifier is None or not work.may_classify:
             return False
         if stamps.is_by_person(item):
             return work.replace_human and item.id in work.again

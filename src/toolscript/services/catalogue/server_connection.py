@@ -7,11 +7,12 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
@@ -57,7 +58,7 @@ class ServerConnection:
         self,
         spec: ServerSpec,
         servers: ToolServers,
-        sync: Sync,
+        sync: Sync | None,
         timeouts: Timeouts,
         report_status: Callable[[ServerStatus], None],
     ) -> None:
@@ -82,8 +83,12 @@ class ServerConnection:
 
     @property
     def status(self) -> ServerStatus:
-        left = None if self._retry_at is None else round(max(0.0, self._retry_at - time.monotonic()), 1)
-        return replace(self._status, attempts=self._attempts, retry_in_seconds=left)
+        """A server that is tried again after a failure stays failed until it is connected."""
+        status, left = self._status, None
+        if self._failures and self._server is None and status.state is not ServerState.READY:
+            left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
+            status = replace(status, state=ServerState.FAILED)
+        return replace(status, attempts=self._attempts, retry_in_seconds=left)
 
     @property
     def last_refresh(self) -> RefreshResult:
@@ -204,15 +209,21 @@ class ServerConnection:
             except TimeoutError:
                 raise Unavailable(f"it did not list its tools within {self._timeouts.connect:g} s") from None
             self._require_current(server)
-            report = await self._sync.run(listing.items, servers=[self.spec.name], progress=self._show_progress)
+            report = await self._sync_items(listing.items)
             self._require_current(server)
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
             self._set_status(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
-        self._sync.refinement.start_soon()
+        if self._sync:
+            self._sync.refinement.start_soon()
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
         return report
+
+    async def _sync_items(self, items: Sequence[Item]) -> SyncReport:
+        if self._sync is None:
+            return SyncReport()
+        return await self._sync.run(items, servers=[self.spec.name], progress=self._show_progress)
 
     def _require_current(self, server: ToolServer) -> None:
         if self._server is not server:

@@ -18,18 +18,19 @@ from enum import Flag, auto
 from typing import Any, Generic, TypeVar
 
 from toolscript.domain.catalog import Schemas, StoredItem
-from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
-from toolscript.ports.stores import ItemStore
+from toolscript.ports.stores import CatalogueVersion, ItemStore
 from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts, build_facts
 from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.catalogue.skill_points import SKILLS
 
 SKILL_MAP_FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
-# Skills change seldom, and reading all their points takes longer than reading the digests of items.
-SKILL_MAP_MAX_AGE_SECONDS = 10.0
+# How often the version in the store is read; a notification of a change comes earlier, where there are some.
+POLL_SECONDS = 1.0
+# Changes come in groups; between two of them the catalogue is not read.
+PAUSE_SECONDS = 0.3
 # While somebody searches, `warm_up` reads this many items at a time, then rests twice as long as that took.
 PAGE, REST = 16, 2
 SEARCHING_SECONDS = 1.0
@@ -79,12 +80,9 @@ class CatalogueSnapshot:
     """One version of the catalogue. Its methods raise what store and index raise."""
 
     version: int
-    taken_at: float
     _facts: _Part[CatalogueFacts]
     _skill_map: _Part[SkillMap]
     _read_schemas: Callable[[Sequence[str]], Awaitable[Mapping[str, Schemas]]]
-    _has_schemas: bool
-    """Whether the facts, once they are read, are recent enough to take schemas from."""
     _schemas: dict[str, Schemas] = field(default_factory=dict)
 
     async def facts(self) -> CatalogueFacts:
@@ -97,7 +95,7 @@ class CatalogueSnapshot:
 
     async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas | None]:
         """The schemas of these items by id; None for an item that the catalogue no longer has."""
-        facts = self._facts.value if self._has_schemas else None
+        facts = self._facts.value
         if facts is not None:
             self._schemas.update({i: facts.items[i].schemas for i in item_ids if i in facts.items})
         unknown = [i for i in item_ids if i not in self._schemas]
@@ -108,8 +106,8 @@ class CatalogueSnapshot:
 
 
 class CatalogueSnapshots:
-    """Holds the current snapshot. What this process writes is in the next one at once; where other processes write
-    too, what they wrote is looked for in the background, at most every `max_age` seconds."""
+    """Holds the current snapshot. What this process writes is in the next one at once; what other processes write is,
+    where `follow` runs, a moment later."""
 
     def __init__(
         self,
@@ -118,35 +116,27 @@ class CatalogueSnapshots:
         similarity: SimilarityRange,
         *,
         capabilities: Capabilities | None = None,
-        max_age: float | None = None,
         read_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without `capabilities`, those of the package. `max_age` is None where only this process writes.
-        `read_timeout` bounds the reading of the skill map."""
+        """Without `capabilities`, those of the package. `read_timeout` bounds the reading of the skill map, and of what
+        other processes have written."""
         self._item_store = item_store
         self._index = index
         self._similarity = similarity
         self.capabilities = capabilities or load_capabilities()
-        self._max_age = max_age
         self._read_timeout = read_timeout
         self._clock = clock
         self._known: dict[str, ItemFacts] = {}
         """Facts that were read for any snapshot: taken over where the digest is the same."""
         self._latest: CatalogueFacts | None = None
-        self._skills_read_at = 0.0
         self._searched_at = -math.inf
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._refreshing: asyncio.Task[None] | None = None
         self._current = self._build(1, _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map))
 
     def current(self) -> CatalogueSnapshot:
         """The snapshot for one search to read from beginning to end."""
-        self._searched_at = now = self._clock()
-        if self._max_age is not None and now - self._current.taken_at >= self._max_age:
-            self.advance(Change(0))
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = self._start(self._refresh(self._current))
+        self._searched_at = self._clock()
         return self._current
 
     def advance(self, change: Change) -> None:
@@ -171,15 +161,37 @@ class CatalogueSnapshots:
                 await asyncio.sleep(REST * (time.monotonic() - began))
         await self._current.facts()
 
+    def start_following(self, version: CatalogueVersion) -> None:
+        """Runs `follow` until these snapshots are closed."""
+        self._start(self.follow(version))
+
+    async def follow(self, version: CatalogueVersion) -> None:
+        """Swaps in the next snapshot whenever the version in the store has changed, until cancelled. While store or
+        index fail, the last snapshot stays; the first failure is logged."""
+        seen, is_failing = -1, False
+        while True:
+            try:
+                async with asyncio.timeout(self._read_timeout):
+                    newest = await version.read()
+                    if newest != seen:
+                        await self._refresh()
+                        seen = newest
+                is_failing = False
+            except Exception as error:  # noqa: BLE001  (whatever fails now is tried again)
+                if not is_failing:
+                    log.warning("catalogue_not_followed", extra={"reason": f"{type(error).__name__}: {error}"})
+                is_failing = True
+            await asyncio.sleep(PAUSE_SECONDS)
+            await version.wait_for_change(POLL_SECONDS)
+
     async def close(self) -> None:
-        """Cancels the running reads."""
+        """Cancels the running reads, and following."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _build(self, version: int, facts: _Part[CatalogueFacts], skill_map: _Part[SkillMap]) -> CatalogueSnapshot:
-        read = self._item_store.get_schemas
-        return CatalogueSnapshot(version, self._clock(), facts, skill_map, read, self._max_age is None)
+        return CatalogueSnapshot(version, facts, skill_map, self._item_store.get_schemas)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -188,20 +200,15 @@ class CatalogueSnapshots:
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return task
 
-    async def _refresh(self, old: CatalogueSnapshot) -> None:
-        """Reads again what other processes may have changed, of the parts that are in use."""
-        facts, skill_map = old._facts, old._skill_map
-        try:
-            async with asyncio.timeout(self._read_timeout):
-                if facts.value is not None:
-                    facts = _Part(self._start, self._read_facts)
-                    await facts.get()
-                if skill_map.value is not None and self._clock() - self._skills_read_at >= SKILL_MAP_MAX_AGE_SECONDS:
-                    skill_map = _Part(self._start, self._read_skill_map)
-                    await skill_map.get()
-        except (ToolscriptError, TimeoutError) as error:
-            log.debug("snapshot_not_refreshed", extra={"reason": str(error)})
-            return
+    async def _refresh(self) -> None:
+        """Swaps in a version that has what other processes wrote. Parts that are in use are read before, so that no
+        search waits for them."""
+        old = self._current
+        facts, skill_map = _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map)
+        if old._facts.value is not None:
+            await facts.get()
+        if old._skill_map.value is not None:
+            await skill_map.get()
         now = self._current  # a write of this process that came meanwhile is newer than what was read
         self._current = self._build(
             now.version + 1,
@@ -230,7 +237,6 @@ class CatalogueSnapshots:
 
     async def _read_skill_map(self) -> tuple[SkillMap, bool]:
         """The map; incomplete when points vanished between the two reads."""
-        self._skills_read_at = self._clock()
         async with asyncio.timeout(self._read_timeout):
             found = await self._index.scroll(SKILLS, fields=SKILL_MAP_FIELDS)
             points = [point for point in found if point.payload["is_active"]]

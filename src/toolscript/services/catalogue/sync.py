@@ -14,8 +14,9 @@ from dataclasses import asdict, replace
 from toolscript.domain.catalog import Item, ItemFingerprint
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
-from toolscript.ports.stores import ItemStore, SkillStore
+from toolscript.ports.stores import CatalogueVersion, ItemStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
+from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
@@ -39,11 +40,16 @@ class Sync:
         refiner: Classifier | None = None,
         refine_every: float = INTERVAL_SECONDS,
         on_change: Callable[[Change], None] = lambda _: None,
+        version: CatalogueVersion | None = None,
+        configuration: str = "",
     ) -> None:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
-        `refine_every` seconds. `on_change` is called after every write that may change search results."""
+        `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
+        increased after every pass over the index, where other processes search it too. `configuration` identifies the
+        configuration that names the servers."""
         self._item_store = item_store
-        self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change)
+        self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change, version)
+        self._configuration, self._is_shared = configuration, version is not None
         self._lock = asyncio.Lock()
         self.refinement = Refinement(
             item_store, skill_store, self._index, refiner, lock=self._lock, interval=refine_every
@@ -55,20 +61,18 @@ class Sync:
         return self._index.embedded
 
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> frozenset[str]:
-        """Makes these the servers, and returns those that the catalogue has items of.
+        """Makes these the servers of the configuration, and returns those that the catalogue has items of.
 
-        Items of other servers become inactive, vectors that other configurations cached are copied, unclassified items
-        are classified, and missing points are written.
+        Items of servers that no configuration names become inactive, vectors that other configurations cached are
+        copied, unclassified items are classified, and missing points are written. Where other processes write too,
+        their configurations count; elsewhere the configuration replaces all others.
         """
         async with self._lock:
             self._index.servers = frozenset(servers)
+            named = await self._item_store.set_servers(self._configuration, servers, only=not self._is_shared)
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
-            gone = [item.id for item in items if item.server not in servers]
-            if gone:
-                await self._item_store.deactivate(gone)
-                self._index.on_change(Change.ITEMS)
-            await self._index.remove(gone)
-            kept = [item for item in items if item.server in servers]
+            await self._retire([item.id for item in items if item.server not in named])
+            kept = [item for item in items if item.server in named]
             skills = await self._index.read_skills()
             nothing = IndexPass({}, skills)
             is_complete = await self._index.count() == len(kept)
@@ -77,6 +81,26 @@ class Sync:
             await self._index.copy_cache(kept)
             await self._index.update_skills(None, skills)
             return frozenset(item.server for item in kept)
+
+    async def complete_index(self, progress: Progress | None = None) -> frozenset[str]:
+        """Writes the points that the index lacks, and returns the servers of the catalogue's items. Changes nothing in
+        the store: for commands that only read."""
+        async with self._lock:
+            items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
+            self._index.servers = frozenset(item.server for item in items)
+            if await self._index.count() != len(items):
+                skills = await self._index.read_skills()
+                points = await self._index.find_points(None)
+                await self._index.update(items, IndexPass(points, skills, may_classify=False), progress)
+            return self._index.servers
+
+    async def retire_demo(self) -> None:
+        """Makes the tools of the demo inactive, which earlier versions stored among those of servers. A server that
+        really offers one of them brings it back."""
+        demo = {item.id: item.digest for item in load_demo_items()}
+        async with self._lock:
+            stored = await self._item_store.get_fingerprints(item_ids=demo)
+            await self._retire([item.id for item in stored if item.is_active and item.digest == demo[item.id]])
 
     async def run(
         self,
@@ -151,6 +175,12 @@ class Sync:
 
     async def close(self) -> None:
         await self.refinement.close()
+
+    async def _retire(self, item_ids: Sequence[str]) -> None:
+        if item_ids:
+            await self._item_store.deactivate(item_ids)
+            self._index.on_change(Change.ITEMS)
+            await self._index.remove(item_ids)
 
 
 def _has_changed(stored: ItemFingerprint, item: Item) -> bool:

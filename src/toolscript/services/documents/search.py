@@ -93,12 +93,12 @@ class DocumentSearch:
         self._ranker = DocumentRanker(retriever, index, store)
         self._reader = DocumentReader(index, store)
 
-    def admit(self, principal: Principal) -> Plan:
+    async def admit(self, principal: Principal) -> Plan:
         """Counts a search against the rate limit before its body is parsed. Pass the returned plan to `search` or
         `stream`, which then do not count it again. Raises RateLimited."""
         run = self._begin(principal, DocumentQuery(), None)
         with self._record(run, at_success=False):
-            return self._plans.admit(principal)
+            return await self._plans.admit(principal)
 
     async def search(self, principal: Principal, ask: DocumentQuery, plan: Plan | None = None) -> DocumentPage:
         """Returns one page of the tenant's documents, best first, equal scores by id. `plan` is the result of `admit`.
@@ -143,7 +143,7 @@ class DocumentSearch:
     async def _rank_page(self, run: DocumentRun) -> tuple[DocumentPage, list[Ranked]]:
         """The page without its hits, and its documents, which are not read yet."""
         ask = run.ask
-        plan = run.plan = run.plan or self._plans.admit(run.principal)
+        plan = run.plan = run.plan or await self._plans.admit(run.principal)
         check(ask)
         allow(plan, ask)
         if ask.rerank and self._reranker is None:

@@ -63,12 +63,12 @@ Caller = Annotated[Principal, Depends(get_principal)]
 
 async def admit_tenant(app: CurrentApp, caller: Caller) -> Plan:
     """Counts the request and returns the tenant's plan. Raises RateLimited."""
-    return app.plans.admit(caller)
+    return await app.plans.admit(caller)
 
 
 async def admit_search(app: CurrentApp, caller: Caller) -> Plan:
     """Counts the document search and returns the tenant's plan. Raises RateLimited."""
-    return app.document_search.admit(caller)
+    return await app.document_search.admit(caller)
 
 
 ADMIT_TENANT = Depends(admit_tenant)
@@ -82,7 +82,7 @@ async def admit_knowledge_client(request: Request, served: Served) -> None:
         app = served.app
     except Unavailable as error:
         raise KnowledgeUnavailable(error.message, details=error.details) from error
-    admit_client(app, request.headers, request.client.host if request.client else None)
+    await admit_client(app, request.headers, request.client.host if request.client else None)
 
 
 # Who may call a route: callers whose key has a scope; a tenant's token is as good as the scope `documents`, and

@@ -146,7 +146,7 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
         app = await wait_for_app()
         headers, client = (request.headers, request.client) if request else ({}, None)
         if params.name == "search_knowledge":
-            admit_client(app, headers, client.host if client else None)
+            await admit_client(app, headers, client.host if client else None)
         try:
             return await answer_call(app, params, lambda: identify_principal(app, headers))
         except Unavailable as error:

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fixtures.coroutines import finish
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
 from toolscript.services.access import rates
 from toolscript.services.access.plans import Plans, load_plans
-from toolscript.services.access.rates import MINUTE
+from toolscript.services.access.rates import MINUTE, Buckets
 
 pytestmark = pytest.mark.req("D-12")
 
@@ -136,23 +137,28 @@ def test_an_undefined_plan_is_the_default_plan() -> None:
 
 
 def test_a_caller_without_a_limit_is_never_refused_nor_stored() -> None:
-    plans = Plans({}, Clock())
+    plans = Plans({}, Buckets(Clock()))
     for _ in range(1000):
-        assert plans.admit(Principal("a")) == Plan()
-    assert len(plans._buckets) == 0
+        assert finish(plans.admit(Principal("a"))) == Plan()
+    assert count_buckets(plans) == 0
 
 
 # --- the rate limit ---
 
 
+def count_buckets(plans: Plans) -> int:
+    assert isinstance(plans._buckets, Buckets)
+    return len(plans._buckets)
+
+
 def build_limited(clock: Clock, per_minute: int) -> Plans:
-    return Plans({"default": Plan(requests_per_minute=per_minute)}, clock)
+    return Plans({"default": Plan(requests_per_minute=per_minute)}, Buckets(clock))
 
 
 def count_admitted(plans: Plans, tenant: str = "a", plan: str = "default") -> float:
     """0 if admitted, else the seconds to wait."""
     try:
-        plans.admit(Principal(tenant, plan))
+        finish(plans.admit(Principal(tenant, plan)))
     except RateLimited as error:
         wait: float = error.details["retry_after_seconds"]
         return wait
@@ -172,10 +178,10 @@ def test_a_burst_of_one_minute_is_allowed_then_one_request_at_a_time() -> None:
 
 
 def test_a_refusal_names_the_limit_and_the_seconds_to_wait() -> None:
-    plans = Plans({"free": replace(FREE_PLAN, requests_per_minute=1)}, Clock())
-    plans.admit(Principal("a", "free"))
+    plans = Plans({"free": replace(FREE_PLAN, requests_per_minute=1)}, Buckets(Clock()))
+    finish(plans.admit(Principal("a", "free")))
     with pytest.raises(RateLimited) as error:
-        plans.admit(Principal("a", "free"))
+        finish(plans.admit(Principal("a", "free")))
     assert error.value.details == {"retry_after_seconds": 60, "requests_per_minute": 1, "plan": "free"}
     assert error.value.message == ("requests on the plan free are limited to 1 a minute: try again in 60 seconds")
 
@@ -187,7 +193,8 @@ def test_tenants_do_not_share_a_bucket() -> None:
 
 
 def test_a_tenant_has_one_bucket_whatever_plans_its_tokens_name() -> None:
-    plans = Plans({"slow": Plan("slow", requests_per_minute=2), "fast": Plan("fast", requests_per_minute=4)}, Clock())
+    both = {"slow": Plan("slow", requests_per_minute=2), "fast": Plan("fast", requests_per_minute=4)}
+    plans = Plans(both, Buckets(Clock()))
     assert [count_admitted(plans, plan="slow") for _ in range(3)] == [0, 0, 30]
     assert count_admitted(plans, plan="fast") == 15
 
@@ -244,7 +251,7 @@ def test_memory_is_bounded_and_recent_callers_are_kept(monkeypatch: pytest.Monke
     plans = build_limited(clock, 2)
     for n in range(500):
         assert count_admitted(plans, f"t{n}") == 0
-        assert len(plans._buckets) <= 50
+        assert count_buckets(plans) <= 50
     assert [count_admitted(plans, "t499"), count_admitted(plans, "t499")] == [0, 30]
 
 
@@ -257,7 +264,7 @@ def test_full_buckets_are_dropped_a_few_at_a_time() -> None:
     sizes = []
     for _ in range(100):
         count_admitted(plans, "a")
-        sizes.append(len(plans._buckets))
+        sizes.append(count_buckets(plans))
         clock.now += 1
     assert all(before - after <= 2 for before, after in pairwise(sizes))
     assert sizes[-1] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, SyncedCatalogue
 from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.domain.catalog import Schemas, StoredItem
@@ -73,8 +74,9 @@ class Kit:
     """A synced catalogue, its snapshots and their clock."""
 
     def __init__(self) -> None:
-        database = open_memory_database()
+        self.database = database = open_memory_database()
         self.store, self.index, self.clock = CountingStore(database), CountingIndex(), Clock()
+        self.version = SqlCatalogueVersion(database)
         self.catalogue = SyncedCatalogue(database=database, index=self.index, embedder=HashedEmbedder(16))
 
     async def open(self) -> Kit:
@@ -83,9 +85,8 @@ class Kit:
         self.forget_reads()
         return self
 
-    def snapshots(self, max_age: float | None = None) -> CatalogueSnapshots:
-        similarity = SimilarityRange(0.0, 1.0)
-        return CatalogueSnapshots(self.store, self.index, similarity, max_age=max_age, clock=self.clock)
+    def snapshots(self) -> CatalogueSnapshots:
+        return CatalogueSnapshots(self.store, self.index, SimilarityRange(0.0, 1.0), clock=self.clock)
 
     def forget_reads(self) -> None:
         self.store.items_read.clear()
@@ -101,8 +102,17 @@ async def kit() -> AsyncIterator[Kit]:
     await kit.catalogue.close()
 
 
-async def wait_for_refresh(snapshots: CatalogueSnapshots) -> None:
-    await asyncio.gather(*snapshots._tasks, return_exceptions=True)
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is read all the time."""
+    monkeypatch.setattr(snapshot_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(snapshot_module, "PAUSE_SECONDS", 0.0)
+
+
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 async def test_nothing_is_read_before_it_is_needed_and_then_once(kit: Kit) -> None:
@@ -183,15 +193,6 @@ async def test_schemas_read_before_a_change_are_not_used_after_it(kit: Kit) -> N
     assert (await snapshots.current().schemas([READ.id]))[READ.id] == ({"n": 1}, None, None)
 
 
-async def test_with_other_writers_schemas_are_no_older_than_the_snapshot(kit: Kit) -> None:
-    snapshots = kit.snapshots(max_age=2.0)
-    await snapshots.current().facts()
-    await snapshots.current().schemas([READ.id])
-    await kit.catalogue.sync.run([replace(READ, input_schema={"n": 1})], servers=["disk"])
-    kit.clock.now += 2
-    assert (await snapshots.current().schemas([READ.id]))[READ.id] == ({"n": 1}, None, None)
-
-
 @pytest.mark.req("H-14")
 async def test_a_search_that_begins_after_a_write_waits_for_what_was_written(kit: Kit) -> None:
     snapshots = kit.snapshots()
@@ -227,60 +228,84 @@ async def test_after_a_failure_the_store_is_read_again(kit: Kit) -> None:
     assert READ.id in (await snapshots.current().facts()).items
 
 
-async def test_what_other_processes_write_is_found_without_waiting_for_it(kit: Kit) -> None:
-    snapshots = kit.snapshots(max_age=2.0)
+@pytest.mark.req("H-14")
+@pytest.mark.usefixtures("_quick")
+async def test_what_another_process_writes_is_in_the_next_snapshot_without_a_search(kit: Kit) -> None:
+    snapshots = kit.snapshots()
     first = snapshots.current()
-    await first.facts()
-    await first.skill_map()
+    facts, skill_map = await first.facts(), await first.skill_map()
+    snapshots.start_following(kit.version)
     await kit.catalogue.sync.run([replace(READ, description="Juggles quinces")], servers=["disk"])
-    assert snapshots.current() is first
-    kit.clock.now += 2
-    stale = snapshots.current()
-    assert stale.version > first.version
-    assert (await stale.facts()).items[READ.id].description == READ.description
-    await wait_for_refresh(snapshots)
-    fresh = snapshots.current()
-    assert fresh.version > stale.version
-    assert (await fresh.facts()).items[READ.id].description == "Juggles quinces"
+    await kit.version.increase()  # a sync without a version of its own does not tell that points changed
+
+    async def is_new() -> bool:
+        now = snapshots._current
+        return now._facts.value not in {None, facts} and now._skill_map.value not in {None, skill_map}
+
+    await wait_until(is_new)
+    assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
+    assert (await snapshots.current().schemas([READ.id]))[READ.id] == (None, None, None)
+    assert (await first.facts()).items[READ.id].description == READ.description
+    await snapshots.close()
 
 
-async def test_the_skill_map_is_read_again_less_often(kit: Kit) -> None:
-    snapshots = kit.snapshots(max_age=2.0)
-    await snapshots.current().skill_map()
-    scrolls = []
-    for _ in range(5):
-        kit.clock.now += 2
-        snapshots.current()
-        await wait_for_refresh(snapshots)
-        scrolls.append(kit.index.scrolls)
-    assert scrolls == [1, 1, 1, 1, 2]
+@pytest.mark.usefixtures("_quick")
+async def test_nothing_is_read_while_the_version_stays(kit: Kit) -> None:
+    snapshots = kit.snapshots()
+    await snapshots.current().facts()
+    reads = 0
+
+    class CountedVersion(SqlCatalogueVersion):
+        async def read(self) -> int:
+            nonlocal reads
+            reads += 1
+            return await super().read()
+
+    snapshots.start_following(CountedVersion(kit.database))
+    await wait_until(lambda: asyncio.sleep(0, reads > 2))
+    version = snapshots.current().version
+    kit.forget_reads()
+    await wait_until(lambda: asyncio.sleep(0, reads > 5))
+    assert (snapshots.current().version, kit.store.items_read, kit.index.scrolls) == (version, [], 0)
+    await snapshots.close()
 
 
-async def test_a_failed_refresh_keeps_the_previous_catalogue(kit: Kit) -> None:
-    snapshots = kit.snapshots(max_age=2.0)
+@pytest.mark.usefixtures("_quick")
+async def test_a_store_that_fails_is_logged_once_and_followed_again_when_it_works(
+    kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    snapshots = kit.snapshots()
     facts = await snapshots.current().facts()
     await kit.catalogue.sync.run([replace(READ, description="Juggles quinces")], servers=["disk"])
     kit.store.is_broken = True
-    kit.clock.now += 2
-    snapshots.current()
-    await wait_for_refresh(snapshots)
+    kit.forget_reads()
+    snapshots.start_following(kit.version)
+    await wait_until(lambda: asyncio.sleep(0, len(kit.store.items_read) > 3))
     assert await snapshots.current().facts() is facts
+    assert [record.getMessage() for record in caplog.records].count("catalogue_not_followed") == 1
+    kit.store.is_broken = False
+    await wait_until(lambda: asyncio.sleep(0, snapshots._current._facts.value is not facts))
+    assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
+    await snapshots.close()
 
 
+@pytest.mark.usefixtures("_quick")
 async def test_a_write_of_this_process_wins_over_a_refresh_that_began_before_it(kit: Kit) -> None:
-    snapshots = kit.snapshots(max_age=2.0)
+    snapshots = kit.snapshots()
     await snapshots.current().facts()
     await kit.catalogue.sync.run([replace(READ, description="Juggles plums")], servers=["disk"])
-    kit.clock.now += 2
     kit.forget_reads()
     kit.store.may_answer.clear()
-    snapshots.current()
+    snapshots.start_following(kit.version)
     await kit.store.has_begun.wait()
     await kit.store.save_items([(replace(READ, description="Juggles quinces"), frozenset())])
     snapshots.advance(Change.ITEMS)
     kit.store.may_answer.set()
-    await wait_for_refresh(snapshots)
     assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
+    version = snapshots.current().version
+    await wait_until(lambda: asyncio.sleep(0, snapshots.current().version > version))
+    assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
+    await snapshots.close()
 
 
 async def test_closing_ends_what_is_being_read(kit: Kit) -> None:

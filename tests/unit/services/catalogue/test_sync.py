@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
@@ -158,3 +159,27 @@ async def test_progress_ends_at_the_total(catalogue: SyncedCatalogue) -> None:
 async def test_without_a_model_terms_are_indexed(catalogue: SyncedCatalogue) -> None:
     report = await Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, None).run([A])
     assert report.indexed == 1
+
+
+async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_names() -> None:
+    """Two gateways with different configurations on one database."""
+    database, index, embedder = Database("sqlite://"), MemoryIndex(), HashedEmbedder(16)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    stores, version = (SqlItems(database), SqlSkills(database)), SqlCatalogueVersion(database)
+    mine = Sync(*stores, index, embedder, version=version, configuration="mine")
+    theirs = Sync(*stores, index, embedder, version=version, configuration="theirs")
+
+    async def find_tools() -> list[str]:
+        return [stored.item.id for stored in await stores[0].get_items()]
+
+    for gateway, servers in ((mine, ["a", "both"]), (theirs, ["b", "both"])):
+        await gateway.configure(servers)
+        for server in servers:
+            await gateway.run([Item(server, "do")], servers=[server])
+    assert await find_tools() == ["a__do", "b__do", "both__do"]
+    await mine.configure(["c"])
+    assert await find_tools() == ["b__do", "both__do"]
+    await theirs.configure(["b"])
+    assert await find_tools() == ["b__do"]
+    assert await index.count(TOOLS) == 1
+    await database.close()

@@ -628,10 +628,10 @@ async def test_points_of_an_earlier_version_are_ignored(archive: Archive) -> Non
 async def test_a_search_that_was_admitted_is_not_counted_again(archive: Archive) -> None:
     archive.plans = {"slow": Plan("slow", requests_per_minute=1)}
     service, slow = archive.service, Principal("acme", "slow")
-    plan = service.admit(slow)
+    plan = await service.admit(slow)
     assert (await service.search(slow, DocumentQuery("wine", top_k=1), plan)).hits
     with pytest.raises(RateLimited):
-        service.admit(slow)
+        await service.admit(slow)
     assert [event["error"] for event in archive.events.recorded] == [None, "RATE_LIMITED"]
 
 

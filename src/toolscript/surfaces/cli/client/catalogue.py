@@ -1,5 +1,9 @@
-"""The catalogue without a gateway: commands use the one that the last run has indexed, and connect to servers only when
-nothing is indexed yet."""
+"""The catalogue without a gateway, and the configuration that it came from.
+
+A data folder remembers its configuration. Commands that read use the catalogue as the last run left it and never change
+it; only an empty one is filled from the servers. `toolscript sync`, `--refresh` and the gateway bring it to the
+configuration, and switch it to another one.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from toolscript.configuration.files import Configuration, load_configuration
+from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.notices import print_note_once
@@ -21,16 +25,70 @@ from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
 if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.servers import ServerStatus
+    from toolscript.services.catalogue.gateway import Gateway
     from toolscript.services.catalogue.indexing import SyncReport
 
 FILE = "catalogue.json"
 CONNECT_SECONDS = 20.0
 
 
-def read_configuration(settings: Settings, folder: Path | None = None) -> Configuration:
+@dataclass(frozen=True, slots=True)
+class CatalogueRecord:
+    """What a data folder remembers of its catalogue: the configuration, and the servers that were listed, by name, with
+    the digests of their entries."""
+
+    config: Path | None = None
+    """The file of --config; None for the default files."""
+    folder: Path | None = None
+    """The folder that the default file of a project was looked for in; None in folders of earlier versions."""
+    servers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Path]:
+        """The configuration files, as far as they exist; none when they are not known."""
+        return _find_files(self.config, self.folder) if self.folder else []
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueChoice:
+    """The catalogue that a command uses."""
+
+    settings: Settings
+    """Those of the command, with the configuration file that is used."""
+    folder: Path
+    configuration: Configuration
+    is_demo: bool
+    record: CatalogueRecord
+    note: str | None = None
+    """What is unexpected about the choice."""
+
+
+def choose_catalogue(settings: Settings, folder: Path | None = None, *, switching: bool = False) -> CatalogueChoice:
+    """The catalogue of the configuration that the data folder remembers, if it does; else of the one that the settings
+    or the default files name; else the demo. With `switching`, what is named comes first. Raises Invalid."""
+    folder, record = folder or Path.cwd(), read_record(settings.data)
+    configuration = read_configuration(settings, folder)
+    named, known, note = _find_files(settings.config, folder), record.files, None
+    if known not in ([], named):
+        if named and (switching or not record.servers):
+            if record.servers:
+                note = f"the catalogue in {settings.data} was that of {_join(known)}; now it is that of {_join(named)}"
+        else:
+            if named:
+                note = (
+                    f"the catalogue in {settings.data} is that of {_join(known)}; {_join(named)} is not used: switch "
+                    "to it with `toolscript sync`, or choose another folder with --data-dir"
+                )
+            settings, folder, named = replace(settings, config=record.config), record.folder or folder, known
+            configuration = read_configuration(settings, folder)
+    has_catalogue = named or (not switching and (record.servers or settings.store.startswith("postgres")))
+    return CatalogueChoice(settings, folder, configuration, not has_catalogue, record, note)
+
+
+def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
     has it as a server can be used as it is. Raises Invalid."""
-    read = load_configuration(settings.config, home=Path.home(), folder=folder or Path.cwd(), environment=os.environ)
+    read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
     return replace(read, servers=tuple(s for s in read.servers if not _is_toolscript(s)))
 
 
@@ -38,54 +96,83 @@ def _is_toolscript(spec: ServerSpec) -> bool:
     return Path(spec.command).stem == "toolscript" or spec.args[:2] == ("-m", "toolscript")
 
 
-def is_demo(configuration: Configuration) -> bool:
-    """Whether no configuration file exists yet."""
-    return not any(file.exists() for file in configuration.files)
+def _find_files(config: Path | None, folder: Path) -> list[Path]:
+    """The configuration files that exist."""
+    candidates = [folder / config.expanduser()] if config else [Path.home() / FILE_NAME, folder / FILE_NAME]
+    return [file for file in dict.fromkeys(candidates) if file.exists()]
 
 
-async def prepare_catalogue(app: App, configuration: Configuration, *, refresh: bool, name_failed: bool = True) -> None:
-    """Makes the catalogue that of the configuration: the demo tools when nothing is configured, else the servers that
-    are indexed already, and all of them with `refresh` or when none is indexed."""
-    if is_demo(configuration):
-        await load_demo(app)
-        return
-    specs = configuration.servers
-    current = compute_digests(specs).items() & read_indexed(app.settings.data).items()
-    if refresh or (specs and not current):
-        await index_servers(app, specs, name_failed=name_failed)
-        return
-    names = [name for name, _ in current]
-    await app.sync.configure(names)
-    missing = sorted({s.name for s in specs} - set(names))
-    if missing:
-        print_note_once(
-            app.settings.data, f"not indexed yet: {', '.join(missing)} (start the gateway, or run toolscript sync)"
-        )
+def _join(files: Sequence[Path]) -> str:
+    return " and ".join(map(str, files))
+
+
+async def prepare_catalogue(
+    app: App, choice: CatalogueChoice, *, refresh: bool, within: float, name_failed: bool
+) -> int:
+    """Prepares the catalogue for a command: with `refresh` or when it is empty, the servers are connected and listed;
+    otherwise it stays as it is, and what the configuration has changed since is printed. Returns how many tools of the
+    demo were classified."""
+    if choice.is_demo:
+        return (await load_demo(app)).classified
+    if choice.note:
+        print_note(choice.note)
+    if choice.record.folder is None:
+        await app.sync.retire_demo()
+    specs = choice.configuration.servers
+    stored = frozenset() if refresh else await app.sync.complete_index()
+    if refresh or (specs and not stored):
+        await index_servers(app, choice, within=within, name_failed=name_failed)
+        return 0
+    current = {name for name, _ in compute_digests(specs).items() & choice.record.servers.items()}
+    missing = sorted({s.name for s in specs} - (current if choice.record.servers else stored))
+    removed = sorted(choice.record.servers.keys() - {s.name for s in specs}) if choice.record.files else []
+    for what, names in {"not indexed yet": missing, "no longer configured": removed}.items():
+        if names:
+            text = f"{what}: {', '.join(names)} (start the gateway, or run toolscript sync)"
+            print_note_once(app.settings.data, text)
+    return 0
 
 
 async def load_demo(app: App) -> SyncReport:
-    """Makes the built-in tools the catalogue."""
+    """Fills the catalogue of the demo, which has a folder of its own, with the built-in tools."""
     from toolscript.services.catalogue.demo import load_demo_items
 
-    report = await app.sync.run(load_demo_items())
-    write_indexed(app.settings.data, {})
-    return report
+    return await app.sync.run(load_demo_items())
 
 
-def read_indexed(data: Path) -> dict[str, str]:
-    """The servers that are indexed in the data folder: names to the digests of their configuration."""
+def read_record(data: Path) -> CatalogueRecord:
+    """What the data folder remembers. Earlier versions wrote only the servers."""
     try:
-        servers = json.loads((data / FILE).read_text(encoding="utf-8"))
+        content = json.loads((data / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return {str(k): str(v) for k, v in servers.items()} if isinstance(servers, dict) else {}
+        return CatalogueRecord()
+    if not isinstance(content, dict):
+        return CatalogueRecord()
+    if not isinstance(content.get("servers"), dict):
+        return CatalogueRecord(servers=_as_texts(content))
+    config, folder = content.get("config"), content.get("folder")
+    return CatalogueRecord(
+        Path(config) if config else None, Path(folder) if folder else None, _as_texts(content["servers"])
+    )
 
 
-def write_indexed(data: Path, servers: dict[str, str]) -> None:
-    """Replaces the list of `read_indexed`. Errors are ignored: without the list, servers are indexed again."""
+def _as_texts(servers: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(digest) for name, digest in servers.items()}
+
+
+def write_record(choice: CatalogueChoice, servers: dict[str, str]) -> None:
+    """Records the configuration and the servers that were listed. Errors are ignored: without the record, a command
+    uses the configuration that it finds."""
+    config = choice.settings.config
+    content = {
+        "config": str(choice.folder / config.expanduser()) if config else None,
+        "folder": str(choice.folder),
+        "servers": servers,
+    }
+    data = choice.settings.data
     draft = data / f"{FILE}.new"
     with suppress(OSError):
-        draft.write_text(json.dumps(servers), encoding="utf-8")
+        draft.write_text(json.dumps(content), encoding="utf-8")
         draft.replace(data / FILE)
 
 
@@ -96,17 +183,16 @@ def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
     return {name: hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16] for name, each in parts.items()}
 
 
-async def index_servers(
-    app: App, specs: Sequence[ServerSpec], *, within: float = CONNECT_SECONDS, name_failed: bool = True
-) -> None:
-    """Connects to all servers, makes the catalogue theirs, and records which are indexed."""
-    await connect_servers(app, specs, within=within, name_failed=name_failed)
+async def index_servers(app: App, choice: CatalogueChoice, *, within: float, name_failed: bool) -> None:
+    """Connects to all servers, makes the catalogue theirs, and records which were listed."""
+    specs = choice.configuration.servers
+    await connect_servers(app.gateway, specs, within=within, name_failed=name_failed)
     ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
-    write_indexed(app.settings.data, compute_digests([s for s in specs if s.name in ready]))
+    write_record(choice, compute_digests([s for s in specs if s.name in ready]))
 
 
 async def connect_servers(
-    app: App,
+    gateway: Gateway,
     specs: Sequence[ServerSpec],
     *,
     among: Sequence[ServerSpec] | None = None,
@@ -123,9 +209,9 @@ async def connect_servers(
         def show(status: ServerStatus) -> None:
             line.update(f"{title}: {escape_markup(status.name)} {status.state} {escape_markup(status.reason or '')}")
 
-        app.gateway.watch(show)
-        await app.gateway.apply(specs, among=among)
-        await app.gateway.settle(within)
-    for status in app.gateway.statuses if name_failed else ():
+        gateway.watch(show)
+        await gateway.apply(specs, among=among)
+        await gateway.settle(within)
+    for status in gateway.statuses if name_failed else ():
         if status.state is not ServerState.READY:
             print_note(f"server {status.name}: {status.reason or 'no answer yet'}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.catalogue import prepare_catalogue, read_configuration
+from toolscript.surfaces.cli.client.catalogue import CONNECT_SECONDS, choose_catalogue, prepare_catalogue
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, require_no_gateway, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
@@ -51,6 +51,8 @@ class CommandSession:
     settings: Settings
     app: App | None = None
     """The application opened in this process; None when a gateway answers."""
+    classified: int = 0
+    """The number of the demo's tools that were classified when it was opened."""
 
     async def request(self, path: str, local: Local, to_json: ToJson | None = None, **http: Any) -> Any:
         """The gateway's response to an HTTP request (see `send`); without a gateway, what `local` gets from the
@@ -81,26 +83,30 @@ def run_in_session(
     use_gateway: bool = True,
     with_catalogue: bool = True,
     refresh: bool = False,
+    connect_seconds: float = CONNECT_SECONDS,
     name_failed: bool = True,
 ) -> Result:
     """What `use` makes of a session with the running gateway, or with the application opened here.
 
-    With a catalogue, the application's catalogue is first updated to the configuration, and with `refresh` read again
-    from all servers; servers that fail are named, unless the command shows them itself. Documents and knowledge do not
-    need a catalogue. Raises Invalid or Unavailable.
+    With a catalogue, the application has that of the data folder (see `choose_catalogue`), and with `refresh` it is
+    first read again from all servers, which may take `connect_seconds`; servers that fail are named, unless the command
+    shows them itself. Documents and knowledge do not need a catalogue. Raises Invalid or Unavailable.
     """
 
     async def run() -> Result:
         if use_gateway and is_gateway_running(settings):
             report_void_settings(settings)
             return await use(CommandSession(settings))
-        configuration = read_configuration(settings) if with_catalogue else None
+        choice = choose_catalogue(settings, switching=refresh) if with_catalogue else None
         from toolscript.app.app import open_app  # --help must not wait for engines to load
 
-        async with open_app(settings) as app:
-            if configuration:
-                await prepare_catalogue(app, configuration, refresh=refresh, name_failed=name_failed)
-            return await use(CommandSession(settings, app))
+        async with open_app(choice.settings if choice else settings, demo=bool(choice and choice.is_demo)) as app:
+            classified = 0
+            if choice:
+                classified = await prepare_catalogue(
+                    app, choice, refresh=refresh, within=connect_seconds, name_failed=name_failed
+                )
+            return await use(CommandSession(app.settings, app, classified))
 
     return asyncio.run(run())
 
@@ -112,7 +118,6 @@ def request_once(
     *,
     show: Show | None = None,
     refresh: bool = False,
-    name_failed: bool = True,
     **http: Any,
 ) -> Any:
     """Sends the only request of a command (see `CommandSession.request`) and returns the answer; prints it when there
@@ -121,7 +126,7 @@ def request_once(
     def use(session: CommandSession) -> Awaitable[Any]:
         return session.request(path, local, to_json, **http)
 
-    answer = run_in_session(read_settings(), use, refresh=refresh, name_failed=name_failed)
+    answer = run_in_session(read_settings(), use, refresh=refresh)
     if show:
         print_answer(answer, show)
     return answer

@@ -20,12 +20,12 @@ from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.catalogue import (
+    choose_catalogue,
     compute_digests,
-    is_demo,
     load_demo,
     read_configuration,
-    read_indexed,
-    write_indexed,
+    read_record,
+    write_record,
 )
 from toolscript.surfaces.cli.client.gateway import find_running_gateway
 from toolscript.surfaces.cli.client.port_owner import describe_port_owner
@@ -52,6 +52,8 @@ SWITCH_INTERVAL_SECONDS = 0.0002
 SAMPLE = "put my changes into version control"
 # Slower servers connect in the background.
 FIRST_CONNECT_SECONDS = 9.0
+# How often the demo looks for a configuration.
+POLL_SECONDS = 1.0
 # The pause before documents that could not be indexed are tried again; it doubles each time.
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 600.0
 
@@ -119,12 +121,11 @@ class GatewayRun:
 
     def __init__(self, settings: Settings, console: Console) -> None:
         """Raises Invalid for an invalid configuration, or a public address without an API key."""
-        self._settings = settings
+        self._given = settings
         self._console = console
         self._started = time.monotonic()
         self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
-        self._configuration = read_configuration(settings, self._folder)
-        self._stamps = _read_stamps(self._configuration)
+        self._choose()
         self.server = _create_http_server(settings)
 
     async def serve(self) -> None:
@@ -144,23 +145,54 @@ class GatewayRun:
     async def _work(self) -> None:
         from toolscript.app.app import open_app
 
-        async with open_app(self._settings, serving=True) as app:
-            self.server.served.current = app
-            with announce_gateway(self._settings, self.server.url, key=app.local_key):
-                await self._connect_and_watch(app)
+        while True:
+            async with open_app(self._settings, serving=True, demo=self._choice.is_demo) as app:
+                self.server.served.current = app
+                with announce_gateway(self._settings, self.server.url, key=app.local_key):
+                    await self._connect_and_watch(app)
+                self.server.served.current = None  # the demo has ended
 
     async def _connect_and_watch(self, app: App) -> None:
-        app.gateway.watch(self._record)
-        if is_demo(self._configuration):
+        """Serves until cancelled; the demo only until servers are configured."""
+        if self._choice.is_demo:
             await self._serve_demo(app)
         else:
+            app.gateway.watch(self._record)
             await self._connect(app)
         self.server.served.mark_ready()
         url = self.server.url
         self._announce_public_knowledge()
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        following = app.gateway.follow(self._stamps, lambda: _read_stamps(self._configuration), self._reload)
-        await asyncio.gather(following, app.snapshots.warm_up(), _finish_documents(app))
+        background = asyncio.gather(app.snapshots.warm_up(), _finish_documents(app))
+        try:
+            if self._choice.is_demo:
+                await self._wait_for_configuration(app)
+                return
+            following = app.gateway.follow(self._stamps, lambda: _read_stamps(self._configuration), self._reload)
+            await asyncio.gather(background, following)
+        finally:
+            background.cancel()
+
+    def _choose(self) -> None:
+        """Reads the configuration. Raises Invalid."""
+        self._choice = choose_catalogue(self._given, self._folder, switching=True)
+        self._settings, self._configuration = self._choice.settings, self._choice.configuration
+        self._stamps = _read_stamps(self._configuration)
+
+    async def _wait_for_configuration(self, app: App) -> None:
+        """Returns when a configuration file has appeared."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if _read_stamps(self._configuration) == self._stamps:
+                continue
+            try:
+                self._choose()
+            except Invalid as error:
+                self._stamps = _read_stamps(self._configuration)
+                app.gateway.configuration_error = error.message
+                log.warning("configuration_not_applied", extra={"reason": error.message})
+            if not self._choice.is_demo:
+                return
 
     def _announce_public_knowledge(self) -> None:
         from toolscript.surfaces.http.guard import is_loopback
@@ -190,11 +222,15 @@ class GatewayRun:
         if self._console.is_terminal and self._settings.log_level == "warning":
             logger = logging.getLogger("toolscript.services.catalogue.gateway")
             logger.addFilter(lambda record: record.getMessage() != "server_failed")  # the board shows it
-        specs = self._configuration.servers
-        indexed = read_indexed(self._settings.data)
+        specs, record = self._configuration.servers, self._choice.record
+        if self._choice.note:
+            self._console.print(escape_markup(self._choice.note))
+        if record.folder is None:
+            await app.sync.retire_demo()
         with board.show():
             await app.gateway.apply(specs)
-            if compute_digests(specs).items() <= indexed.items():
+            self._keep_record()
+            if compute_digests(specs).items() <= record.servers.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
             await app.gateway.settle(FIRST_CONNECT_SECONDS)
         ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
@@ -206,18 +242,23 @@ class GatewayRun:
                 self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
 
     def _reload(self) -> tuple[ServerSpec, ...]:
-        self._configuration = read_configuration(self._settings, self._folder)
+        self._configuration = read_configuration(self._settings, self._choice.folder)
+        self._keep_record()
         names = ", ".join(s.name for s in self._configuration.servers) or "none"
         self._console.print(f"configuration changed; servers: {escape_markup(names)}")
         return self._configuration.servers
 
     def _record(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:
-            current = compute_digests(self._configuration.servers)
-            indexed = dict(read_indexed(self._settings.data).items() & current.items())
-            if status.name in current:
-                indexed[status.name] = current[status.name]
-            write_indexed(self._settings.data, indexed)
+            self._keep_record(status.name)
+
+    def _keep_record(self, ready: str = "") -> None:
+        """Records the configuration, and which of its servers have been listed."""
+        current = compute_digests(self._configuration.servers)
+        listed = dict(read_record(self._settings.data).servers.items() & current.items())
+        if ready in current:
+            listed[ready] = current[ready]
+        write_record(self._choice, listed)
 
 
 async def _finish_documents(app: App) -> None:

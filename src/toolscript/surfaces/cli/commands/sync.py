@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.surfaces.cli.client.catalogue import index_servers, is_demo, load_demo, read_configuration
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
@@ -49,22 +48,19 @@ def sync(**wanted: bool) -> None:
 
         with nullcontext() if session.app else Console(stderr=True).status("Syncing"):
             return await session.request(
-                "/api/v1/sync", lambda app: _sync(app, **wanted), body=wanted, timeout_seconds=TIMEOUT_SECONDS
+                "/api/v1/sync",
+                lambda app: _sync(app, session.classified, **wanted),
+                body=wanted,
+                timeout_seconds=TIMEOUT_SECONDS,
             )
 
-    answer = run_in_session(read_settings(), request, with_catalogue=False)
+    answer = run_in_session(read_settings(), request, refresh=True, connect_seconds=TIMEOUT_SECONDS, name_failed=False)
     print_answer(answer, _show)
     if answer["servers"] and all(s["error"] for s in answer["servers"]):
         sys.exit(3)
 
 
-async def _sync(app: App, **wanted: bool) -> Answer:
-    configuration = read_configuration(app.settings)
-    classified = 0
-    if is_demo(configuration):
-        classified = (await load_demo(app)).classified
-    else:
-        await index_servers(app, configuration.servers, within=TIMEOUT_SECONDS, name_failed=False)
+async def _sync(app: App, classified: int, **wanted: bool) -> Answer:
     with show_bar("Classifying tools") as show_progress:
         report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))

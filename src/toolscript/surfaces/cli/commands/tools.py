@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.surfaces.cli.client.catalogue import connect_servers, is_demo, read_configuration
+from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers
 from toolscript.surfaces.cli.client.completion import complete
-from toolscript.surfaces.cli.client.gateway import is_gateway_running
+from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
@@ -23,6 +26,7 @@ from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
+    from toolscript.settings import Settings
 
 filter_argument = click.argument(
     "filter_",
@@ -41,19 +45,30 @@ def list_servers() -> None:
     A running gateway knows it; without one the servers are connected now, once. Exits with 3 when none is ready.
     """
     settings = read_settings()
-    if not is_gateway_running(settings) and is_demo(read_configuration(settings)):
+    is_running = is_gateway_running(settings)
+    answer = send_to_gateway(settings, "/servers") if is_running else asyncio.run(_try_servers(settings))
+    print_answer(answer, _show_servers)
+    if answer["servers"] and not any(s["state"] == "ready" for s in answer["servers"]):
+        sys.exit(3)
+
+
+async def _try_servers(settings: Settings) -> dict[str, Any]:
+    """Connects to every server once, and leaves the catalogue alone."""
+    from toolscript.app.engines import open_gateway
+    from toolscript.surfaces.json.tools import build_servers_response
+
+    choice = choose_catalogue(settings, switching=True)
+    if choice.is_demo:
         raise NotFound(
             "no servers are configured: write ~/.toolscript.json or ./.toolscript.json, or name a file with --config"
         )
-
-    async def local(app: App) -> dict[str, Any]:
-        from toolscript.surfaces.json.tools import build_servers_response
-
-        return build_servers_response(app.gateway.statuses, app.gateway.configuration_error)
-
-    answer = request_once("/servers", local, show=_show_servers, refresh=True, name_failed=False)
-    if answer["servers"] and not any(s["state"] == "ready" for s in answer["servers"]):
-        sys.exit(3)
+    gateway = open_gateway(settings)
+    try:
+        await connect_servers(gateway, choice.configuration.servers, name_failed=False)
+        statuses = [replace(status, retry_in_seconds=None) for status in gateway.statuses]  # this command ends now
+        return build_servers_response(statuses, None)
+    finally:
+        await gateway.close()
 
 
 @click.command("list-tools")
@@ -205,12 +220,12 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[st
     from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
-    configured = read_configuration(app.settings).servers
+    configured = choose_catalogue(app.settings).configuration.servers
     specs = [s for s in configured if s.name == item.server]
     if not specs:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
-        await connect_servers(app, specs, among=configured, name_failed=False)
+        await connect_servers(app.gateway, specs, among=configured, name_failed=False)
     return build_call_response(await app.call_tool.call(tool_id, arguments))
 
 
@@ -219,16 +234,28 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
 
     columns: Columns = {
         "Server": "name",
-        "State": lambda server: Text(server["state"], COLOURS[server["state"]]),
+        "State": lambda server: Text(_format_state(server), COLOURS[server["state"]]),
         "Tools": "tools",
         "Prompts": "prompts",
         "Resources": "resources",
-        "Reason": lambda server: "; ".join(filter(None, [server["reason"], *server["problems"]])),
+        "Reason": _format_reason,
     }
     empty = "No servers are configured: the gateway serves its demo catalogue, or a file without servers."
     print_table(columns, answer["servers"], empty)
     if answer["configurationError"]:
         click.echo(click.style("configuration: ", fg="red") + answer["configurationError"], err=True)
+
+
+def _format_state(server: Mapping[str, Any]) -> str:
+    if server["state"] == "connecting":
+        return "starting"
+    return str(server["state"]) + (", retrying" if server["retryInSeconds"] is not None else "")
+
+
+def _format_reason(server: Mapping[str, Any]) -> str:
+    seconds = server["retryInSeconds"]
+    retry = f"next attempt in {math.ceil(seconds)} s" if seconds else "being tried again now"
+    return "; ".join(filter(None, [server["reason"], *server["problems"], retry if seconds is not None else ""]))
 
 
 def _show_result(answer: Any) -> None:

@@ -23,7 +23,10 @@ async def get_health() -> JsonResponse:
 
 @router.get(
     "/ready",
-    summary="Readiness: store and index work, and every server was tried",
+    summary="Readiness: store and index answer, and no server is still starting that searches should wait for",
+    description="A server is waited for until it has been listed once or has failed, for at most 9 seconds after the "
+    "start, and not at all if the catalogue already has what it listed in an earlier run. Servers that join later do "
+    "not make the gateway unready. `servers` counts the states: `connecting` are those that it no longer waits for.",
     response_model=ReadinessResponse,
     dependencies=[PUBLIC],
 )
@@ -31,7 +34,8 @@ async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
     await app.check_ready()
     if not served.is_ready:
         waiting = [s.name for s in app.gateway.statuses if s.state == "connecting"]
-        raise Unavailable("servers are still connecting: " + ", ".join(waiting), details={"servers": waiting})
+        what = f"servers are still starting: {', '.join(waiting)}" if waiting else "the gateway is still starting"
+        raise Unavailable(f"{what}; try again in a moment", details={"servers": waiting})
     return JsonResponse(build_readiness_response(app.gateway.statuses, app.model))
 
 

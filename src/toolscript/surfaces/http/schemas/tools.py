@@ -32,14 +32,19 @@ class ServerResponse(CamelResponseModel):
 
     name: str
     transport: Transport
-    state: ServerState
+    state: ServerState = Field(
+        description="`connecting`: still starting, no attempt has failed. `failed`: the last attempt failed, and it is "
+        "tried again."
+    )
     reason: str | None = Field(description="Why it is not ready.")
     tools: int
     prompts: int
     resources: int
     problems: list[str] = Field(description="Items of the server that cannot be used, and why.")
     attempts: int = Field(description="Number of connection attempts.")
-    retry_in_seconds: float | None
+    retry_in_seconds: float | None = Field(
+        description="Seconds until a failed server is tried again; 0 while it is being tried. Null in other states."
+    )
 
 
 class ServerListResponse(CamelResponseModel):

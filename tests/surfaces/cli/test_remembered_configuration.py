@@ -1,0 +1,172 @@
+"""A data folder remembers its configuration: commands that read change nothing, and the demo stays out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import run_gateway
+from toolscript.app.app import open_app
+from toolscript.domain.catalog import Suggestion
+from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.settings import load_settings
+from toolscript.surfaces.cli.client.catalogue import read_record
+from toolscript.surfaces.cli.main import run
+
+pytestmark = pytest.mark.req("G-01", "G-09")
+
+GOOD = make_scripted_spec(tools=["echo", "pid"])
+READING = [
+    ["search", "echo"],
+    ["search", "echo", "--strategy", "hierarchical"],
+    ["list-tools"],
+    ["get-types"],
+    ["list-servers"],
+    ["skills", "list"],
+    ["skills", "suggestions"],
+    ["skills", "search", "echo"],
+    ["skills", "propose"],
+    ["skills", "export"],
+    ["documents", "list"],
+    ["knowledge", "list"],
+]
+
+
+def toolscript(*arguments: str, code: int | None = 0) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments))
+    assert "Traceback" not in result.output
+    assert code is None or result.exit_code == code, result.output
+    return result
+
+
+def configure(servers: Mapping[str, Any], file: str) -> str:
+    Path(file).write_text(json.dumps({"mcpServers": servers}))
+    return str(Path(file).absolute())
+
+
+def find_tools(*arguments: str) -> list[str]:
+    return [tool["toolId"] for tool in json.loads(toolscript("list-tools", "--json", *arguments).stdout)["tools"]]
+
+
+def dump(data: Path) -> list[str]:
+    """Everything in the store, and the record of the configuration."""
+    with closing(sqlite3.connect(data / "toolscript.db")) as connection:
+        return [*connection.iterdump(), (data / "catalogue.json").read_text()]
+
+
+def fill(data: Path, *, demo_of_earlier_versions: bool = False) -> None:
+    """Adds a suggestion to the store, or the demo as earlier versions stored it."""
+
+    async def write() -> None:
+        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
+            if demo_of_earlier_versions:
+                await app.sync.run(load_demo_items())
+            else:
+                await app.skill_store.add_suggestion(Suggestion("Echoes", "What comes back.", "good__echo"))
+
+    asyncio.run(write())
+
+
+def test_tools_of_the_demo_are_not_among_those_of_servers(small_folder: Path) -> None:
+    assert len(find_tools()) == 56
+    configure({"github": make_scripted_spec(crash=True)}, ".toolscript.json")
+    found = json.loads(toolscript("search", "list pull requests", "--json", "--threshold", "0").stdout)
+    assert (found["results"], find_tools()) == ([], [])
+    assert "github" not in toolscript("get-types", "github", code=None).stdout
+    assert (small_folder / "demo").is_dir()
+
+
+@pytest.mark.parametrize("record", ["{}", None])
+def test_a_folder_of_an_earlier_version_loses_the_demo_when_servers_are_configured(
+    small_folder: Path, record: str | None
+) -> None:
+    fill(small_folder, demo_of_earlier_versions=True)
+    if record:
+        (small_folder / "catalogue.json").write_text(record)
+    configure({"github": make_scripted_spec(crash=True), "good": GOOD}, ".toolscript.json")
+    assert find_tools() == ["good__echo", "good__pid"]
+
+
+def test_a_folder_of_an_earlier_version_keeps_its_tools_without_a_configuration(small_folder: Path) -> None:
+    file = configure({"good": GOOD}, "servers.json")
+    toolscript("sync", "--config", file)
+    (small_folder / "catalogue.json").write_text(json.dumps(read_record(small_folder).servers))
+    assert find_tools() == ["good__echo", "good__pid"]
+
+
+def test_commands_that_read_change_nothing(small_folder: Path) -> None:
+    mine = configure({"good": GOOD}, "mine.json")
+    other = configure({"other": make_scripted_spec(tools=["pid"])}, "other.json")
+    toolscript("sync", "--config", mine)
+    fill(small_folder)
+    before = dump(small_folder)
+    for command in READING:
+        toolscript(*command)
+        assert dump(small_folder) == before, command
+    for file in (mine, other):
+        for command in (["search", "echo"], ["list-servers"], ["skills", "suggestions"]):
+            toolscript(*command, "--config", file)
+            assert dump(small_folder) == before, [*command, file]
+    assert "Echoes" in toolscript("skills", "suggestions").stdout
+    configure({}, "mine.json")
+    assert find_tools() == ["good__echo", "good__pid"]
+    assert dump(small_folder) == before
+
+
+def test_another_configuration_is_named_in_one_line_and_used_only_by_a_sync(small_folder: Path) -> None:
+    mine, other = configure({"good": GOOD}, "mine.json"), configure({"new": GOOD}, "other.json")
+    toolscript("sync", "--config", mine)
+    note = toolscript("list-tools", "--config", other).stderr
+    assert note.count("\n") == 1
+    assert f"is that of {mine}; {other} is not used" in note
+    configure({"new": GOOD}, ".toolscript.json")
+    assert f"is that of {mine}; " in toolscript("list-tools").stderr
+    Path(".toolscript.json").unlink()
+    assert toolscript("list-tools").stderr == ""
+    switched = toolscript("sync", "--config", other).stderr
+    assert f"was that of {mine}; now it is that of {other}" in switched
+    assert find_tools() == ["new__echo", "new__pid"]
+    assert read_record(small_folder).config == Path(other)
+
+
+def test_changes_of_the_configuration_are_named_and_applied_by_a_sync(small_folder: Path) -> None:
+    file = configure({"good": GOOD, "old": GOOD}, "servers.json")
+    toolscript("sync", "--config", file)
+    configure({"good": GOOD, "new": GOOD}, "servers.json")
+    notes = toolscript("list-tools").stderr
+    assert "not indexed yet: new (" in notes
+    assert "no longer configured: old (" in notes
+    toolscript("sync")
+    assert find_tools() == ["good__echo", "good__pid", "new__echo", "new__pid"]
+    Path(file).unlink()
+    assert len(find_tools()) == 4
+
+
+def test_a_gateway_uses_the_configuration_that_the_folder_remembers(small_folder: Path) -> None:
+    toolscript("sync", "--config", configure({"good": GOOD}, "servers.json"))
+    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)):
+        assert find_tools() == ["good__echo", "good__pid"]
+
+
+def test_a_gateway_leaves_the_demo_when_servers_are_configured(small_folder: Path) -> None:
+    import time
+
+    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)):
+        assert len(find_tools()) == 56
+        configure({"good": GOOD}, ".toolscript.json")
+        end = time.monotonic() + 60
+        while toolscript("list-tools", "good", "--json", code=None).stdout.count("good__echo") == 0:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert find_tools() == ["good__echo", "good__pid"]
