@@ -35,7 +35,8 @@ def prepare(data: Path) -> None:
     """The demo's tools, and three suggestions: two for tools, one for no tool."""
 
     async def fill() -> None:
-        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
+        settings = load_settings(data_dir=data, search_model="hashed-64", variables={})
+        async with open_app(settings, demo=True) as app:
             await app.sync.run(load_demo_items())
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
                 await app.skill_store.add_suggestion(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
