@@ -93,6 +93,10 @@ async def test_every_route_takes_the_key_of_its_scope_and_no_other(gateway: Gate
             assert f"lacks the scope {needed}" in error["message"]
 
 
+def test_no_route_creates_or_lists_keys() -> None:
+    assert [route.path for route in ROUTES if "key" in f"{route.path} {route.name}".lower()] == []
+
+
 async def test_once_a_key_exists_requests_need_one(gateway: Gateway, tmp_path: Path) -> None:
     for path in ("/search?q=x", "/tools", "/servers", "/metrics", "/openapi.json", "/mcp"):
         assert (await gateway.send("GET", path)).status_code == 401, path
