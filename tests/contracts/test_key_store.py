@@ -64,6 +64,7 @@ async def test_an_unknown_name_cannot_be_revoked(store: KeyStore) -> None:
 
 async def test_what_one_gateway_revokes_the_others_refuse(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)  # instead of waiting
+    monkeypatch.setattr(module, "READ_SECONDS", 60.0)
     one, other = Keys(store), Keys(store)
     assert not await other.exist()
     created, secret = await one.create("ci", [Scope.SEARCH])

@@ -31,6 +31,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "port": (0, 65_535, 1),
 }
 CHOICES = {
+    "knowledge_access": ["public", "key"],
     "environment": ["development", "production"],
     "search_device": ["auto", "cpu", "gpu"],
     "log_level": ["debug", "info", "warning", "error"],
@@ -49,6 +50,7 @@ def flag_of(name: str) -> str:
         "search_alpha": "--alpha",
         "search_limit": "--limit",
         "search_threshold": "--threshold",
+        "knowledge_access": "--knowledge-access",
         "search_device": "--device",
         "llm_at_once": "--llm-at-once",
         "llm_timeout": "--llm-timeout",

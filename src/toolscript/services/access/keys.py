@@ -26,8 +26,9 @@ MAX_AGE_SECONDS = 2.0
 # For secrets that are not found: bounds the number of readings, because anyone can send wrong ones.
 MAX_AGE_FOR_UNKNOWN_SECONDS = 0.1
 MAX_AGE_WITHOUT_STORE_SECONDS = 300.0
-# How long requests wait for one reading of the keys before they use the previous ones.
+# How long requests wait for one reading of the keys: before they use the previous ones, and if there are none yet.
 READ_SECONDS = 0.5
+FIRST_READ_SECONDS = 10.0
 NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -137,7 +138,7 @@ class Keys:
         now = self._monotonic()
         if self._reading is None and now - self._tried_at >= (MAX_AGE_SECONDS if max_age is None else max_age):
             self._reading = asyncio.create_task(self._read())
-            self._wait_until = now + READ_SECONDS
+            self._wait_until = now + (FIRST_READ_SECONDS if self._by_digest is None else READ_SECONDS)
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=max(0.0, self._wait_until - now))
         if self._by_digest is None:
