@@ -97,12 +97,12 @@ class SqliteSessions:
         try:
             if file and not self._read_only:
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
-            return _connect(file or ":memory:", read_only=self._read_only)
+            return connect_sqlite(file or ":memory:", read_only=self._read_only)
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
 
 
-def _connect(file: str, *, read_only: bool) -> sqlite3.Connection:
+def connect_sqlite(file: str, *, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{Path(file).absolute().as_uri()}?mode=ro" if read_only else file,
         uri=read_only,

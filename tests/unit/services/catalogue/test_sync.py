@@ -163,7 +163,7 @@ async def test_without_a_model_terms_are_indexed(catalogue: SyncedCatalogue) -> 
 
 async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_names() -> None:
     """Two gateways with different configurations on one database."""
-    database, index, embedder = Database("sqlite://"), MemoryIndex(), HashedEmbedder(16)
+    database, index, embedder = open_memory_database(), MemoryIndex(), HashedEmbedder(16)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     stores, version = (SqlItems(database), SqlSkills(database)), SqlCatalogueVersion(database)
     mine = Sync(*stores, index, embedder, version=version, configuration="mine")
