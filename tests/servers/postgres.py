@@ -17,10 +17,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
 
 from tests.servers.processes import run_server
 
@@ -43,6 +46,24 @@ def run_postgres() -> Iterator[str]:
         command = [sys.executable, "-m", "tests.servers.postgres", folder]
         with run_server("PostgreSQL", command, ADVICE) as ready:
             yield ready["uri"]
+
+
+@contextmanager
+def freeze(uri: str) -> Iterator[None]:
+    """Stops every process of a server of `run_postgres` for as long as the block lasts: it accepts connections, which
+    the kernel does, and answers nothing."""
+    folder = parse_qs(urlsplit(uri).query)["host"][0]
+    server = psutil.Process(int(Path(folder, "data", "postmaster.pid").read_text().splitlines()[0]))
+    server.suspend()
+    processes = server.children()
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in (*processes, server):
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def _find_programs() -> Path:

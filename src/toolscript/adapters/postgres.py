@@ -1,23 +1,28 @@
 """PostgreSQL connections for the SQL stores and the pgvector index: a `psycopg_pool` that connects on first use and
-reports errors with the server's address, never with its password."""
+reports errors with the server's address, never with its password. Nothing waits for a silent server without end."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from toolscript.domain.errors import Invalid, Unavailable
-
-Connection: TypeAlias = psycopg.Connection[Any]
+from toolscript.adapters.outages import Outage
+from toolscript.domain.errors import Invalid
 
 CONNECT_SECONDS = 5
+# How long a server may send nothing before it counts as not answering: it may be stopped, or the network cut. A
+# statement that writes may wait for other writers, until the server's own statement_timeout ends it.
+READ_SECONDS = 10.0
+STATEMENT_SECONDS = 30
+WRITE_SECONDS = STATEMENT_SECONDS + 5.0
 # How often a thread that waits for a new connection looks whether connecting has failed.
 POLL_SECONDS = 0.05
 
@@ -30,6 +35,41 @@ FAULTS = (
 
 # The pool logs failed connections; here they are raised.
 logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+class TimedConnection(psycopg.Connection[Any]):
+    """A connection that closes itself and raises OperationalError when the server sends nothing for `max_silence`
+    seconds. The server's own timeouts do not help when it is the server that is stopped."""
+
+    max_silence: float = READ_SECONDS
+    has_timed_out = False
+
+    def wait(self, gen: Generator[Any, Any, Any], *options: Any, **named: Any) -> Any:
+        return super().wait(self._limit_silence(gen), *options, **named)
+
+    def _limit_silence(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The same steps. psycopg resumes them when the socket is ready, and with 0 ten times a second otherwise."""
+        heard_at = time.monotonic()
+        try:
+            awaited = next(steps)
+            while True:
+                ready = yield awaited
+                if ready:
+                    heard_at = time.monotonic()
+                elif time.monotonic() - heard_at > self.max_silence:
+                    self._give_up(steps)
+                awaited = steps.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _give_up(self, steps: Generator[Any, Any, Any]) -> NoReturn:
+        self.has_timed_out = True
+        steps.close()
+        self.close()
+        raise psycopg.OperationalError(f"no answer within {self.max_silence:g} seconds")
+
+
+Connection: TypeAlias = TimedConnection
 
 
 class PostgresPool:
@@ -74,7 +114,7 @@ class PostgresPool:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection of the pool, which may have died while it was idle: then its first statement fails, and after
-        `replace_dead` a second try succeeds. Raises Unavailable when the server cannot be reached."""
+        `replace_dead` a second try succeeds. Raises Outage when the server cannot be reached."""
         connection = self.take()
         try:
             yield connection
@@ -94,14 +134,18 @@ class PostgresPool:
                     raise self._unreachable(self._last_failure) from None
 
     def give_back(self, connection: Connection) -> None:
+        connection.max_silence = READ_SECONDS
         self._pool.putconn(connection)
 
     def connect(self) -> Connection:
-        """A connection outside the pool. Raises Unavailable when the server cannot be reached."""
+        """A connection outside the pool, for statements of any length. Raises Outage when the server cannot be
+        reached."""
         try:
-            return psycopg.connect(self._url, **self._options)
+            connection = TimedConnection.connect(self._url, **self._options)
         except psycopg.Error as error:
             raise self._unreachable(error) from None
+        connection.max_silence = math.inf
+        return connection
 
     async def connect_async(self) -> psycopg.AsyncConnection[Any]:
         """A connection outside the pool, for coroutines. Raises Unavailable when the server cannot be reached."""
@@ -126,7 +170,7 @@ class PostgresPool:
         """Connections that tell this pool why connecting failed; `psycopg_pool` only logs it."""
         pool = self
 
-        class RecordedConnection(psycopg.Connection[Any]):
+        class RecordedConnection(TimedConnection):
             @classmethod
             def connect(cls, conninfo: str = "", **options: Any) -> Any:
                 try:
@@ -138,8 +182,8 @@ class PostgresPool:
 
         return RecordedConnection
 
-    def _unreachable(self, error: Exception) -> Unavailable:
-        return Unavailable(
+    def _unreachable(self, error: Exception) -> Outage:
+        return Outage(
             f"the {self._part} {self.address} cannot be opened: {self.reason(error)}; "
             f"check {self._field} and the server",
             details={"field": self._field, self._part: self.address},

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from toolscript.adapters.private_files import make_private_folder, open_private
 from toolscript.domain.search import Vector
 
 VERSION = 1
@@ -101,7 +102,7 @@ class EmbeddingFiles:
             if kept == existing:
                 return
             try:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(self._folder)
                 self._remove_leftovers(path)
                 _write(path, _content(kept, servers))
                 self._loaded = (_stamp(path), kept)
@@ -226,7 +227,7 @@ def _write(path: Path, content: bytes) -> None:
     """Replaces a file atomically: the new one is completely on disk before it gets the name."""
     new = path.with_name(f"{path.name}.new-{uuid4().hex}")
     try:
-        with new.open("xb") as opened:
+        with open(new, "xb", opener=open_private) as opened:
             opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())

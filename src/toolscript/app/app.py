@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
+from toolscript.adapters.private_files import make_private_folder, restrict_tree
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
@@ -25,6 +26,7 @@ from toolscript.app.knowledge import open_library, open_reader, open_store, stor
 from toolscript.app.models import Model, open_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection
 from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
@@ -71,6 +73,9 @@ if TYPE_CHECKING:
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
+
+# Shorter than the timeouts of probes, which would otherwise report nothing.
+PROBE_SECONDS = 4.0
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +138,9 @@ class App:
         )
         self.ingest_documents = IngestDocuments(self.documents, index, embedder)
         self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
-        self.call_tool = CallTool(items, gateway, self.tool_search, self.argument_checker, observability.events)
+        self.call_tool = CallTool(
+            items, self.snapshots, gateway, self.tool_search, self.argument_checker, observability.events
+        )
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
         self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)
@@ -145,9 +152,12 @@ class App:
         return await self.catalogue_index.count(TOOLS)
 
     async def check_ready(self) -> None:
-        """Raises Unavailable when the store or the index does not respond."""
-        await self.item_store.ping()
-        await self.catalogue_index.count(TOOLS)
+        """Raises Unavailable when the store or the index does not respond in time."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await asyncio.gather(self.item_store.ping(), self.catalogue_index.count(TOOLS))
+        except TimeoutError:
+            raise Unavailable(f"the store or the index does not answer within {PROBE_SECONDS:g} seconds") from None
 
     def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:
         return CatalogueSnapshots(
@@ -229,7 +239,8 @@ async def _open_adapters(
     observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
         with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
-            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(settings.data)
+            restrict_tree(settings.data / "cache")
     index = open_index(settings)
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))

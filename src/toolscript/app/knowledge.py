@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from toolscript.adapters.private_files import make_private_folder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
 from toolscript.app.extras import require_extra
@@ -50,7 +51,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
             reader = _mongo(settings)[0].at(settings.knowledge, timeout_seconds=LIBRARY_SECONDS)
         else:
             if not settings.store:
-                settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(settings.data)
             database = await asyncio.to_thread(Database, store_url(settings))
             stack.push_async_callback(database.close)
             reader = await _reader_of(database, store_url(settings))

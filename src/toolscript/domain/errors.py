@@ -3,6 +3,7 @@ exit code: each surface maps the classes in one table."""
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -80,6 +81,16 @@ class Unavailable(ToolscriptError):
     code = "UNAVAILABLE"
 
 
+class DiskFull(Unavailable):
+    """The disk has no room for what would be written. Reading goes on."""
+
+    def __init__(self, free_bytes: int, needed_bytes: int) -> None:
+        super().__init__(
+            f"disk full: {free_bytes // 2**20} MB free, {-(-needed_bytes // 2**20)} MB needed",
+            details={"free_bytes": free_bytes, "needed_bytes": needed_bytes},
+        )
+
+
 class UpstreamFailed(ToolscriptError):
     """A server behind the gateway responded with an error."""
 
@@ -90,3 +101,8 @@ class TimedOut(ToolscriptError):
     """A server behind the gateway did not respond in time."""
 
     code = "TIMED_OUT"
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether the operating system refused to write because a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolscript.domain.catalog import ItemType, Schemas, StoredItem
+from toolscript.domain.catalog import Item, ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
@@ -23,11 +23,16 @@ class ItemFacts:
     server: str
     name: str
     type: ItemType
+    title: str | None
     description: str
     terms: frozenset[int]
     spelt: frozenset[str]
     subjects: Subjects
     schemas: Schemas
+
+    def to_item(self) -> Item:
+        """The item that the facts are about."""
+        return Item(self.server, self.name, self.description, self.type, self.title, *self.schemas)
 
 
 def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
@@ -39,6 +44,7 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         server=item.server,
         name=item.name,
         type=item.type,
+        title=item.title,
         description=item.description,
         terms=stored.terms,
         spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ _LOGGED_LIBRARY = "opentelemetry"
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
+REPEAT_SECONDS, MAX_REMEMBERED = 60.0, 1000
 REDACTED = "[redacted]"
 MAX_DEPTH = 8
 _NAMES = r"(?:[\w-]*(?:authorization|api[-_]?key|[-_]key|password|passwd|secret|credentials?|token)|(?:set-)?cookie)"
@@ -79,11 +81,31 @@ class PlainLines(logging.Formatter):
         return f"{line}\n{redact_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
+class RepeatFilter(logging.Filter):
+    """Passes a warning once a minute while it repeats: during an outage every request would log it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        text = f"{record.getMessage()} {[(k, v) for k, v in vars(record).items() if k not in _STANDARD_FIELDS]}"
+        if record.created - self._passed_at.get(text, -math.inf) < REPEAT_SECONDS:
+            return False
+        if len(self._passed_at) >= MAX_REMEMBERED:
+            self._passed_at.clear()
+        self._passed_at[text] = record.created
+        return True
+
+
 def configure_logging(level: str) -> logging.Handler:
     """Sends log lines from this level on to standard error: plain on a terminal, otherwise as JSON. Returns what writes
     them."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PlainLines() if sys.stderr.isatty() else JsonLines())
+    handler.addFilter(RepeatFilter())
     ours = logging.getLogger("toolscript")
     ours.handlers = [handler]
     ours.propagate = False

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolscript.adapters.private_files import make_private_folder, open_private
 from toolscript.adapters.remote_services import hide_credentials, require_http_url
 from toolscript.ports.observability import EventSink
 
@@ -129,9 +130,10 @@ def open_jsonl_sink(path: Path) -> QueuedSink:
     def append(events: Sequence[bytes], _: threading.Event) -> None:
         nonlocal has_partial_line
         lines = b"".join(event + b"\n" for event in events)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            make_private_folder(path.parent)
         # Queries are private: other users of this machine must not read them.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             left = b"\n" + lines if has_partial_line else lines
             has_partial_line = True

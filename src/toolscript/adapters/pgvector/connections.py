@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from pgvector.psycopg import register_vector
 
-from toolscript.adapters.postgres import FAULTS, Connection, PostgresPool
-from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.adapters.outages import Outage
+from toolscript.adapters.postgres import (
+    FAULTS,
+    READ_SECONDS,
+    STATEMENT_SECONDS,
+    WRITE_SECONDS,
+    Connection,
+    PostgresPool,
+)
+from toolscript.adapters.worker_threads import WorkerThreads
+from toolscript.domain.errors import Invalid
 
 T = TypeVar("T")
 
 WORKERS = 4
-STATEMENT_SECONDS = 30.0
 
 _FIELD = {"field": "TOOLSCRIPT_INDEX"}
 
@@ -30,51 +38,49 @@ class Connections:
             url,
             part="index",
             size=WORKERS,
-            settings=f"-c statement_timeout={int(STATEMENT_SECONDS * 1000)} -c jit=off",
+            settings=f"-c statement_timeout={STATEMENT_SECONDS * 1000} -c jit=off",
             prepare_threshold=None,  # so that every statement is planned for its filter
         )
         self.connect = self._pool.connect
-        self._workers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="pgvector")
-        self._closed = False
+        self._threads = WorkerThreads("index", WORKERS)
 
-    async def run(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
         """Runs a function and returns its result; a second time where a pooled connection turns out to be dead. Raises
-        Unavailable when the server cannot do the work, Invalid when it rejects a value."""
-        if self._closed:
-            raise Unavailable("the index is closed", details=_FIELD)
-        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work)
+        Unavailable when the server cannot do the work in time, Invalid when it rejects a value."""
+        return await self._threads.run(partial(self._work, work, WRITE_SECONDS if writing else READ_SECONDS))
 
     async def close(self) -> None:
-        self._closed = True
-        await asyncio.to_thread(self._workers.shutdown)
+        await asyncio.to_thread(self._threads.close)
         await asyncio.to_thread(self._pool.close)
 
-    def _work(self, work: Callable[[Connection], T]) -> T:
+    def _work(self, work: Callable[[Connection], T], max_silence: float) -> T:
         reason, address = self._pool.reason, self._pool.address
         try:
-            return self._attempt(work)
+            return self._attempt(work, max_silence)
         except psycopg.DataError as error:
             raise Invalid(f"the index rejects a value: {reason(error)}", details=_FIELD) from error
         except psycopg.errors.QueryCanceled as error:
-            raise Unavailable(
+            raise Outage(
                 f"the index {address} did not answer within {STATEMENT_SECONDS:g} seconds: {reason(error)}",
                 details=_FIELD,
             ) from error
         except FAULTS as error:
-            raise Unavailable(
+            raise Outage(
                 f"the index {address} does not answer: {reason(error)}; check TOOLSCRIPT_INDEX and the server",
                 details=_FIELD,
             ) from error
 
-    def _attempt(self, work: Callable[[Connection], T]) -> T:
+    def _attempt(self, work: Callable[[Connection], T], max_silence: float) -> T:
         with self._pool.connection() as connection:
+            connection.max_silence = max_silence
             try:
                 return work(connection)
             except (psycopg.OperationalError, psycopg.InterfaceError):
-                if not connection.closed:
+                if not connection.closed or connection.has_timed_out:
                     raise
         self._pool.replace_dead()
         with self._pool.connection() as connection:
+            connection.max_silence = max_silence
             return work(connection)
 
 

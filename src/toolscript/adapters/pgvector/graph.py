@@ -10,7 +10,7 @@ import psycopg
 
 from toolscript.adapters.pgvector.connections import Connections, run_sql
 from toolscript.adapters.pgvector.tables import SCHEMA, CollectionTable
-from toolscript.adapters.postgres import Connection
+from toolscript.adapters.postgres import READ_SECONDS, Connection
 from toolscript.domain.errors import ToolscriptError
 
 MAX_DIMENSIONS = 2000
@@ -39,8 +39,9 @@ class Graphs:
         for number in selected:
             task = self._tasks.pop(number)
             while not task.done():
-                if number in self._connections_in_use:
-                    await asyncio.to_thread(self._connections_in_use[number].cancel_safe)
+                if connection := self._connections_in_use.get(number):
+                    connection.max_silence = READ_SECONDS  # so that this ends although the server is stopped
+                    await asyncio.to_thread(connection.cancel_safe, timeout=READ_SECONDS)
                 await asyncio.wait([task], timeout=CANCEL_AGAIN_SECONDS)
 
     async def wait_until_idle(self) -> None:

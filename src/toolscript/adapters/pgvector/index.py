@@ -59,7 +59,7 @@ class PgVectorIndex(VectorIndex):
         return found.collection if found else None
 
     async def open(self, collection: Collection) -> None:
-        table = await self._connections.run(lambda connection: tables.create(connection, collection))
+        table = await self._connections.run(lambda connection: tables.create(connection, collection), writing=True)
         self._opened[collection.name] = table.collection
         self._cached[collection.name] = _CachedTable(table, time.monotonic())
 
@@ -68,14 +68,14 @@ class PgVectorIndex(VectorIndex):
         cached = self._cached.pop(name, None)
         if cached:
             await self._graphs.stop([cached.table.number])
-        await self._connections.run(lambda connection: tables.drop(connection, name))
+        await self._connections.run(lambda connection: tables.drop(connection, name), writing=True)
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         """Writes all points in one transaction."""
         newest = [*{p.id: p for p in points}.values()]
         if not newest:
             return
-        await self._run(name, lambda stored: stored.write(newest))
+        await self._run(name, lambda stored: stored.write(newest), writing=True)
         cached = self._cached.get(name)
         if cached:
             cached.written += len(newest)
@@ -85,7 +85,7 @@ class PgVectorIndex(VectorIndex):
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
         if ids:
-            await self._run(name, lambda stored: stored.delete(ids))
+            await self._run(name, lambda stored: stored.delete(ids), writing=True)
 
     async def dense(
         self,
@@ -133,7 +133,7 @@ class PgVectorIndex(VectorIndex):
         """Waits until no graph is being built (for benchmarks and tests)."""
         await self._graphs.wait_until_idle()
 
-    async def _run(self, name: str, work: Callable[[Points], T]) -> T:
+    async def _run(self, name: str, work: Callable[[Points], T], *, writing: bool = False) -> T:
         """Runs statements on a collection's table; on the new table where another process has replaced it."""
 
         def attempt(connection: Connection) -> T:
@@ -143,7 +143,7 @@ class PgVectorIndex(VectorIndex):
                 self._cached.pop(name, None)
                 return work(Points(connection, self._find(connection, name)))
 
-        return await self._connections.run(attempt)
+        return await self._connections.run(attempt, writing=writing)
 
     def _find(self, connection: Connection, name: str) -> CollectionTable:
         cached = self._cached.get(name)
@@ -164,7 +164,7 @@ class PgVectorIndex(VectorIndex):
 
     async def _maintain(self, name: str, cached: _CachedTable) -> None:
         """Updates the planner's statistics, and starts building a graph for a large collection."""
-        points = await self._run(name, Points.analyze)
+        points = await self._run(name, Points.analyze, writing=True)
         if points >= self._graph_from and not cached.table.has_graph and not cached.table.collection.exact:
             self._graphs.start(cached.table, lambda: self._invalidate(name))
 

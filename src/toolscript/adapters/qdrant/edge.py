@@ -10,6 +10,7 @@ from pathlib import Path
 import qdrant_edge as qe
 from filelock import FileLock, Timeout
 
+from toolscript.adapters.private_files import FILE_MODE, make_private_folder, restrict_tree
 from toolscript.adapters.qdrant.conversion import DENSE, QdrantPackage, to_candidate
 from toolscript.adapters.qdrant.index import QdrantIndex, select_payload
 from toolscript.adapters.qdrant.shard import UPSERT_BATCH, Shard, read_manifest
@@ -46,9 +47,10 @@ class QdrantEdgeIndex(QdrantIndex):
         self._optimise_from = optimise_from
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
-        self._lock = FileLock(root / ".lock")
+        self._lock = FileLock(root / ".lock", mode=FILE_MODE)
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            restrict_tree(root)
+            make_private_folder(root)
             self._lock.acquire(blocking=False)
         except Timeout as error:
             raise Unavailable(

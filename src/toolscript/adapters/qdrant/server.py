@@ -11,9 +11,10 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
+from toolscript.adapters.outages import Outage, OutageWatch
 from toolscript.adapters.qdrant.conversion import DENSE, TERMS, QdrantPackage, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, QdrantCollection, QdrantIndex, Selection
-from toolscript.domain.errors import Invalid, NotFound, Unavailable
+from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.search import Candidate, Collection, FieldType, require_same_model
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class QdrantServerIndex(QdrantIndex):
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
+        self._outages = OutageWatch("index")
         self._open: dict[str, Collection] = {}
 
     @classmethod
@@ -52,9 +54,9 @@ class QdrantServerIndex(QdrantIndex):
         return cls(client)
 
     async def describe(self, name: str) -> Collection | None:
-        if not await _send(self._client.collection_exists(name)):
+        if not await _send(self._client.collection_exists(name), self._outages):
             return None
-        config = (await _send(self._client.get_collection(name))).config
+        config = (await _send(self._client.get_collection(name), self._outages)).config
         vectors = config.params.vectors
         size = vectors[DENSE].size if isinstance(vectors, dict) else 0
         metadata = config.metadata or {}
@@ -64,11 +66,12 @@ class QdrantServerIndex(QdrantIndex):
         self._open[collection.name] = collection
         existing = await self.describe(collection.name)
         if not existing:
-            await _send(self._create(collection))
+            await _send(self._create(collection), self._outages)
             existing = await self.describe(collection.name)
         require_same_model(existing or collection, collection)
         for field, kind in collection.fields.items():
-            await _send(self._client.create_payload_index(collection.name, field_path(field), _FIELD_INDEXES[kind]))
+            creation = self._client.create_payload_index(collection.name, field_path(field), _FIELD_INDEXES[kind])
+            await _send(creation, self._outages)
 
     async def _create(self, collection: Collection) -> None:
         """Creates the collection, unless another process did so in the meantime."""
@@ -85,13 +88,14 @@ class QdrantServerIndex(QdrantIndex):
                 raise
 
     async def drop(self, name: str) -> None:
-        await _send(self._client.delete_collection(name))
+        await _send(self._client.delete_collection(name), self._outages)
 
     async def close(self) -> None:
         await self._client.close()
 
     def _collection(self, name: str) -> QdrantCollection:
-        return _ServerCollection(self._client, name, self._open.get(name) or Collection(name, "unknown", 0))
+        collection = self._open.get(name) or Collection(name, "unknown", 0)
+        return _ServerCollection(self._client, name, collection, self._outages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,13 @@ class _ServerCollection:
     client: AsyncQdrantClient
     name: str
     collection: Collection
+    outages: OutageWatch
 
     async def upsert(self, points: list[Any]) -> None:
-        await _send(self.client.upsert(self.name, points, wait=True), self.name)
+        await _send(self.client.upsert(self.name, points, wait=True), self.outages, self.name)
 
     async def delete(self, ids: list[Any]) -> None:
-        await _send(self.client.delete(self.name, qm.PointIdsList(points=ids), wait=True), self.name)
+        await _send(self.client.delete(self.name, qm.PointIdsList(points=ids), wait=True), self.outages, self.name)
 
     async def query(
         self, query: Any, using: str, conditions: Any, limit: int, floor: float | None, payload: Selection
@@ -121,19 +126,19 @@ class _ServerCollection:
             score_threshold=floor,
             with_payload=payload,
         )
-        return [to_candidate(p.payload, p.score) for p in (await _send(request, self.name)).points]
+        return [to_candidate(p.payload, p.score) for p in (await _send(request, self.outages, self.name)).points]
 
     async def count(self, conditions: Any) -> int:
-        return (await _send(self.client.count(self.name, conditions, exact=True), self.name)).count
+        return (await _send(self.client.count(self.name, conditions, exact=True), self.outages, self.name)).count
 
     async def scroll(self, conditions: Any, offset: Any, payload: Selection) -> tuple[list[Any], Any]:
         request = self.client.scroll(self.name, conditions, SCROLL_PAGE, offset=offset, with_payload=payload)
-        return await _send(request, self.name)
+        return await _send(request, self.outages, self.name)
 
     async def retrieve(self, ids: list[Any], payload: Selection, *, vectors: bool = False) -> list[Any]:
         with_vectors: Any = [DENSE] if vectors else False
         request = self.client.retrieve(self.name, ids, with_payload=payload, with_vectors=with_vectors)
-        return await _send(request, self.name)
+        return await _send(request, self.outages, self.name)
 
 
 _FIELD_INDEXES: dict[FieldType, Any] = {
@@ -149,20 +154,21 @@ _FIELD_INDEXES: dict[FieldType, Any] = {
 _DETAILS = {"field": "TOOLSCRIPT_INDEX"}
 
 
-async def _send(request: Awaitable[T], collection: str | None = None) -> T:
+async def _send(request: Awaitable[T], outages: OutageWatch, collection: str | None = None) -> T:
     """Awaits a request to the server. Raises NotFound or Unavailable instead of the client's errors."""
-    try:
-        return await request
-    except UnexpectedResponse as error:
-        if error.status_code == httpx.codes.NOT_FOUND:
-            raise _not_open(collection) from error
-        raise Unavailable(f"Qdrant refused the request: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
-    except ResponseHandlingException as error:
-        raise Unavailable(f"Qdrant does not answer: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
-    except ValueError as error:
-        if "not found" in str(error):
-            raise _not_open(collection) from error
-        raise
+    with outages.watch():
+        try:
+            return await request
+        except UnexpectedResponse as error:
+            if error.status_code == httpx.codes.NOT_FOUND:
+                raise _not_open(collection) from error
+            raise Outage(f"Qdrant refused the request: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
+        except ResponseHandlingException as error:
+            raise Outage(f"Qdrant does not answer: {error}; check TOOLSCRIPT_INDEX", details=_DETAILS) from error
+        except ValueError as error:
+            if "not found" in str(error):
+                raise _not_open(collection) from error
+            raise
 
 
 def _not_open(collection: str | None) -> NotFound:

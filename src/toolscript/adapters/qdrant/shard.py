@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import os
 import shutil
 import sys
@@ -21,9 +20,11 @@ from uuid import UUID
 
 import qdrant_edge as qe
 
+from toolscript.adapters.disk_space import require_space
+from toolscript.adapters.private_files import make_private_folder, open_private, private_umask
 from toolscript.adapters.qdrant.conversion import DENSE, FLAGS_FIELD, ID_FIELD, TERMS, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, Selection
-from toolscript.domain.errors import Unavailable
+from toolscript.domain.errors import DiskFull, Unavailable
 from toolscript.domain.search import Candidate, Collection, FieldType
 
 UPSERT_BATCH = 128
@@ -33,13 +34,14 @@ FULL_SCAN_KILOBYTES = 30_000
 GRAPH_CANDIDATES = 128
 GRAPH_LINKS = 16
 GRAPH_FROM_KILOBYTES = 10_000
+# The version of the folder's layout and of its manifest. Earlier manifests have none.
+FORMAT = 1
 # Ids of points that are cached for searches without payloads: some 200 bytes each.
 MAX_CACHED_IDS = 200_000
 
 # The engine writes through memory maps: on a full disk the kernel ends the process (SIGBUS), and nothing can be caught.
 # Opening a shard takes up to 42 MB, a point 4.7 kB with 384 dimensions and a payload of 1 kB.
 OPEN_BYTES = 48 * 2**20
-RESERVED_BYTES = 16 * 2**20
 BYTES_PER_POINT = 16 * 2**10
 
 _OPTIMISE = """
@@ -47,6 +49,7 @@ import os, sys
 import qdrant_edge
 if hasattr(os, "nice"):
     os.nice(10)
+os.umask(0o077)
 shard = qdrant_edge.EdgeShard.load(sys.argv[1])
 shard.optimize()
 shard.flush()
@@ -66,11 +69,13 @@ class Manifest:
 
 
 def index_damage(folder: Path, error: Exception) -> Unavailable:
-    """The error for a folder that cannot be read."""
+    """The error for a folder that cannot be read. Callers of a gateway see it: it does not name the folder."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    log.warning("index_damaged", extra={"folder": str(folder), "reason": reason})
     return Unavailable(
-        f"the index in {folder} is damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
-        "run `toolscript index rebuild`, nothing is lost",
-        details={"folder": str(folder)},
+        f"the index {folder.name} is damaged ({reason.replace(str(folder), folder.name)}): run `toolscript index "
+        "rebuild`, nothing is lost",
+        details={"collection": folder.name},
     )
 
 
@@ -80,9 +85,16 @@ def generation_folder(folder: Path, number: int) -> Path:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest, or None for a new collection. Raises Unavailable for a damaged one."""
+    """The manifest, or None for a new collection. Raises Unavailable for a damaged one, and for one of a newer
+    version."""
     try:
         document = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+        if (version := document.get("format", 1)) > FORMAT:
+            raise Unavailable(
+                f"the index {folder.name} has format {version}, and this version of Toolscript reads up to {FORMAT}: "
+                "install a newer version, or run `toolscript index rebuild`",
+                details={"format": version, "supported": FORMAT},
+            )
         stored = document["collection"]
         fields = {name: FieldType(kind) for name, kind in stored["fields"].items()}
         collection = Collection(
@@ -98,8 +110,9 @@ def read_manifest(folder: Path) -> Manifest | None:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replaces the manifest atomically: readers see the old one or the new one."""
     draft = folder / "collection.json.new"
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(asdict(manifest), file, indent=1)
+    draft.unlink(missing_ok=True)
+    with open(draft, "w", encoding="utf-8", opener=open_private) as file:
+        json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(folder / "collection.json")
@@ -136,11 +149,11 @@ class Shard:
             else Manifest(collection, generation=1, optimised=0)
         )
         remove_other_generations(folder, keep=self._place if existing else None)
-        self._require_space(OPEN_BYTES)
+        require_space(folder, OPEN_BYTES)
         if existing:
             self._shard = _load(self._place)
         else:
-            self._place.mkdir(parents=True)
+            make_private_folder(self._place)
             self._shard = _create(self._place, collection)
             write_manifest(folder, self._manifest)
 
@@ -150,16 +163,18 @@ class Shard:
 
     async def upsert(self, points: list[Any]) -> None:
         async with self._writing:
-            self._require_space(len(points) * BYTES_PER_POINT)
-            self._shard.update(qe.UpdateOperation.upsert_points(points))
+            require_space(self._folder, len(points) * BYTES_PER_POINT)
+            with private_umask():
+                self._shard.update(qe.UpdateOperation.upsert_points(points))
             self._upserted += len(points)
             if self._changed is not None:
                 self._changed.update(str(p.id) for p in points)
 
     async def delete(self, ids: list[Any]) -> None:
         async with self._writing:
-            self._require_space(0)
-            self._shard.update(qe.UpdateOperation.delete_points(ids))
+            require_space(self._folder, 0)
+            with private_umask():
+                self._shard.update(qe.UpdateOperation.delete_points(ids))
             if self._changed is not None:
                 self._changed.update(ids)
 
@@ -228,23 +243,17 @@ class Shard:
             self._child.kill()
         if self._task:
             await self._task
-        self._shard.flush()
-        self._shard.close()
+        for end in (self._shard.flush, self._shard.close):
+            try:
+                with private_umask():
+                    end()
+            except Exception as error:  # noqa: BLE001  (on a full disk: what was written is in the engine's log)
+                details = {"collection": self.collection.name, "reason": str(error)[-500:]}
+                log.warning("index_not_flushed", extra=details)
 
     @property
     def _place(self) -> Path:
         return generation_folder(self._folder, self._manifest.generation)
-
-    def _require_space(self, more: int) -> None:
-        """Raises Unavailable unless the disk has room for so many bytes and a reserve."""
-        needed = more + RESERVED_BYTES
-        existing = next(folder for folder in (self._folder, *self._folder.parents) if folder.exists())
-        free = shutil.disk_usage(existing).free
-        if free < needed:
-            raise Unavailable(
-                f"disk full: {free // 2**20} MB free, {math.ceil(needed / 2**20)} MB needed in {self._folder}",
-                details={"folder": str(self._folder), "free_bytes": free, "needed_bytes": needed},
-            )
 
     def _is_due(self) -> bool:
         unoptimised = max(self._upserted, self._shard.info().points_count - self._manifest.optimised)
@@ -255,6 +264,8 @@ class Shard:
         try:
             while self._is_due():
                 await self._optimise()
+        except DiskFull as error:  # tried again after the next write
+            log.warning("optimisation_postponed", extra={"collection": self.collection.name, "reason": error.message})
         except Exception as error:  # noqa: BLE001  (the engine's errors have no common class)
             if not self._is_stopping:
                 details = {"collection": self.collection.name, "reason": str(error)[-500:]}
@@ -267,20 +278,23 @@ class Shard:
     async def _optimise(self) -> None:
         """Copies the shard, optimises the copy in a child process, repeats later changes on it, and swaps the two."""
         async with self._writing:
+            # The copy, and what the optimiser makes of it.
+            require_space(self._folder, 2 * sum(f.stat().st_blocks * 512 for f in self._place.rglob("*")))
             optimised, self._upserted = self._shard.info().points_count, 0
             after = replace(self._manifest, generation=self._manifest.generation + 1, optimised=optimised)
             copy = generation_folder(self._folder, after.generation)
             await asyncio.to_thread(shutil.copytree, self._place, copy)
             self._changed = set()
         await self._run_child(copy)
-        fresh = qe.EdgeShard.load(str(copy))
+        fresh = _load(copy)
         try:
             # Most changes are repeated while writers go on; writers wait only for the last batch.
             while len(self._changed) > UPSERT_BATCH:
                 await self._repeat_changes(fresh)
             async with self._writing:
                 await self._repeat_changes(fresh)
-                fresh.flush()
+                with private_umask():
+                    fresh.flush()
                 write_manifest(self._folder, after)
                 fresh, self._shard, self._manifest = self._shard, fresh, after
         finally:
@@ -301,10 +315,12 @@ class Shard:
         for start in range(0, len(changed), UPSERT_BATCH):
             ids: list[Any] = changed[start : start + UPSERT_BATCH]
             now = self._shard.retrieve(ids, with_payload=True, with_vector=True)
-            fresh.update(qe.UpdateOperation.delete_points(ids))
-            if now:
-                points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
-                fresh.update(qe.UpdateOperation.upsert_points(points))
+            require_space(self._folder, len(ids) * BYTES_PER_POINT)
+            with private_umask():
+                fresh.update(qe.UpdateOperation.delete_points(ids))
+                if now:
+                    points = [qe.Point(id=r.id, vector=r.vector or {}, payload=r.payload) for r in now]
+                    fresh.update(qe.UpdateOperation.upsert_points(points))
             await asyncio.sleep(0)
 
 
@@ -320,28 +336,28 @@ _FIELD_INDEXES: dict[FieldType, Any] = {
 
 def _create(place: Path, collection: Collection) -> qe.EdgeShard:
     links = 0 if collection.exact else GRAPH_LINKS
-    shard = qe.EdgeShard.create(
-        str(place),
-        qe.EdgeConfig(
-            vectors={DENSE: qe.EdgeVectorParams(size=collection.dimensions, distance=qe.Distance.Cosine)},
-            sparse_vectors={TERMS: qe.EdgeSparseVectorParams()},
-            hnsw_config=qe.HnswIndexConfig(
-                m=links, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=links
-            ),
-            optimizers=qe.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=GRAPH_FROM_KILOBYTES),
-            payload_memory=qe.Memory.Cached,
+    config = qe.EdgeConfig(
+        vectors={DENSE: qe.EdgeVectorParams(size=collection.dimensions, distance=qe.Distance.Cosine)},
+        sparse_vectors={TERMS: qe.EdgeSparseVectorParams()},
+        hnsw_config=qe.HnswIndexConfig(
+            m=links, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=links
         ),
+        optimizers=qe.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=GRAPH_FROM_KILOBYTES),
+        payload_memory=qe.Memory.Cached,
     )
     indexes = {
         field_path(field): _FIELD_INDEXES[kind] for field, kind in collection.fields.items() if kind in _FIELD_INDEXES
     }
-    for path, kind in {**indexes, FLAGS_FIELD: qe.KeywordIndexParams()}.items():
-        shard.update(qe.UpdateOperation.create_field_index(path, kind))
+    with private_umask():
+        shard = qe.EdgeShard.create(str(place), config)
+        for path, kind in {**indexes, FLAGS_FIELD: qe.KeywordIndexParams()}.items():
+            shard.update(qe.UpdateOperation.create_field_index(path, kind))
     return shard
 
 
 def _load(place: Path) -> qe.EdgeShard:
     try:
-        return qe.EdgeShard.load(str(place))
+        with private_umask():
+            return qe.EdgeShard.load(str(place))
     except Exception as error:
         raise index_damage(place.parent, error) from error

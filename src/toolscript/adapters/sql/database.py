@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from string import Template
 from typing import TypeVar
 
-from toolscript.adapters.sql.session import Row, Session, Sessions
+from toolscript.adapters.sql.session import Row, Session, Sessions, first_line
+from toolscript.adapters.worker_threads import WorkerThreads
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
 T = TypeVar("T")
@@ -32,10 +33,9 @@ class Database:
         Unavailable when the database cannot be opened.
         """
         # A database in memory belongs to one connection, hence to one thread.
-        self._workers = ThreadPoolExecutor(1 if url == "sqlite://" else WORKERS, thread_name_prefix="sql")
+        self._threads = WorkerThreads("store", 1 if url == "sqlite://" else WORKERS)
         self._sessions = _open_sessions(url, read_only=read_only)
         self._read_only = read_only
-        self._closed = False
         try:
             self._work(require_migrated if read_only else migrate, not read_only)
         except BaseException:
@@ -44,14 +44,14 @@ class Database:
 
     async def read(self, work: Callable[[Session], T]) -> T:
         """Runs a function that only reads."""
-        return await self._in_thread(work, writing=False)
+        return await self._threads.run(partial(self._work, work, False))
 
     async def write(self, work: Callable[[Session], T]) -> T:
         """Runs a function as one transaction: all of what it writes, or nothing. Raises Forbidden where the database
         is open for reading only."""
         if self._read_only:
             raise Forbidden("the store is open for reading only", details={"store": "sql"})
-        return await self._in_thread(work, writing=True)
+        return await self._threads.run(partial(self._work, work, True))
 
     async def ping(self) -> None:
         """Raises Unavailable when the database does not answer."""
@@ -71,42 +71,38 @@ class Database:
     async def close(self) -> None:
         await asyncio.to_thread(self._close)
 
-    async def _in_thread(self, work: Callable[[Session], T], *, writing: bool) -> T:
-        if self._closed:
-            raise Unavailable("the store is closed", details={"store": "sql"})
-        return await asyncio.get_running_loop().run_in_executor(self._workers, self._work, work, writing)
-
     def _close(self) -> None:
-        self._closed = True
-        self._workers.shutdown()
+        self._threads.close()
         self._sessions.close()
 
     def _work(self, work: Callable[[Session], T], writing: bool) -> T:
-        dialect, details, failed = self._sessions.dialect, {"store": "sql"}, False
+        dialect, failed = self._sessions.dialect, False
         try:
             session = self._sessions.begin(writing=writing)
         except dialect.faults as error:
-            raise Unavailable(f"the store is busy: {_first_line(error)}", details=details) from error
+            raise self._sessions.explain(error) from error
         try:
             result = work(session)
             session.connection.execute("COMMIT")
         except dialect.rejections as error:
-            raise Invalid(f"the store rejects a value: {_first_line(error)}", details=details) from error
+            raise Invalid(f"the store rejects a value: {first_line(error)}", details={"store": "sql"}) from error
         except dialect.faults as error:
             failed = True
-            raise Unavailable(f"the store does not answer: {_first_line(error)}", details=details) from error
+            raise self._sessions.explain(error) from error
         finally:
             self._sessions.give_back(session, failed=failed)
         return result
 
 
 def migrate(session: Session) -> None:
-    """Brings the tables to the newest version, in order, inside one transaction."""
+    """Brings the tables to the newest version, in order, inside one transaction. Raises Unavailable when a newer
+    version of Toolscript has written them."""
     session.lock("migration")
     for statement in session.dialect.schemas:
         session.run(statement)
     session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")
     done = {row["version"] for row in session.rows("SELECT version FROM toolscript_migrations")}
+    _refuse_newer(max(done, default=0))
     for version, text in migrations():
         if version not in done:
             for statement in Template(text).substitute(session.dialect.words).split(";\n"):
@@ -116,15 +112,26 @@ def migrate(session: Session) -> None:
 
 
 def require_migrated(session: Session) -> None:
-    """Raises Unavailable when the tables are missing or of an earlier version."""
+    """Raises Unavailable when the tables are missing, or of an earlier or newer version."""
     exists = session.has_table("toolscript_migrations")
     rows = session.rows("SELECT version FROM toolscript_migrations") if exists else []
     version, needed = max((row["version"] for row in rows), default=0), migrations()[-1][0]
+    _refuse_newer(version)
     if version < needed:
         raise Unavailable(
             f"the store's tables {f'have version {version}' if version else 'do not exist yet'}, and reading needs "
             f"version {needed}: run a command of this version that writes, such as `toolscript sync`, to update them",
             details={"store": "sql", "version": version, "needed": needed},
+        )
+
+
+def _refuse_newer(version: int) -> None:
+    supported = migrations()[-1][0]
+    if version > supported:
+        raise Unavailable(
+            f"the store's tables have version {version}, and this version of Toolscript knows up to {supported}: "
+            "install a newer version of Toolscript, or choose another data folder or store",
+            details={"store": "sql", "version": version, "supported": supported},
         )
 
 
@@ -182,7 +189,3 @@ def _unusable(url: str) -> Invalid:
         "postgresql://USER@HOST/NAME",
         details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "sqlite://", "postgresql://…"]},
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

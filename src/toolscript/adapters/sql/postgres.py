@@ -12,10 +12,10 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json
 
-from toolscript.adapters.postgres import FAULTS, PostgresPool
-from toolscript.adapters.sql.session import Dialect, Session
-
-STATEMENT_SECONDS = 30
+from toolscript.adapters.outages import Outage
+from toolscript.adapters.postgres import FAULTS, STATEMENT_SECONDS, WRITE_SECONDS, PostgresPool
+from toolscript.adapters.sql.session import Dialect, Session, first_line
+from toolscript.domain.errors import Unavailable
 
 
 @cache
@@ -71,16 +71,31 @@ class PostgresSessions:
         self._pool = PostgresPool(url, part="store", size=size, settings=settings, row_factory=dict_row)
 
     def begin(self, *, writing: bool) -> Session:
-        statement = "BEGIN" if writing else "BEGIN READ ONLY"
-        session = Session(self._pool.take(), POSTGRES)
+        session = self._take()
         try:
-            session.connection.execute(statement)
+            self._start(session, writing)
+        except FAULTS:
+            if session.connection.has_timed_out:
+                raise
+            self._pool.replace_dead()
+            session = self._take()
+            self._start(session, writing)
+        return session
+
+    def _take(self) -> Session:
+        return Session(self._pool.take(), POSTGRES)
+
+    def _start(self, session: Session, writing: bool) -> None:
+        try:
+            session.connection.execute("BEGIN" if writing else "BEGIN READ ONLY")
         except FAULTS:
             self.give_back(session, failed=True)
-            self._pool.replace_dead()
-            session = Session(self._pool.take(), POSTGRES)
-            session.connection.execute(statement)
-        return session
+            raise
+        if writing:
+            session.connection.max_silence = WRITE_SECONDS
+
+    def explain(self, error: Exception) -> Unavailable:
+        return Outage(f"the store does not answer: {first_line(error)}", details={"store": "sql"})
 
     def give_back(self, session: Session, *, failed: bool) -> None:
         if failed:

@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar, cast
 
+from toolscript.domain.errors import Unavailable
+
 T = TypeVar("T")
 Row = Mapping[str, Any]
 
@@ -92,6 +94,9 @@ class Sessions(Protocol):
     def begin(self, *, writing: bool) -> Session:
         """Starts a transaction. Raises a fault, or Unavailable when the database cannot be opened."""
 
+    def explain(self, error: Exception) -> Unavailable:
+        """The error to raise for a fault of the driver: DiskFull, or Unavailable with the driver's reason."""
+
     def give_back(self, session: Session, *, failed: bool) -> None:
         """Rolls back what is not committed, and keeps the connection unless it `failed`."""
 
@@ -99,3 +104,8 @@ class Sessions(Protocol):
         """Calls `when_notified` for every notification, until cancelled. Raises a fault."""
 
     def close(self) -> None: ...
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a driver's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -9,10 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolscript.adapters.sql.session import Dialect, Session
-from toolscript.domain.errors import Unavailable
+from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space
+from toolscript.adapters.outages import Outage
+from toolscript.adapters.private_files import create_private, make_private_folder, restrict
+from toolscript.adapters.sql.session import Dialect, Session, first_line
+from toolscript.domain.errors import DiskFull, Unavailable, is_disk_full
 
 BUSY_SECONDS = 10
+# With less free space than this, an input or output error means that the disk is full.
+FULL_BELOW_BYTES = 2**20
 
 # Columns declared with these types are converted when read.
 sqlite3.register_converter("JSON", json.loads)
@@ -71,6 +76,15 @@ class SqliteSessions:
             raise
         return session
 
+    def explain(self, error: Exception) -> Unavailable:
+        if self._file:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extension that says which operation
+            free = measure_free_space(Path(self._file).parent)
+            is_low = code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN} and free < FULL_BELOW_BYTES
+            if is_disk_full(error) or code == sqlite3.SQLITE_FULL or is_low:
+                return DiskFull(free, RESERVED_BYTES)
+        return Outage(f"the store does not answer: {first_line(error)}", details={"store": "sql"})
+
     def give_back(self, session: Session, *, failed: bool) -> None:
         if failed and self._file:  # closing would delete a database in memory
             session.connection.close()
@@ -96,10 +110,20 @@ class SqliteSessions:
             )
         try:
             if file and not self._read_only:
-                Path(file).parent.mkdir(parents=True, exist_ok=True)
+                self._make_private(Path(file))
             return connect_sqlite(file or ":memory:", read_only=self._read_only)
         except (OSError, sqlite3.Error) as error:
-            raise Unavailable(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
+            if isinstance(explained := self.explain(error), DiskFull):
+                raise explained from error
+            raise Outage(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
+
+    def _make_private(self, file: Path) -> None:
+        """Closes the files to other users; SQLite gives new files of the log the mode of the database."""
+        if not file.parent.exists():
+            make_private_folder(file.parent)
+        create_private(file)
+        for ending in ("-wal", "-shm"):
+            restrict(Path(f"{file}{ending}"))
 
 
 def connect_sqlite(file: str, *, read_only: bool) -> sqlite3.Connection:

@@ -51,6 +51,10 @@ class RefreshResult:
     reason: str | None = None
 
 
+class _CatalogueFailed(Unavailable):
+    """The catalogue could not take what the server lists: the store or the index failed, not the server."""
+
+
 class ServerConnection:
     """Keeps one server connected until stopped. Errors of the server end up in its status, never in the caller."""
 
@@ -75,6 +79,8 @@ class ServerConnection:
         self._abandoned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._attempts = 0
         self._failures = 0
+        self._failed_updates = 0
+        """How often in a row the catalogue could not be brought to what the connected server lists."""
         self._retry_at: float | None = None
         self._retry_now = asyncio.Event()
         self._status_changed = asyncio.Event()
@@ -145,7 +151,7 @@ class ServerConnection:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise asyncio.CancelledError  # a fault of the transport came first and hid it
             self._failures += 1
-            pause = self._next_pause()
+            pause = self._compute_pause(self._failures)
             self._retry_at = time.monotonic() + pause
             is_news = reason != self._status.reason or self._attempts == 1
             self._set_status(ServerState.FAILED, reason=reason)
@@ -168,7 +174,7 @@ class ServerConnection:
                 self._server = server
                 self._status_changed.set()
                 try:
-                    await self._list(server)
+                    await self._update_catalogue(server)
                     return await self._watch(server)
                 finally:
                     self._server = None
@@ -184,24 +190,40 @@ class ServerConnection:
         try:
             while True:
                 awaited: set[asyncio.Future[Any]] = {lost, changed, self._abandoned}
-                done, _ = await asyncio.wait(
-                    awaited, timeout=self._timeouts.heartbeat, return_when=asyncio.FIRST_COMPLETED
-                )
+                failed = self._failed_updates
+                pause = self._compute_pause(failed) if failed else self._timeouts.heartbeat
+                done, _ = await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for ended in (lost, self._abandoned):
                     if ended in done:
                         return ended.result()
                 if changed in done:
                     await asyncio.sleep(self._timeouts.debounce)
                     changed = asyncio.ensure_future(server.wait_for_change())
-                    await self._list(server)
+                    await self._update_catalogue(server)
+                elif failed:
+                    await self._update_catalogue(server)
                 else:
                     await server.ping()
         finally:
             lost.cancel()
             changed.cancel()
 
+    async def _update_catalogue(self, server: ToolServer) -> None:
+        """Lists the server and syncs the catalogue. When the store or the index fails, the server can still be called:
+        it stays connected, and `_watch` tries again."""
+        try:
+            await self._list(server)
+            self._failed_updates = 0
+        except _CatalogueFailed as error:
+            if not self._failed_updates:
+                log.warning("catalogue_not_updated", extra={"server": self.spec.name, "reason": error.message})
+            self._failed_updates += 1
+            before = self._status
+            self._set_status(before.state, reason=error.message, items=before.items, problems=before.problems)
+
     async def _list(self, server: ToolServer) -> SyncReport:
-        """Lists the server and syncs the catalogue; one at a time, so that no older listing replaces a newer one."""
+        """Lists the server and syncs the catalogue; one at a time, so that no older listing replaces a newer one.
+        Raises _CatalogueFailed when it is the catalogue that fails."""
         async with self._listing_lock:
             try:
                 async with asyncio.timeout(self._timeouts.connect):
@@ -209,7 +231,10 @@ class ServerConnection:
             except TimeoutError:
                 raise Unavailable(f"it did not list its tools within {self._timeouts.connect:g} s") from None
             self._require_current(server)
-            report = await self._sync_items(listing.items)
+            try:
+                report = await self._sync_items(listing.items)
+            except Exception as error:
+                raise _CatalogueFailed(f"its tools are not in the catalogue yet: {self._describe(error)}") from error
             self._require_current(server)
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
@@ -240,8 +265,8 @@ class ServerConnection:
         self._status_changed.set()
         self._report_status(self.status)
 
-    def _next_pause(self) -> float:
-        doubled = self._timeouts.first_pause * 2 ** min(self._failures - 1, 16)
+    def _compute_pause(self, failures: int) -> float:
+        doubled = self._timeouts.first_pause * 2 ** min(failures - 1, 16)
         return float(min(self._timeouts.max_pause, doubled) * random.uniform(0.8, 1.2))  # noqa: S311
 
     def _describe(self, error: Exception) -> str:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, Generic, TypeVar
 
-from toolscript.domain.catalog import Schemas, StoredItem
+from toolscript.domain.catalog import Item, Schemas, StoredItem
+from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import CatalogueVersion, ItemStore
@@ -138,6 +139,13 @@ class CatalogueSnapshots:
         """The snapshot for one search to read from beginning to end."""
         self._searched_at = self._clock()
         return self._current
+
+    def find_item(self, item_id: str, *, outdated: bool = False) -> Item | None:
+        """The active item, if the facts of the current snapshot are in memory; with `outdated` also if those of an
+        earlier one are. Reads nothing."""
+        facts = self.current()._facts.value or (self._latest if outdated else None)
+        found = facts.items.get(item_id) if facts else None
+        return found.to_item() if found else None
 
     def advance(self, change: Change) -> None:
         """Swaps in the next version. To be called after every write, with what it may have changed."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.documents import Document, StoredDocument, check_document, check_identifiers
@@ -54,6 +55,8 @@ class IngestDocuments:
         self._index = index
         self._embedder = embedder
         self._locks = KeyedLocks()
+        self.is_unfinished = asyncio.Event()
+        """Set when something failed between store and index: `repair` completes it."""
         self._reconciler = Reconciler(index, embedder, DOCUMENTS, key_field="doc_id", digest_field="text_digest")
 
     async def put(self, tenant: str, documents: Sequence[Document], progress: Progress | None = None) -> PutReport:
@@ -69,7 +72,7 @@ class IngestDocuments:
         report, tally = PutReport(), _Tally(len(given), progress)
 
         async def put_batch(batch: Sequence[Document]) -> None:
-            async with self._locks.lock((tenant, d.id) for d in batch):
+            async with self._lock(tenant, [d.id for d in batch]):
                 await self._put_batch(tenant, batch, report)
                 tally.add(len(batch))
 
@@ -82,7 +85,7 @@ class IngestDocuments:
             check_identifiers(tenant=tenant, id=own_id)
         gone = 0
         for page in split_batches(list(dict.fromkeys(ids)), DOCUMENTS_IN_A_BATCH):
-            async with self._locks.lock((tenant, i) for i in page):
+            async with self._lock(tenant, page):
                 gone += await self._store.delete_documents(tenant, page)
                 await self._catch_up(tenant, page)
         return gone
@@ -136,6 +139,16 @@ class IngestDocuments:
                 details={"documents": failed},
             )
         return tally.written
+
+    @asynccontextmanager
+    async def _lock(self, tenant: str, ids: Sequence[str]) -> AsyncIterator[None]:
+        """Locks the documents for a write, and notes when it fails."""
+        async with self._locks.lock((tenant, i) for i in ids):
+            try:
+                yield
+            except BaseException:
+                self.is_unfinished.set()
+                raise
 
     async def _find_indexed(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
         """The ids of the indexed documents by tenant. Points without a document are deleted."""

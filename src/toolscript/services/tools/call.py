@@ -25,6 +25,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
 from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.support.search_events import record_event, record_search
 from toolscript.services.tools.hybrid_search import ToolSearch
 
@@ -37,17 +38,32 @@ class CallTool:
     """Describes and calls one tool at a time."""
 
     def __init__(
-        self, item_store: ItemStore, gateway: Gateway, search: ToolSearch, checker: ArgumentChecker, events: EventSink
+        self,
+        item_store: ItemStore,
+        snapshots: CatalogueSnapshots,
+        gateway: Gateway,
+        search: ToolSearch,
+        checker: ArgumentChecker,
+        events: EventSink,
     ) -> None:
         self._item_store = item_store
+        self._snapshots = snapshots
         self._gateway = gateway
         self._search = search
         self._checker = checker
         self._events = events
 
     async def describe(self, item_id: str) -> Item:
-        """The item, with its schemas. Raises NotFound, naming the nearest ids."""
-        found = await self._item_store.get_items([item_id])
+        """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
+        Raises NotFound, naming the nearest ids; Unavailable when the store fails and the item has never been read."""
+        if item := self._snapshots.find_item(item_id):
+            return item
+        try:
+            found = await self._item_store.get_items([item_id])
+        except Unavailable:
+            if item := self._snapshots.find_item(item_id, outdated=True):
+                return item
+            raise
         if found:
             return found[0].item
         near = await self._find_similar(item_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import select
@@ -44,7 +43,6 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
 }
 INTERRUPTED = 130
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
-DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +87,7 @@ def _end_without_reader() -> Iterator[None]:
 
 def _explain(error: Exception) -> ToolscriptError:
     """Turns an unexpected error into a message: the disk is full, or there is a bug."""
-    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
+    if isinstance(error, OSError) and errors.is_disk_full(error):
         where = f" to {error.filename}" if error.filename else ""
         return errors.Unavailable(
             f"cannot write{where}: {error.strerror}. Free some space, or write somewhere else",

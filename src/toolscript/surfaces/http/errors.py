@@ -110,4 +110,5 @@ async def _handle_disconnect(_: Request, __: Exception) -> Response:
 
 async def _handle_unexpected(_: Request, error: Exception) -> JSONResponse:
     log.error("unexpected", exc_info=error)
-    return error_response(INTERNAL_ERROR)
+    is_disk_full = errors.is_disk_full(error)
+    return error_response(errors.Unavailable("disk full: nothing can be written") if is_disk_full else INTERNAL_ERROR)

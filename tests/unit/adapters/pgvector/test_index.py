@@ -151,8 +151,9 @@ async def test_a_statement_that_takes_too_long_is_cancelled(database: str, monke
     async with open_things(database) as index:
         with psycopg.connect(database) as other:
             other.execute("LOCK TABLE toolscript_index.collections, toolscript_index.points_1")
-            with pytest.raises(Unavailable, match=r"within 0\.2 seconds"):
+            with pytest.raises(Unavailable) as raised:
                 await index.count(NAME)
+            assert "within 0.2 seconds" in str(raised.value.__cause__)
         assert await index.count(NAME) == 0
 
 

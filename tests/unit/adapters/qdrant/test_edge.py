@@ -49,6 +49,34 @@ async def test_points_survive_closing_and_opening_again(tmp_path: Path) -> None:
     await again.close()
 
 
+@pytest.mark.req("X-07")
+async def test_an_index_of_a_newer_version_is_refused_until_it_is_dropped(tmp_path: Path) -> None:
+    await (await fill(tmp_path, 1)).close()
+    manifest = tmp_path / NAME / "collection.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
+    index = QdrantEdgeIndex(tmp_path)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"the index things has format 2, .* reads up to 1: install a newer"):
+            await index.describe(NAME)
+    await index.drop(NAME)
+    await index.open(THINGS)
+    assert await index.count(NAME) == 0
+    await index.close()
+
+
+@pytest.mark.req("X-07")
+async def test_an_index_without_a_format_is_of_the_first(tmp_path: Path) -> None:
+    await (await fill(tmp_path, 1)).close()
+    manifest = tmp_path / NAME / "collection.json"
+    document = json.loads(manifest.read_text())
+    assert document.pop("format") == 1
+    manifest.write_text(json.dumps(document))
+    index = QdrantEdgeIndex(tmp_path)
+    await index.open(THINGS)
+    assert await index.count(NAME) == 1
+    await index.close()
+
+
 @pytest.mark.req("X-05")
 async def test_a_folder_in_use_cannot_be_opened_again(tmp_path: Path) -> None:
     first = await fill(tmp_path, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -61,9 +62,10 @@ class PoisonedEmbedder(CountingEmbedder):
     """Fails for one text."""
 
     error: Exception = Unavailable("refused")
+    poison = "poison"
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        if any("poison" in text for text in texts):
+        if any(self.poison in text for text in texts):
             raise self.error
         return await super().embed_documents(texts)
 
@@ -91,6 +93,12 @@ async def test_a_model_that_always_fails_is_given_up(monkeypatch: pytest.MonkeyP
         await ingest.service.repair()
 
 
+async def until_nothing_is_pending(ingest: Ingest) -> None:
+    async with asyncio.timeout(30):
+        while await ingest.store.list_pending():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def test_a_gateway_repeats_the_repair_until_nothing_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = PoisonedEmbedder()
     embedder.error = ValueError("nonsense")
@@ -105,8 +113,14 @@ async def test_a_gateway_repeats_the_repair_until_nothing_is_pending(monkeypatch
 
     monkeypatch.setattr(gateway, "asyncio", SimpleNamespace(sleep=pause))
     app: Any = SimpleNamespace(ingest_documents=ingest.service, documents=ingest.store, model=ingest)
-    await gateway._finish_documents(app)
+    finishing = asyncio.create_task(gateway._finish_documents(app))
+    await until_nothing_is_pending(ingest)
     assert pauses == [5.0, 10.0, 20.0]
+    with pytest.raises(ValueError, match="nonsense"):
+        await ingest.service.put("acme", [Document("worse", "poison")])
+    embedder.poison = "nothing any more"
+    await until_nothing_is_pending(ingest)
+    finishing.cancel()
     await ingest.assert_whole()
 
 

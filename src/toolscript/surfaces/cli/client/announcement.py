@@ -41,7 +41,7 @@ class Announcement:
 def announce_gateway(settings: Settings, url: str, *, key: str | None = None) -> Iterator[None]:
     """Writes the file, and removes it at the end of the block."""
     note, draft = settings.data / FILE, settings.data / f"{FILE}.new"
-    settings.data.mkdir(parents=True, exist_ok=True)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     announcement = Announcement(
         url,
         os.getpid(),

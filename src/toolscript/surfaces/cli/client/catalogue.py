@@ -172,6 +172,8 @@ def write_record(choice: CatalogueChoice, servers: dict[str, str]) -> None:
     data = choice.settings.data
     draft = data / f"{FILE}.new"
     with suppress(OSError):
+        draft.unlink(missing_ok=True)
+        draft.touch(0o600)
         draft.write_text(json.dumps(content), encoding="utf-8")
         draft.replace(data / FILE)
 

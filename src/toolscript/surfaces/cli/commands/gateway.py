@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolscript.configuration.files import Configuration
-from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
@@ -55,7 +55,7 @@ FIRST_CONNECT_SECONDS = 9.0
 # How often the demo looks for a configuration.
 POLL_SECONDS = 1.0
 # The pause before documents that could not be indexed are tried again; it doubles each time.
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 600.0
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 60.0
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class GatewayRun:
         url = self.server.url
         self._announce_public_knowledge()
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        background = asyncio.gather(app.snapshots.warm_up(), _finish_documents(app))
+        background = asyncio.gather(_warm_up(app), _finish_documents(app))
         try:
             if self._choice.is_demo:
                 await self._wait_for_configuration(app)
@@ -261,16 +261,25 @@ class GatewayRun:
         write_record(self._choice, listed)
 
 
+async def _warm_up(app: App) -> None:
+    try:
+        await app.snapshots.warm_up()
+    except ToolscriptError as error:  # the next search reads what it needs
+        log.warning("catalogue_not_read", extra={"reason": error.message})
+
+
 async def _finish_documents(app: App) -> None:
-    """Indexes documents that an earlier run has stored and not indexed; repeats until all are. Errors are logged and
-    ignored: tools must be served whatever is wrong with documents."""
+    """Indexes documents that were stored and not indexed, by an earlier run or while the index failed; repeats until
+    all are. Errors are logged and ignored: tools must be served whatever is wrong with documents."""
     pause = MIN_PAUSE_SECONDS
     while True:
         try:
             if finished := await app.ingest_documents.repair():
                 log.info("documents_finished", extra={"documents": finished})
             if app.model.embedder is None or not await app.documents.list_pending():
-                return
+                await app.ingest_documents.is_unfinished.wait()
+                app.ingest_documents.is_unfinished.clear()
+                pause = MIN_PAUSE_SECONDS
         except Exception as error:  # noqa: BLE001
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
         await asyncio.sleep(pause)

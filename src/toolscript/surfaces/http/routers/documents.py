@@ -87,7 +87,8 @@ async def put_document(doc_id: DocId, request: Request, app: CurrentApp, caller:
 @router.post(
     "/documents",
     summary="Add or replace many documents",
-    description="All of them, or none: if one is invalid, the error names its number and the field.",
+    description="If one is invalid, none is written, and the error names its number and the field. After an "
+    "interruption or an error with status 503 some may be written, each of them complete: send the request again.",
     response_model=schemas.PutDocumentsResponse,
     openapi_extra=request_body(schemas.DocumentBatchRequest),
     dependencies=[ADMIT_TENANT],

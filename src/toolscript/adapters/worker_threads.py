@@ -1,0 +1,46 @@
+"""Threads for the blocking calls to one store or index."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from toolscript.adapters.outages import Outage, OutageWatch
+from toolscript.domain.errors import Unavailable
+
+T = TypeVar("T")
+
+# How long a call may wait until a thread is free. When the server does not answer, all threads wait for it.
+MAX_WAIT_SECONDS = 10.0
+
+
+class WorkerThreads:
+    """Runs functions in a fixed number of threads. Each function limits its own time."""
+
+    def __init__(self, part: str, count: int) -> None:
+        """`part` is "store" or "index", for messages and names of threads."""
+        self._part = part
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix=part)
+        self._outages = OutageWatch(part)
+        self._is_closed = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The function's result. Raises what it raises, and Unavailable when no thread was free in time."""
+        if self._is_closed:
+            raise Unavailable(f"the {self._part} is closed", details={"adapter": self._part})
+        with self._outages.watch():
+            begun_by = time.monotonic() + MAX_WAIT_SECONDS
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work, begun_by)
+
+    def close(self) -> None:
+        """Waits for the running functions."""
+        self._is_closed = True
+        self._threads.shutdown()
+
+    def _work(self, work: Callable[[], T], begun_by: float) -> T:
+        if time.monotonic() > begun_by:
+            raise Outage(f"the {self._part} was busy for {MAX_WAIT_SECONDS:g} seconds")
+        return work()

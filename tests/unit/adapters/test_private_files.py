@@ -1,0 +1,76 @@
+"""Everything in a data folder is for its owner alone, whatever the umask and the folders were."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolscript.adapters.observability.event_sinks import open_jsonl_sink
+from toolscript.adapters.private_files import make_private_folder, restrict
+from toolscript.app.app import open_app
+from toolscript.domain.catalog import Item
+from toolscript.domain.documents import Document
+from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.announcement import announce_gateway
+from toolscript.surfaces.cli.client.catalogue import write_indexed
+
+pytestmark = [pytest.mark.req("X-04"), pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")]
+
+
+@pytest.fixture(autouse=True)
+def _open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def find_open_paths(folder: Path) -> dict[str, str]:
+    """What other users have access to in the folder, with its mode."""
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+    return {str(path.relative_to(folder)): oct(mode) for path, mode in modes.items() if mode & 0o077}
+
+
+async def fill(settings: Settings) -> None:
+    async with open_app(settings) as app:
+        await app.sync.run([Item("git", "log", "Shows commits.")])
+        await app.ingest_documents.put("acme", [Document("a", "The lease ends in May.")])
+        with announce_gateway(settings, "http://127.0.0.1:1"):
+            write_indexed(settings.data, {})
+            assert find_open_paths(settings.data) == {}
+
+
+async def test_files_and_folders_are_created_for_the_owner_alone(small: Settings) -> None:
+    small.data.mkdir(0o777)
+    await fill(small)
+    assert find_open_paths(small.data) == {}
+    assert (small.data / "cache" / "embeddings").is_dir()
+
+
+async def test_an_existing_data_folder_is_closed_to_others_when_it_is_opened(small: Settings) -> None:
+    await fill(small)
+    for path in (small.data, *small.data.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    await fill(small)
+
+
+async def test_the_query_log_is_for_its_owner_and_the_folder_above_stays_as_it_is(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(0o755)
+    for path in (shared / "events.jsonl", shared / "new" / "deeper" / "events.jsonl"):
+        sink = open_jsonl_sink(path)
+        sink.record({"type": "test"})
+        await sink.close()
+    assert find_open_paths(shared) == {".": "0o755"}
+
+
+def test_a_folder_for_everybody_stays_as_it_is(tmp_path: Path) -> None:
+    everybody = tmp_path / "tmp"
+    everybody.mkdir()
+    everybody.chmod(0o1777)
+    make_private_folder(everybody)
+    assert not restrict(tmp_path / "absent")
+    assert stat.S_IMODE(everybody.stat().st_mode) == 0o1777
