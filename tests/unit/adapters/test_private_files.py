@@ -12,11 +12,12 @@ import pytest
 from toolscript.adapters.observability.event_sinks import open_jsonl_sink
 from toolscript.adapters.private_files import make_private_folder, restrict
 from toolscript.app.app import open_app
+from toolscript.configuration.files import Configuration
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
-from toolscript.surfaces.cli.client.catalogue import write_indexed
+from toolscript.surfaces.cli.client.catalogue import CatalogueChoice, CatalogueRecord, write_record
 
 pytestmark = [pytest.mark.req("X-04"), pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")]
 
@@ -35,11 +36,12 @@ def find_open_paths(folder: Path) -> dict[str, str]:
 
 
 async def fill(settings: Settings) -> None:
+    choice = CatalogueChoice(settings, Path.cwd(), Configuration((), ()), is_demo=False, record=CatalogueRecord())
     async with open_app(settings) as app:
         await app.sync.run([Item("git", "log", "Shows commits.")])
         await app.ingest_documents.put("acme", [Document("a", "The lease ends in May.")])
         with announce_gateway(settings, "http://127.0.0.1:1"):
-            write_indexed(settings.data, {})
+            write_record(choice, {})
             assert find_open_paths(settings.data) == {}
 
 

@@ -18,7 +18,6 @@ from enum import Flag, auto
 from typing import Any, Generic, TypeVar
 
 from toolscript.domain.catalog import Item, Schemas, StoredItem
-from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import CatalogueVersion, ItemStore
