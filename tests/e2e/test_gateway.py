@@ -60,7 +60,8 @@ def test_a_second_process_that_needs_the_folder_itself_gets_a_clear_message(
 ) -> None:
     second = toolscript("index", "rebuild", "--data-dir", str(folder))
     assert second.returncode == 3
-    assert "in use by another process" in second.stderr
+    assert f"the gateway {started.url}" in second.stderr
+    assert "`toolscript gateway stop`" in second.stderr
     assert "Traceback" not in second.stderr
 
 
