@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,11 +22,10 @@ from tests.servers.gateway import RunningGateway, run_gateway
 
 pytestmark = pytest.mark.req("X-03", "X-05")
 
-POLL_SECONDS = 0.05
-MAX_P99_SECONDS = 1.0
-MAX_GAP_SECONDS = 3.0
+# How long a request may keep the gateway busy. Processor time, because other programs may stop it for seconds.
+MAX_BUSY_SECONDS = 1.0
 MAX_GROWTH = 1.5
-FREE_GROWTH_BYTES = 64 * 2**20
+POLL_SECONDS = 0.02
 
 
 def refer(name: str) -> dict[str, Any]:
@@ -61,36 +60,46 @@ ARGUMENTS: dict[str, Any] = {
 
 @dataclass
 class Watch:
-    """Polls /health until the block ends; each entry is how long a response took."""
+    """Requests /health again and again while attacks run."""
 
     url: str
-    seconds: list[float] = field(default_factory=list)
+    process: psutil.Process
+    max_busy_seconds: float = 0.0
+    """The longest processor time of the gateway until it has answered."""
+    failures: list[str] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=30) as http:
-            while not self.is_over.wait(POLL_SECONDS):
-                began = time.monotonic()
-                assert http.get("/health").status_code == 200
-                self.seconds.append(time.monotonic() - began)
+        try:
+            with httpx.Client(base_url=self.url, timeout=60) as http:
+                while True:
+                    is_last, before = self.is_over.wait(POLL_SECONDS), self._measure_work()
+                    assert http.get("/health").status_code == 200
+                    self.max_busy_seconds = max(self.max_busy_seconds, self._measure_work() - before)
+                    if is_last:
+                        return
+        except (AssertionError, httpx.HTTPError) as error:
+            self.failures.append(repr(error))
+
+    def _measure_work(self) -> float:
+        used = self.process.cpu_times()
+        return float(used.user + used.system)
 
 
 @contextmanager
 def expect_calm(gateway: RunningGateway, process: psutil.Process) -> Iterator[None]:
-    idle, watch = process.memory_info().rss, Watch(gateway.url)
-    before = read_attempts(gateway)
+    """Whatever happens in the block: others are answered, no server is restarted, and the memory hardly grows."""
+    idle, before, watch = process.memory_info().rss, read_attempts(gateway), Watch(gateway.url, process)
     thread = threading.Thread(target=watch.run)
     thread.start()
     try:
         yield
     finally:
         watch.is_over.set()
-        thread.join(60)
-    ordered = sorted(watch.seconds)
-    assert ordered
-    assert ordered[int(len(ordered) * 0.99) - 1] < MAX_P99_SECONDS
-    assert ordered[-1] < MAX_GAP_SECONDS
-    assert process.memory_info().rss < MAX_GROWTH * idle + FREE_GROWTH_BYTES
+        thread.join()
+    assert watch.failures == []
+    assert watch.max_busy_seconds < MAX_BUSY_SECONDS
+    assert process.memory_info().rss < MAX_GROWTH * idle
     assert read_attempts(gateway) == before
 
 
@@ -98,6 +107,15 @@ def read_attempts(gateway: RunningGateway) -> dict[str, int]:
     servers = httpx.get(f"{gateway.url}/servers", timeout=30).json()["servers"]
     assert {server["state"] for server in servers} == {"ready"}
     return {server["name"]: server["attempts"] for server in servers}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _open_files() -> Iterator[None]:
+    """Lets this process open its side of the connections."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2000), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +131,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     configuration.write_text(json.dumps({"mcpServers": servers}))
     arguments = ("--config", str(configuration), "--data-dir", str(folder / "data"))
     with run_gateway(folder, *arguments, CALL_MAX_MIB="1") as running:
-        httpx.get(f"{running.url}/runtime/tools.ts", timeout=60)
         yield running
 
 
@@ -126,50 +143,65 @@ def process(gateway: RunningGateway) -> psutil.Process:
 
 def connect(gateway: RunningGateway) -> socket.socket:
     address = urlsplit(gateway.url)
-    return socket.create_connection((address.hostname, address.port or 80), timeout=30)
+    return socket.create_connection((address.hostname, address.port or 80), timeout=60)
 
 
-def send_head(gateway: RunningGateway, content: bytes) -> None:
-    with connect(gateway) as client, suppress(OSError):
-        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
-        for _ in range(64):
-            client.sendall(content)
+def send(gateway: RunningGateway, head: str, *, repeat: bytes = b"", times: int = 64) -> int:
+    """Sends the beginning of a request and then the same bytes again and again; the status of the response."""
+    with connect(gateway) as client:
+        with suppress(OSError):  # it may close the connection before it has read all of it
+            client.sendall(head.replace("\n", "\r\n").encode())
+            for _ in range(times):
+                client.sendall(repeat)
+        with suppress(ConnectionResetError):
+            if answer := client.recv(100):
+                return int(answer.split()[1])
+    return 0
 
 
-def send_endless_body(gateway: RunningGateway, path: str) -> None:
-    with connect(gateway) as client, suppress(OSError):
-        client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
-        for _ in range(32):
-            client.sendall(b"100000\r\n" + b" " * 2**20 + b"\r\n")
+def send_endless_body(gateway: RunningGateway, path: str) -> int:
+    head = f"POST {path} HTTP/1.1\nHost: localhost\nContent-Type: application/json\nTransfer-Encoding: chunked\n\n"
+    return send(gateway, head, repeat=b"100000\r\n" + b" " * 2**20 + b"\r\n", times=40)
 
 
-def open_idle(gateway: RunningGateway, count: int, content: bytes) -> None:
+def open_connections(gateway: RunningGateway, count: int, content: bytes = b"") -> int:
+    """Opens connections that send this and no more; the status of a search while they are open."""
     with ExitStack() as stack:
         for _ in range(count):
             client = stack.enter_context(connect(gateway))
             with suppress(OSError):
                 client.sendall(content)
-        assert httpx.get(f"{gateway.url}/search?q=echo", timeout=30).status_code == 200
+        return httpx.get(f"{gateway.url}/search?q=echo", timeout=60).status_code
 
 
-ATTACKS: dict[str, Callable[[RunningGateway], object]] = {
-    "a header of 64 MB": lambda g: send_head(g, b"X-Long: " + b"a" * 2**20),
-    "a million headers": lambda g: send_head(g, b"X-Many: a\r\n" * 20_000),
-    "an endless body": lambda g: send_endless_body(g, "/tools/good__echo"),
-    "an endless message": lambda g: send_endless_body(g, "/mcp"),
-    "500 idle connections": lambda g: open_idle(g, 500, b""),
-    "500 slow heads": lambda g: open_idle(g, 500, b"GET /health HT"),
-    "1 500 idle connections": lambda g: open_idle(g, 1500, b""),
-    "two hosts": lambda g: send_head(g, b"Host: evil.example\r\n\r\n"),
+HEAD = "GET /health HTTP/1.1\nHost: localhost\n"
+# The attacks, and the status of their response. 0: the connection may be closed before the response is read.
+ATTACKS: dict[str, tuple[Callable[[RunningGateway], int], set[int]]] = {
+    "a header of 64 MB": (lambda g: send(g, f"{HEAD}X-Long: ", repeat=b"a" * 2**20), {431, 0}),
+    "a million headers": (lambda g: send(g, HEAD, repeat=b"X-Many: a\r\n" * 16_000), {431, 0}),
+    "an endless request line": (lambda g: send(g, "GET /", repeat=b"a" * 2**20), {431, 0}),
+    "an endless body": (lambda g: send_endless_body(g, "/tools/good__echo"), {413, 0}),
+    "an endless message": (lambda g: send_endless_body(g, "/mcp"), {413, 0}),
+    "two hosts": (lambda g: send(g, f"{HEAD}Host: evil.example\n\n"), {400}),
+    "500 idle connections": (lambda g: open_connections(g, 500), {200}),
+    "500 slow heads": (lambda g: open_connections(g, 500, b"GET /health HT"), {200}),
+    "500 slow bodies": (
+        lambda g: open_connections(g, 500, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"),
+        {200},
+    ),
+    "1500 idle connections": (lambda g: open_connections(g, 1500), {200}),
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize(("attack", "statuses"), ATTACKS.values(), ids=ATTACKS)
 def test_an_attack_on_the_connection_disturbs_nobody(
-    gateway: RunningGateway, process: psutil.Process, attack: Callable[[RunningGateway], object]
+    gateway: RunningGateway,
+    process: psutil.Process,
+    attack: Callable[[RunningGateway], int],
+    statuses: set[int],
 ) -> None:
     with expect_calm(gateway, process):
-        attack(gateway)
+        assert attack(gateway) in statuses
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -182,7 +214,9 @@ def test_a_hostile_schema_disturbs_nobody(gateway: RunningGateway, process: psut
 
 
 @pytest.mark.parametrize("code", [-32000, -32001])
-def test_an_error_code_of_a_server_restarts_nothing(gateway: RunningGateway, process: psutil.Process, code: int) -> None:
+def test_an_error_code_of_a_server_restarts_nothing(
+    gateway: RunningGateway, process: psutil.Process, code: int
+) -> None:
     with expect_calm(gateway, process):
         answer = httpx.post(f"{gateway.url}/tools/good__error", json={"message": "no", "code": code}, timeout=30)
         assert (answer.status_code, "no" in answer.json()["error"]["message"]) == (502, True)

@@ -345,7 +345,7 @@ def test_configuration_aware_cache_lookup(toolscript: Toolscript, tmp_path: Path
     names: list[set[str]] = []
     for number, servers in enumerate([("Shell", "weather"), ("filesystem",), ("weather", "Shell")]):
         config = configure(tmp_path / str(number), *servers)
-        toolscript("search", "x", "--model", "hashed-64", "--config", str(config), "--data-dir", str(data))
+        toolscript("sync", "--config", str(config), "--data-dir", str(data), SEARCH_MODEL="hashed-64")
         names.append(set(caches(data)))
     assert [len(seen) for seen in names] == [1, 2, 2]  # the order of servers does not matter
     listed = json.dumps(["Shell", "weather"], separators=(",", ":"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -245,8 +245,7 @@ async def _open_adapters(
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
     stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
-    for name in (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale:
-        await index.drop(name)
+    await _drop(index, (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale)
     existing = await index.describe(TOOLS)
     model = await open_model(settings, existing.model if existing else None)
     _close_at_exit(stack, model.embedder)
@@ -256,7 +255,9 @@ async def _open_adapters(
     knowledge_store = None if serving else open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, shared=is_shared)
-    catalogue = await _open_demo(settings, stack, model.embedder) if demo else (index, database)
+    catalogue = (
+        await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
+    )
     is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
     catalogue_version = None if is_alone else SqlCatalogueVersion(database)
     _close_at_exit(stack, catalogue_version)
@@ -281,16 +282,22 @@ async def _open_adapters(
 
 
 async def _open_demo(
-    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None
+    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None, *, fresh_index: bool
 ) -> tuple[VectorIndex, Database]:
     """The demo's own index and store, so that its tools never get among those of servers."""
     own = replace(settings, data_dir=settings.data / "demo", index="", store="")
     with suppress(OSError):
-        own.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(own.data)
     index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
     _close_at_exit(stack, index, database)
+    await _drop(index, (TOOLS, SKILLS) if fresh_index else ())
     await _open_collections(index, embedder, shared=False)
     return index, database
+
+
+async def _drop(index: VectorIndex, names: Iterable[str]) -> None:
+    for name in names:
+        await index.drop(name)
 
 
 def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:

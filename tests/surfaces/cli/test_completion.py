@@ -83,6 +83,7 @@ def test_a_broken_store_completes_nothing_and_says_nothing(
 def test_a_gateway_on_another_store_is_used(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("toolscript.surfaces.cli.client.completion.TIMEOUT_SECONDS", 60.0)
     monkeypatch.setenv("TOOLSCRIPT_STORE", "sqlite://")
     start_gateway()
     assert "filesystem__read_file" in complete("call", "filesystem__r")

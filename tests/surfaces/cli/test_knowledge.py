@@ -429,8 +429,8 @@ def test_while_a_gateway_runs_knowledge_can_be_read_and_not_written(
     Path("library.jsonl").write_text(exported)
     for refused in (["ingest", "books"], ["import", "library.jsonl"], ["remove", "Tides", "--yes"]):
         (line,) = knowledge(*refused, code=3).stderr.splitlines()
-        assert line.startswith("error: the gateway at http://127.0.0.1:")
-        assert "stop the gateway, run this command again, and restart the gateway" in line
+        assert line.startswith("error: the gateway http://127.0.0.1:")
+        assert "`toolscript gateway stop`, run this command again, and restart the gateway" in line
     assert run_json("knowledge", "list") == listed
 
 

@@ -377,7 +377,7 @@ def test_a_skills_file_can_represent_every_text(tmp_path: Path) -> None:
 @pytest.mark.req("H-15")
 def test_a_deleted_index_is_rebuilt_with_its_skills(alone: Toolscript, small_folder: Path) -> None:
     before = data_of(alone("skills", "search", "read a file", "--json"))
-    shutil.rmtree(small_folder / "index")
+    shutil.rmtree(small_folder / "demo" / "index")
     rebuilt = data_of(alone("index", "rebuild", "--json"))
     counts = {"tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
     assert rebuilt == {"model": "hashed-64", **counts}

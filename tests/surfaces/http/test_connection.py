@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +42,7 @@ async def connect(url: str) -> AsyncIterator[Streams]:
 
 async def read_response(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]]:
     """The status, and the error of the envelope. The connection must have been closed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]
 
@@ -49,7 +50,7 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, dict[str, ob
 async def read_status(streams: Streams) -> int:
     reader, writer = streams
     writer.write(REQUEST)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return int((await reader.readuntil(b"\r\n")).split()[1])
 
 
@@ -178,13 +179,13 @@ def build_request(path: str, *headers: str, method: str = "GET") -> bytes:
 
 
 async def wait_until(is_reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_reached():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await reader.read()
 
 
@@ -293,3 +294,13 @@ async def test_silent_connections_give_way_and_those_with_a_request_do_not(
             status, error = await read_response(refused)
             assert status == 503
             assert "more than 20 connections" in str(error["message"])
+
+
+async def test_a_server_may_open_more_files_than_a_process_usually_may(app: App) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        async with serve(app):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > connection.MAX_CONNECTIONS
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -263,8 +263,8 @@ async def test_an_unknown_tool_is_a_404_with_the_nearest_names(http: httpx.Async
 
 
 @pytest.mark.req("G-05", "D-11", "X-03")
-@pytest.mark.parametrize("wanted", ["…", "x" * 3000, "good__", "__", "%00", "%F0%9F%A6%84", " "])
-async def test_an_invalid_id_is_a_404(http: httpx.AsyncClient, wanted: str) -> None:
+@pytest.mark.parametrize("wanted", ["…", "x" * 3000, "good__", "__", "%F0%9F%A6%84", " "])
+async def test_an_unknown_id_is_a_404(http: httpx.AsyncClient, wanted: str) -> None:
     refusal(await http.get(f"/tools/{wanted}"), 404, "NOT_FOUND")
     refusal(await http.post(f"/tools/{wanted}", json={}), 404, "NOT_FOUND")
 

@@ -14,7 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 
 MAX_HEAD_BYTES = 64 * 2**10
-MAX_CONNECTIONS = 800  # below 1 024 open files, the usual limit of a process
+MAX_CONNECTIONS = 800
+MAX_OPEN_FILES = 4096  # those connections, and the pipes and files of everything else
 HEAD_SECONDS = 10.0
 # Between two pieces of a body, or of a response: a large one over a slow line may take longer in all.
 BODY_SECONDS = 20.0

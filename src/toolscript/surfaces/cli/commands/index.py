@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.catalogue import choose_catalogue
 from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
@@ -44,17 +45,19 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
     from toolscript.services.catalogue.skill_points import SKILLS
 
     require_no_gateway(settings, "the index cannot be rebuilt")
-    async with open_app(settings, fresh_index=True) as app:
+    choice = choose_catalogue(settings)
+    async with open_app(choice.settings, fresh_index=True, demo=choice.is_demo) as app:
         with show_bar("Tools") as show_progress:
             tools = await app.sync.index_catalogue(show_progress)
         with show_bar("Documents") as show_progress:
             documents = await app.ingest_documents.index_all(show_progress)
         with show_bar("Knowledge") as show_progress:
             knowledge = await _index_knowledge(app, show_progress)
+        skills = await app.catalogue_index.scroll(SKILLS, fields=["skill_id"])
         return {
             "model": app.model.embedder.model if app.model.embedder else None,
             "tools": tools.indexed,
-            "skills": len({p.payload["skill_id"] for p in await app.index.scroll(SKILLS, fields=["skill_id"])}),
+            "skills": len({point.payload["skill_id"] for point in skills}),
             "documents": documents,
             "knowledge": knowledge,
         }
