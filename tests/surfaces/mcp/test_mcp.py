@@ -341,7 +341,7 @@ async def test_every_strategy_can_be_limited_to_one_type(agent: Agent, strategy:
         ("search_tools", {"type": "tools"}, "type: must be one of tool, prompt, resource, or left out"),
         ("search_tools", {"skill_ids": "databases"}, "skill_ids: must be a list of at most"),
         ("search_tools", {"skill_ids": [7]}, "skill_ids: must be a list of at most"),
-        ("search_tools", {"skill_ids": [" "]}, "skill_ids: must not contain a blank id"),
+        ("search_tools", {"skill_ids": [" "]}, "skill_ids: must not be blank"),
         ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "a list of at most 10 strings, or left out"),
         (
             "search_tools",
