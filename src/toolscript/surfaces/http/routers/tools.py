@@ -98,7 +98,7 @@ async def call_tool(
     request: Request,
     app: CurrentApp,
     timeout: Annotated[  # noqa: ASYNC109
-        float | None, Query(gt=0, le=3600, description="Timeout of the call in seconds, instead of the default.")
+        float | None, Query(ge=0.1, le=3600, description="Timeout of the call in seconds, instead of the default.")
     ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
