@@ -101,7 +101,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str
     await other.write(
         lambda session: session.rows(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+            "WHERE pid <> pg_backend_pid() AND datname = current_database()"
         )
     )
     assert await asyncio.gather(*(database.read(count) for _ in range(20))) == [0] * 20
