@@ -136,11 +136,12 @@ class _SchemaReader:
         if not isinstance(schema, _Pointer):
             return self._shape(schema, depth + 1, opened)
         path = _path(schema)
-        if path is None or self._target(path) is None:
+        target = self._target(path) if path is not None else None
+        self._left -= len(path or ()) // LITERALS_PER_SHAPE
+        if path is None or target is None:
             return shapes.UNKNOWN
-        self._left -= len(path) // LITERALS_PER_SHAPE
         if opened is not None:
-            return shapes.UNKNOWN if path in opened else self._shape(self._target(path), depth + 1, opened | {path})
+            return shapes.UNKNOWN if path in opened else self._shape(target, depth + 1, opened | {path})
         if path and path not in self._seen:
             if len(self._seen) == MAX_DEFINITIONS:
                 return shapes.UNKNOWN

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from toolscript.codegen import schemas
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.signatures import format_signature
 from toolscript.codegen.typescript import generate_typescript
@@ -66,3 +67,17 @@ def test_what_is_left_out_stays_allowed() -> None:
     schema = make_object(**{f"p{n}": {"type": "string"} for n in range(20_000)}) | {"additionalProperties": False}
     item = Item(server="s", name="t", type=ItemType.TOOL, description="", input_schema=schema)
     assert "[key: string]: unknown" in generate_typescript([item])
+
+
+def test_references_to_nothing_use_up_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_path, pointers = schemas._path, []
+
+    def count_pointers(pointer: str) -> schemas.Path | None:
+        pointers.append(pointer)
+        return read_path(pointer)
+
+    monkeypatch.setattr(schemas, "_path", count_pointers)
+    nowhere = {"$ref": "#" + "/%41" * 120}
+    schema = make_object(**{f"p{n}": nowhere for n in range(4000)})
+    format_signature(Item(server="s", name="t", description="", input_schema=schema))
+    assert 0 < len(pointers) < 400

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from toolscript.adapters.books.archive import open_archive
 from toolscript.adapters.books.parts import NO_TEXT, BookLimits, ParsedBook, build_book
+from toolscript.adapters.worker_limits import limit_worker
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Book, Position
 
@@ -30,30 +31,10 @@ def main() -> None:
     ending, limits = sys.argv[1], BookLimits(*map(int, sys.argv[2:]))
     output = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not mix with the JSON
-    _restrict_process(limits)
+    limit_worker(memory_bytes=limits.memory_bytes, processor_seconds=int(limits.seconds) + 5)
     answer = build_answer(sys.stdin.buffer, ending, limits)
     with os.fdopen(output, "wb") as out:
         out.write(json.dumps(answer).encode("ascii"))
-
-
-def _restrict_process(limits: BookLimits) -> None:
-    """Sets resource limits where the platform has them."""
-    try:
-        import resource
-    except ImportError:
-        return
-    for resource_id, maximum in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
-        (resource.RLIMIT_CPU, int(limits.seconds) + 5),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(resource_id)
-        limit = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
-        try:
-            resource.setrlimit(resource_id, (limit, limit))
-        except (OSError, ValueError):
-            continue
 
 
 def is_quick(data: bytes) -> bool:

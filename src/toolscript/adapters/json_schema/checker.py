@@ -18,8 +18,13 @@ from toolscript.ports.schemas import ArgumentProblem
 
 CHECK_SECONDS = 1.0
 START_SECONDS = 10.0
-# Other calls wait while a check uses up its time, so that schema is not checked again at once.
+# The part of a call's time for each step: to wait for other checks, to start the worker, to check. The rest is for the
+# tool.
+SHARE = 0.25
+# Other calls wait while a check uses up its time, so that schema is not checked again at once. With large arguments it
+# may be their fault.
 PAUSE_SECONDS = 60.0
+MAX_SMALL_CHARACTERS = 16 * 2**10
 
 
 class WorkerChecker:
@@ -33,18 +38,22 @@ class WorkerChecker:
         self._paused_until: dict[str, float] = {}
 
     async def check(self, schema: Schema, arguments: Mapping[str, Any], *, within: float) -> ArgumentProblem | None:
-        """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut after
-        `within` or a second of checking, whichever is first, and Unavailable when the worker cannot run."""
+        """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when
+        that takes more than a second or a quarter of `within`, and Unavailable when the worker cannot run."""
         digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
-        if self._paused_until.get(digest, 0.0) > time.monotonic():
-            raise TimedOut("its schema took too long to check a moment ago")
+        self._refuse_paused(digest)
         try:
-            async with asyncio.timeout(within), self._lock:
-                reply = await self._check(digest, schema, arguments)
+            async with asyncio.timeout(min(2 * self._seconds, SHARE * within)):
+                await self._lock.acquire()
         except TimeoutError:
-            raise TimedOut(f"the check took longer than {min(within, self._seconds):g} s") from None
+            raise TimedOut("other checks took too long") from None
+        try:
+            self._refuse_paused(digest)  # it may be one of those
+            reply = await self._check(digest, schema, arguments, within)
         except (OSError, ValueError) as error:
             raise Unavailable(f"arguments cannot be checked: {error}") from error
+        finally:
+            self._lock.release()
         return ArgumentProblem(reply["field"], reply["message"]) if "message" in reply else None
 
     async def close(self) -> None:
@@ -52,29 +61,35 @@ class WorkerChecker:
         async with self._lock:
             await self._stop()
 
-    async def _check(self, digest: str, schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        worker = self._worker or await self._start()
-        request = {"digest": digest, "arguments": arguments}
-        is_done = False
+    async def _check(self, digest: str, schema: Schema, arguments: Mapping[str, Any], within: float) -> dict[str, Any]:
+        worker = self._worker or await self._start(min(START_SECONDS, SHARE * within))
+        seconds = min(self._seconds, SHARE * within)
+        content, is_done = json.dumps(arguments), False
         try:
-            async with asyncio.timeout(self._seconds) as limit:
-                reply = await _exchange(worker, request)
+            async with asyncio.timeout(seconds):
+                reply = await _exchange(worker, f'{{"digest": "{digest}", "arguments": {content}}}')
                 if "unknown" in reply:
-                    reply = await _exchange(worker, {**request, "schema": schema})
+                    request = f'{{"digest": "{digest}", "arguments": {content}, "schema": {json.dumps(schema)}}}'
+                    reply = await _exchange(worker, request)
             is_done = True
-        finally:
-            if limit.expired():
+        except TimeoutError:
+            if len(content) <= MAX_SMALL_CHARACTERS:
                 self._pause(digest)
+            raise TimedOut(f"the check took longer than {seconds:g} s") from None
+        finally:
             if not is_done:  # the worker is busy, dead, or about to send a reply that nobody waits for
                 await self._stop()
         return reply
 
-    async def _start(self) -> Process:
+    async def _start(self, seconds: float) -> Process:
         worker = await start_worker("toolscript.adapters.json_schema.worker")
         self._worker = worker
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(seconds):
                 await _read(worker)
+        except TimeoutError:
+            await self._stop()
+            raise TimedOut(f"the worker did not start within {seconds:g} s") from None
         except BaseException:
             await self._stop()
             raise
@@ -85,15 +100,19 @@ class WorkerChecker:
         if worker:
             await stop_worker(worker)
 
+    def _refuse_paused(self, digest: str) -> None:
+        if self._paused_until.get(digest, 0.0) > time.monotonic():
+            raise TimedOut("its schema took too long to check a moment ago")
+
     def _pause(self, digest: str) -> None:
         now = time.monotonic()
         self._paused_until = {d: until for d, until in self._paused_until.items() if until > now}
         self._paused_until[digest] = now + PAUSE_SECONDS
 
 
-async def _exchange(worker: Process, request: Mapping[str, Any]) -> dict[str, Any]:
+async def _exchange(worker: Process, request: str) -> dict[str, Any]:
     assert worker.stdin  # noqa: S101
-    worker.stdin.write(json.dumps(request).encode() + b"\n")
+    worker.stdin.write(request.encode() + b"\n")
     await worker.stdin.drain()
     return await _read(worker)
 

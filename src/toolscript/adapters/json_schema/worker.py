@@ -8,6 +8,7 @@ arguments, `{"field": …, "message": …}` for the worst problem, `{"unusable":
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -18,16 +19,30 @@ from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
+from toolscript.adapters.worker_limits import limit_worker
+
 MAX_VALIDATORS = 512
 MAX_MESSAGE_LENGTH = 300
+MEMORY_BYTES = 2**30
+# Ends a worker whose gateway was killed while it checks; a gateway ends it much sooner.
+MAX_SECONDS = 20.0
 
 
 def main() -> None:
     """Answers requests until standard input ends."""
+    limit_worker(memory_bytes=MEMORY_BYTES)
     checks = Checks()
     print("{}", flush=True)  # noqa: T201  (ready)
     for line in sys.stdin.buffer:
-        print(json.dumps(checks.answer(json.loads(line))), flush=True)  # noqa: T201
+        _set_alarm(MAX_SECONDS)
+        reply = json.dumps(checks.answer(json.loads(line)))
+        _set_alarm(0)
+        print(reply, flush=True)  # noqa: T201
+
+
+def _set_alarm(seconds: float) -> None:
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class Checks:
@@ -50,7 +65,9 @@ class Checks:
             problem = best_match(self._validators[digest].iter_errors(request["arguments"]))
         except Exception as error:  # noqa: BLE001  (a schema may make the validator fail in any way)
             return {"unusable": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:MAX_MESSAGE_LENGTH]}
-        return {} if problem is None else {"field": _find_field(problem), "message": _shorten(problem.message)}
+        if problem is None:
+            return {}
+        return {"field": _shorten(_find_field(problem)), "message": _shorten(problem.message)}
 
 
 def build_validator(schema: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@ agent's context."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -125,11 +126,13 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
     """The notes, then for each hit: id, score and note; signature; description."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
+    # Some 50 ms for each of the worst schemas.
+    signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
     lines = list(notes)
     for hit in hits:
         lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}")
-        if hit.id in items:
-            lines.append(f"  {shorten(format_signature(items[hit.id]), MAX_SIGNATURE_LENGTH)}")
+        if hit.id in signatures:
+            lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:
             lines.append(f"  {shorten(hit.description, MAX_DESCRIPTION_LENGTH)}")
     return "\n".join(lines)
