@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -47,9 +47,9 @@ PARTICIPLES = {
 }
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every name that a module gives to something, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
@@ -81,9 +81,9 @@ def _is_noun(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def find_forbidden_names(file: Path) -> list[str]:
     """Names in the file that the dialect's words or a participle make hard to read, each with its line."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    found = {(line, name) for line, name in _names(tree) if not FORBIDDEN_WORDS.keys().isdisjoint(_words(name))}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    found = {(line, name) for line, name in _names(nodes) if not FORBIDDEN_WORDS.keys().isdisjoint(_words(name))}
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_noun(node):
             words = _words(node.name)
             if words and words[0] != "test" and _is_participle(words[0]):
