@@ -15,7 +15,7 @@ from toolscript.domain.search import SearchPart
 from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import scope_of
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
@@ -85,7 +85,7 @@ def http() -> str:
     """Every route with its parameters, body and response."""
     settings = Settings()
     document = create_http_app(ServedApp(settings)).openapi()
-    public = [f"`{method} {r.path_format}`" for r in ROUTES if not scope_of(r, settings) for method in r.methods or ()]
+    public = [f"`{method} {r.path_format}`" for r in ROUTES if not get_scope(r, settings) for method in r.methods or ()]
     lines = [
         "# HTTP",
         "",

@@ -122,10 +122,10 @@ async def admit_client(app: App, headers: Mapping[str, str], address: str | None
     token = _read_bearer(headers)
     if token and is_local_token(app.local_key, token):
         return
-    await app.knowledge_rates.admit(client_key(address or ""))
+    await app.knowledge_rates.admit(get_client_key(address or ""))
 
 
-def client_key(address: str) -> str:
+def get_client_key(address: str) -> str:
     """Returns the key under which a client is counted: its IPv4 address, or its IPv6 network of 64 bits, because one
     client has all of that. The address is the connection's, never a header's, which the client could choose. All
     clients behind one proxy count as one."""

@@ -25,7 +25,7 @@ from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.callers import identify_principal
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import scope_of
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -160,7 +160,7 @@ async def routes(guarded: App) -> Routes:
 def routes_with(scope: Scope | None, **settings: str) -> Routes:
     """Every route that needs this scope."""
     loaded = load_settings(variables={}, **settings)
-    return sorted((m, r.path_format) for r in ROUTES if scope_of(r, loaded) is scope for m in r.methods or ())
+    return sorted((m, r.path_format) for r in ROUTES if get_scope(r, loaded) is scope for m in r.methods or ())
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from toolscript.services.access import keys as module
 from toolscript.services.access.keys import Keys
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import scope_of
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("X-04", "G-19")
@@ -80,7 +80,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 async def test_every_route_takes_the_key_of_its_scope_and_no_other(gateway: Gateway) -> None:
     async with serve_app(gateway.app, knowledge_access="key") as opened:
         for route, method, scope in product(ROUTES, ("GET", "POST", "PUT", "DELETE"), Scope):
-            needed = scope_of(route, opened.app.settings)
+            needed = get_scope(route, opened.app.settings)
             if needed is None or method not in (route.methods or ()) or route.path == "/api/v1/sync":
                 continue
             path = re.sub(r"\{\w+\}", "1", route.path_format)

@@ -1,7 +1,7 @@
 """Dependencies of the routes: the application, the caller, and the caller's rate limit.
 
 They also declare who may call a route, once: one of the constants at the end, in `dependencies=` of a router or route.
-The guard and the OpenAPI document read the declaration with `scope_of`.
+The guard and the OpenAPI document read the declaration with `get_scope`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _SCOPES = {
 }
 
 
-def scope_of(route: APIRoute, settings: Settings) -> Scope | None:
+def get_scope(route: APIRoute, settings: Settings) -> Scope | None:
     """Returns the scope that a route needs; None if everyone may call it. What a route declares overrides what its
     router declares. Raises LookupError for a route without a declaration."""
     declared = [_SCOPES[each] for each in route.dependencies if each in _SCOPES]

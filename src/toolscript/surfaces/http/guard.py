@@ -24,7 +24,7 @@ from toolscript.domain import access
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
 from toolscript.domain.requests import caller_name
 from toolscript.surfaces.callers import find_grant, require_scope
-from toolscript.surfaces.http.dependencies import scope_of
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -94,7 +94,7 @@ class Guard:
     async def _check_key(self, scope: Scope) -> ToolscriptError | None:
         """Adds what the caller's key allows to the scope, unless the route needs no key."""
         routes = self._fixed_paths.get((scope["method"], scope["path"])) or self._match(scope)
-        needed = [scope_of(route, self._served.settings) for route in routes]
+        needed = [get_scope(route, self._served.settings) for route in routes]
         if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
             return None
         headers: dict[bytes, bytes] = dict(scope["headers"])

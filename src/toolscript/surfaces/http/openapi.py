@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from toolscript.domain.access import Scope
 from toolscript.settings import Settings
-from toolscript.surfaces.http.dependencies import scope_of
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.schemas.models import ErrorEnvelope
 
 Responses = dict[int | str, dict[str, Any]]
@@ -81,7 +81,7 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], sett
     optional: list[dict[str, list[str]]] = [] if settings.api_key else [{}]
     document["security"] = [{KEY: []}, *optional]
     for route in routes:
-        scope = scope_of(route, settings)
+        scope = get_scope(route, settings)
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             if scope is None:

@@ -12,7 +12,7 @@ from tests.fixtures.coroutines import finish
 from toolscript.domain.errors import RateLimited
 from toolscript.services.access import rates as module
 from toolscript.services.access.rates import MINUTE, Buckets, Rates
-from toolscript.surfaces.callers import client_key
+from toolscript.surfaces.callers import get_client_key
 
 pytestmark = pytest.mark.req("K-03")
 
@@ -135,7 +135,7 @@ def test_full_buckets_are_dropped_a_few_at_a_time() -> None:
     ],
 )
 def test_addresses_of_one_client(one: str, other: str) -> None:
-    assert client_key(one) == client_key(other)
+    assert get_client_key(one) == get_client_key(other)
 
 
 @pytest.mark.parametrize(
@@ -150,4 +150,4 @@ def test_addresses_of_one_client(one: str, other: str) -> None:
     ],
 )
 def test_addresses_of_different_clients(one: str, other: str) -> None:
-    assert client_key(one) != client_key(other)
+    assert get_client_key(one) != get_client_key(other)
