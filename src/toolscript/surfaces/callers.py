@@ -21,6 +21,7 @@ from toolscript.settings import Settings
 BYPASS_HEADER = "x-debug-bypass-auth"
 IPV6_NETWORK_BITS = 64
 UNKNOWN_CLIENT = "unknown"
+STILL_STARTING = "the search engine is not ready: it is still starting, try again in a moment"
 OPERATOR, OWNER = "TOOLSCRIPT_API_KEY", "owner of the data folder"
 _WHAT_SCOPES_ALLOW = {
     Scope.SEARCH: "search and describe tools",
@@ -37,19 +38,20 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
     knowledge, and who sends a tenant's token beside the key may use that tenant's documents.
 
     Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, or a key was ever
-    created. Raises Unavailable when keys cannot be checked. `app` is None while it is being opened.
+    created. Raises Unavailable when keys cannot be checked: also while the application is being opened, where `app` is
+    None and nobody knows whether a key was ever created.
     """
     token, key = _read_bearer(headers), headers.get("x-api-key", "").strip()
     if settings.api_key and (_is_equal(token, settings.api_key) or _is_equal(key, settings.api_key)):
         return Grant(OPERATOR)
     if app is None:
-        if is_key(token) or is_key(key):
-            raise Unavailable("keys cannot be checked yet: the gateway is still starting, try again in a moment")
+        if not settings.api_key or is_key(token) or is_key(key):
+            raise Unavailable(STILL_STARTING)
     elif found := await app.keys.find(token) or await app.keys.find(key):
         public = {Scope.KNOWLEDGE} if settings.knowledge_access == "public" else set()
         with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
         return Grant(found.name, found.scopes | public | with_token)
-    if not settings.api_key and not (app and await app.keys.exist()):
+    elif not settings.api_key and not await app.keys.exist():
         return Grant()
     if app and token and is_local_token(app.local_key, token):
         return Grant(OWNER)

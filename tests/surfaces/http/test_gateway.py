@@ -538,6 +538,21 @@ async def test_while_servers_connect_readiness_names_them_and_search_works(app: 
         assert (answer.status_code, answer.json()["servers"]) == (200, {"ready": 1, "connecting": 1})
 
 
+@pytest.mark.req("G-02", "D-11")
+async def test_an_application_that_replaces_another_is_not_ready_before_its_servers(app: App) -> None:
+    served = ServedApp(app.settings, app)
+    async with open_client(served) as http:
+        assert (await http.get("/ready")).status_code == 200
+        served.current = None
+        refusal(await http.get("/ready"), 503, "UNAVAILABLE")
+        served.current = app
+        await app.gateway.apply([spec("hang", hang=True)])
+        error = refusal(await http.get("/ready"), 503, "UNAVAILABLE")
+        assert error["details"] == {"servers": ["hang"]}
+        served.mark_ready()
+        assert (await http.get("/ready")).status_code == 200
+
+
 @pytest.mark.req("G-02", "H-04")
 async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App) -> None:
     async with open_client(ServedApp(app.settings, app, ready=False)) as http:

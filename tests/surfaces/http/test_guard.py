@@ -50,7 +50,7 @@ MALFORMED = ["[::1", "[", "::1]", "[evil]", "\u2100", "a b", "\xff\xfe"]
 
 
 async def answer(
-    guard: Guard, headers: Mapping[str, str], path: str = "/search", method: str = "GET"
+    guard: Guard, headers: Mapping[str, str], path: str = "/health", method: str = "GET"
 ) -> tuple[int, dict[str, Any]]:
     """The status of the response, and the details of the error if it is one."""
     raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
@@ -219,7 +219,7 @@ async def test_pages_of_allowed_names_are_allowed() -> None:
 @pytest.mark.req("X-04")
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"BEARER  {KEY} "])
 async def test_a_request_with_the_key_is_allowed(sent: str) -> None:
-    assert await answer(guard(key=KEY), {"Host": "localhost", "Authorization": sent}) == (200, {})
+    assert await answer(guard(key=KEY), {"Host": "localhost", "Authorization": sent}, "/search") == (200, {})
 
 
 @pytest.mark.req("X-04")
@@ -240,7 +240,7 @@ async def test_a_request_with_the_key_is_allowed(sent: str) -> None:
 )
 async def test_a_request_without_the_key_gets_an_error_that_says_how_to_send_it(sent: str | None) -> None:
     headers = {"Host": "localhost"} | ({} if sent is None else {"Authorization": sent})
-    status, error = await answer(guard(key=KEY), headers)
+    status, error = await answer(guard(key=KEY), headers, "/search")
     assert (status, error["code"], error["details"]) == (401, "UNAUTHORIZED", {"field": "Authorization"})
     assert "Authorization: Bearer KEY" in error["message"]
     assert KEY not in json.dumps(error)

@@ -229,3 +229,17 @@ async def test_while_the_gateway_starts_a_named_key_is_neither_accepted_nor_refu
         key = {"X-API-Key": gateway.secrets[Scope.SEARCH]}
         assert (await http.get("/search?q=x", headers=key)).status_code == 503
         assert (await http.get("/health")).status_code == 200
+
+
+async def test_a_request_without_a_key_that_ends_after_the_start_of_the_gateway_is_not_carried_out(
+    gateway: Gateway,
+) -> None:
+    served = ServedApp(gateway.app.settings)
+
+    async def send_body() -> AsyncIterator[bytes]:
+        served.current = gateway.app
+        yield b"{}"
+
+    transport = httpx.ASGITransport(create_http_app(served))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        assert (await http.post("/api/v1/skills", content=send_body())).status_code == 503

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -68,7 +69,13 @@ class Endpoint:
 async def serve_mcp(app: App, **settings: Any) -> AsyncIterator[Endpoint]:
     """The endpoint of the application with other settings."""
     app = replace_parts(app, settings=replace(app.settings, **settings))
-    http = create_http_app(ServedApp(app.settings, app))
+    async with open_endpoint(ServedApp(app.settings, app)) as endpoint:
+        yield endpoint
+
+
+@asynccontextmanager
+async def open_endpoint(served: ServedApp) -> AsyncIterator[Endpoint]:
+    http = create_http_app(served)
     async with (
         http.router.lifespan_context(http),
         httpx.AsyncClient(transport=httpx.ASGITransport(http), base_url="http://127.0.0.1") as client,
@@ -92,6 +99,30 @@ async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: Ap
         for headers in ({}, bearer(f"{secret}x"), {"X-API-Key": "tsk_"}):
             for method in ("tools/list", "ping", "initialize"):
                 assert (await mcp.post(method, headers)).status_code == 401
+
+
+async def test_a_call_without_a_key_is_refused_also_when_it_arrives_while_the_gateway_starts(app: App) -> None:
+    await app.keys.create("of-the-last-run", [Scope.METRICS])
+    served = ServedApp(replace(app.settings, knowledge_access="key"), ready=False)
+    async with open_endpoint(served) as mcp:
+        calls = [mcp.post("tools/call", {}, name=name, arguments=ARGUMENTS) for name in TOOL_SCOPES]
+        early = [asyncio.create_task(request) for request in (*calls, mcp.post("initialize", {}))]
+        _, unfinished = await asyncio.wait(early, timeout=0.1)
+        assert len(unfinished) == len(early)
+        served.current = app
+        served.mark_ready()
+        assert {response.status_code for response in await asyncio.gather(*early)} == {401}
+
+
+async def test_a_call_with_a_key_that_arrives_while_the_gateway_starts_waits_for_it(app: App) -> None:
+    _, secret = await app.keys.create("early", [Scope.SEARCH])
+    served = ServedApp(app.settings, ready=False)
+    async with open_endpoint(served) as mcp:
+        early = asyncio.create_task(mcp.call("search_tools", **bearer(secret)))
+        await asyncio.wait({early}, timeout=0.1)
+        served.current = app
+        served.mark_ready()
+        assert (await early)[0] is False
 
 
 async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:

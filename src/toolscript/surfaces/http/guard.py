@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -21,11 +21,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolscript.domain import access
-from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
+from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unavailable
 from toolscript.domain.requests import caller_name
 from toolscript.surfaces.callers import find_grant, require_scope
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
+from toolscript.surfaces.http.request_tracking import MCP_PATH
 from toolscript.surfaces.http.served_app import ServedApp
 
 Address = tuple[str, int | None]
@@ -100,7 +101,7 @@ class Guard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         sent = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("authorization", "x-api-key")}
         try:
-            grant = await find_grant(self._served.settings, self._served.current, sent)
+            grant = await self._find_grant(scope["path"], sent)
             caller_name.set(grant.caller)
             scope["grant"] = grant
             if len(needed) == 1 and needed[0]:
@@ -110,6 +111,16 @@ class Guard:
                 scope["route"] = routes[0]  # for metrics and logs, as if it had been routed
             return error
         return None
+
+    async def _find_grant(self, path: str, sent: Mapping[str, str]) -> access.Grant:
+        """What the key allows. Requests to MCP wait until the application is open: clients connect once, and early."""
+        served = self._served
+        try:
+            return await find_grant(served.settings, served.current, sent)
+        except Unavailable:
+            if served.current or path != MCP_PATH:
+                raise
+        return await find_grant(served.settings, await served.wait_until_open(), sent)
 
     def _is_allowed_origin(self, origin: str, own: Address) -> bool:
         """Whether the page is the gateway's own, behind a proxy or not, or one that the settings allow."""

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
+from toolscript.surfaces.callers import STILL_STARTING
 
 READY_TIMEOUT_SECONDS = 30.0
 
 
 class ServedApp:
-    """An application that may still be opening: `current` is None until then. It is ready once every server behind the
-    gateway was tried, or the catalogue of the last run is indexed."""
+    """An application that may still be opening: `current` is None until then, and while another one takes its place. It
+    is ready once every server behind the gateway was tried, or the catalogue of the last run is indexed."""
 
     def __init__(self, settings: Settings, app: App | None = None, *, ready: bool = True) -> None:
         self.settings = settings
-        self.current = app
-        self._ready = asyncio.Event()
+        self._current = app
+        self._open, self._ready = asyncio.Event(), asyncio.Event()
+        if app:
+            self._open.set()
         if ready:
             self._ready.set()
 
     @property
+    def current(self) -> App | None:
+        """The application; None while it is being opened. With None, it has to be marked as ready again."""
+        return self._current
+
+    @current.setter
+    def current(self, app: App | None) -> None:
+        self._current = app
+        if app:
+            self._open.set()
+        else:
+            self._open.clear()
+            self._ready.clear()
+
+    @property
     def is_ready(self) -> bool:
-        """Whether `mark_ready` was called."""
+        """Whether `mark_ready` was called for this application."""
         return self._ready.is_set()
 
     def mark_ready(self) -> None:
         """Lets calls through that wait for the servers."""
         self._ready.set()
+
+    async def wait_until_open(self) -> App:
+        """Returns the application once it is open. Raises Unavailable after READY_TIMEOUT_SECONDS."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._open.wait(), READY_TIMEOUT_SECONDS)
+        return self.app
 
     async def wait_until_ready(self) -> App:
         """Returns the application once it is ready. Raises Unavailable after READY_TIMEOUT_SECONDS."""
@@ -42,6 +66,6 @@ class ServedApp:
     @property
     def app(self) -> App:
         """The application. Raises Unavailable while it is being opened."""
-        if self.current is None:
-            raise Unavailable("the search engine is not ready: it is still starting, try again in a moment")
-        return self.current
+        if self._current is None:
+            raise Unavailable(STILL_STARTING)
+        return self._current
