@@ -174,6 +174,7 @@ def open_connections(gateway: RunningGateway, count: int, content: bytes = b"") 
         return httpx.get(f"{gateway.url}/search?q=echo", timeout=60).status_code
 
 
+STREAM = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 HEAD = "GET /health HTTP/1.1\nHost: localhost\n"
 # The attacks, and the status of their response. 0: the connection may be closed before the response is read.
 ATTACKS: dict[str, tuple[Callable[[RunningGateway], int], set[int]]] = {
@@ -189,6 +190,7 @@ ATTACKS: dict[str, tuple[Callable[[RunningGateway], int], set[int]]] = {
         lambda g: open_connections(g, 500, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"),
         {200},
     ),
+    "900 streams": (lambda g: open_connections(g, 900, STREAM), {200}),
     "1500 idle connections": (lambda g: open_connections(g, 1500), {200}),
 }
 

@@ -577,6 +577,37 @@ async def test_an_unknown_session_id_is_accepted(url: str) -> None:
 
 
 @pytest.mark.req("G-08", "X-03")
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "PUT"])
+async def test_only_post_is_allowed_because_there_are_no_sessions_and_no_streams(
+    url: str, method: str, version: str
+) -> None:
+    headers = {"Accept": "text/event-stream", "Mcp-Protocol-Version": version}
+    async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http:
+        answer = await http.request(method, f"{url}/mcp")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+
+
+@pytest.mark.req("G-08", "X-05")
+async def test_a_subscription_does_not_keep_the_connection_open(url: str) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    }
+    params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "subscriptions/listen",
+    }
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http:
+        answer = await http.post(f"{url}/mcp", json=request)
+    assert "Method not found" in answer.text
+
+
+@pytest.mark.req("G-08", "X-03")
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"{}", b'{"jsonrpc": "2.0", "id": 1, "method": "nonsense"}'])
 async def test_invalid_messages_are_refused(url: str, body: bytes) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}

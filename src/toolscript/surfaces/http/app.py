@@ -87,5 +87,6 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     for router in ROUTERS:
         http.include_router(router)
-    http.router.routes.append(Route(MCP_PATH, endpoint.asgi_app, include_in_schema=False))
+    # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
+    http.router.routes.append(Route(MCP_PATH, endpoint.asgi_app, methods=["POST"], include_in_schema=False))
     return http
