@@ -78,6 +78,11 @@ class Grant:
     """The name for logs and events; None where no credentials are required."""
     scopes: frozenset[Scope] = frozenset(Scope)
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the caller has sent no key and would need one for more."""
+        return self.caller is None and self.scopes != frozenset(Scope)
+
 
 def is_tenant_name(name: object) -> TypeGuard[str]:
     """Whether this is a valid tenant name. Names are compared exactly, without trimming or case folding."""

@@ -21,6 +21,10 @@ from toolscript.settings import Settings
 BYPASS_HEADER = "x-debug-bypass-auth"
 IPV6_NETWORK_BITS = 64
 UNKNOWN_CLIENT = "unknown"
+KEY_REQUIRED = (
+    "this gateway requires a valid key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`. A key that is unknown, "
+    "expired or revoked is not valid"
+)
 STILL_STARTING = "the search engine is not ready: it is still starting, try again in a moment"
 OPERATOR, OWNER = "TOOLSCRIPT_API_KEY", "owner of the data folder"
 _WHAT_SCOPES_ALLOW = {
@@ -55,18 +59,18 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
         return Grant()
     if app and token and is_local_token(app.local_key, token):
         return Grant(OWNER)
-    raise build_unauthorized(
-        "this gateway requires a valid key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`. A key that is "
-        "unknown, expired or revoked is not valid"
+    raise build_unauthorized(KEY_REQUIRED)
+
+
+def require_scope(scope: Scope, grant: Grant) -> None:
+    """Raises Forbidden, naming the scope, unless it is granted; Unauthorized if the caller has sent no key."""
+    if scope in grant.scopes:
+        return
+    if grant.is_anonymous:
+        raise build_unauthorized(f"without a key you may not {_WHAT_SCOPES_ALLOW[scope]}: {KEY_REQUIRED}")
+    raise Forbidden(
+        f"this key may not {_WHAT_SCOPES_ALLOW[scope]}: it lacks the scope {scope}", details={"scope": scope.value}
     )
-
-
-def require_scope(scope: Scope, granted: frozenset[Scope]) -> None:
-    """Raises Forbidden, naming the scope, unless it is granted."""
-    if scope not in granted:
-        raise Forbidden(
-            f"this key may not {_WHAT_SCOPES_ALLOW[scope]}: it lacks the scope {scope}", details={"scope": scope.value}
-        )
 
 
 async def identify_principal(app: App, headers: Mapping[str, str]) -> Principal:
@@ -99,7 +103,7 @@ async def _identify_by_key(app: App, secret: str) -> Principal:
     if key is None:
         raise build_unauthorized("this key is not valid: it is unknown, expired or revoked")
     caller_name.set(key.name)
-    require_scope(Scope.DOCUMENTS, key.scopes)
+    require_scope(Scope.DOCUMENTS, Grant(key.name, key.scopes))
     return Principal(key.tenant or "", key.plan, subject=key.name)
 
 

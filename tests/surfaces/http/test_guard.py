@@ -258,7 +258,7 @@ async def test_only_public_routes_need_no_key() -> None:
     for path in ("/health", "/ready", "/search/health"):
         assert await answer(guard(key=KEY), {"Host": "localhost"}, path) == (200, {})
         assert (await answer(guard(key=KEY), {"Host": "evil.example"}, path))[0] == 403
-    closed = ("/", "/servers", "/mcp", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
+    closed = ("/", "/servers", "/metrics", "/openapi.json", "/search", "/search/stats", "/documentsx")
     for path in (*closed, "/health/", "/health/x", "//health", "/HEALTH", "/search/health/", "//documents"):
         assert (await answer(guard(key=KEY), {"Host": "localhost"}, path))[0] == 401, path
     assert (await answer(guard(key=KEY), {"Host": "localhost"}, "/search", "PATCH"))[0] == 401
@@ -318,7 +318,7 @@ PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/run
 @pytest.mark.req("X-04", "D-11")
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_guard_checks_every_route(app: App, path: str) -> None:
-    settings = replace(app.settings, api_key=KEY)
+    settings = replace(app.settings, api_key=KEY, knowledge_access="key")
     async with open_client(settings, app) as http:
         for method in ("GET", "POST"):
             refused = await http.request(method, path)
@@ -377,7 +377,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 @pytest.mark.req("X-04", "G-08")
 async def test_mcp_on_a_real_port_requires_the_key_and_an_allowed_host(app: App) -> None:
-    server = HttpServer(replace(app.settings, api_key=KEY, port=0))
+    server = HttpServer(replace(app.settings, api_key=KEY, knowledge_access="key", port=0))
     server.served.current = app
     serving = asyncio.create_task(server.run())
     headers = {"Accept": "application/json, text/event-stream"}

@@ -21,7 +21,7 @@ from toolscript.services.access import keys as module
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOL_SCOPES, TOOLS
 
 pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
 
@@ -92,7 +92,7 @@ def test_every_tool_has_a_scope() -> None:
 
 
 async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
-    async with serve_mcp(app) as mcp:
+    async with serve_mcp(app, knowledge_access="key") as mcp:
         if not await app.keys.list_all():
             assert len(await mcp.list_tools()) == len(TOOLS)
         _, secret = await app.keys.create("first", [Scope.SEARCH])
@@ -144,6 +144,34 @@ async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
     async with serve_mcp(app) as mcp:
         assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "search_knowledge"]
         assert (await mcp.call("search_knowledge", **{"X-API-Key": secret}))[0] is False
+
+
+@pytest.mark.req("K-03")
+@pytest.mark.parametrize("api_key", [None, "k" * 32])
+async def test_public_knowledge_needs_no_key_and_every_other_tool_does(app: App, api_key: str | None) -> None:
+    await app.keys.create(f"beside-{api_key}", [Scope.CALL])
+    async with serve_mcp(app, api_key=api_key) as mcp:
+        assert await mcp.list_tools() == ["search_knowledge"]
+        for name in TOOL_SCOPES:
+            is_error, text = await mcp.call(name)
+            assert is_error == (name != "search_knowledge")
+            assert is_error == ("without a key" in text and "Authorization: Bearer KEY" in text)
+        for wrong in ("Bearer tsk_x", "Bearer x", "Basic x"):
+            for method in ("tools/list", "tools/call"):
+                answer = await mcp.post(method, {"Authorization": wrong}, name="search_knowledge", arguments=ARGUMENTS)
+                assert answer.status_code == 401
+        assert (await mcp.post("tools/list", {"X-API-Key": "x"})).status_code == 401
+
+
+@pytest.mark.req("K-03", "G-08")
+async def test_a_client_without_a_key_learns_that_it_needs_one(app: App) -> None:
+    _, secret = await app.keys.create("with-instructions", [Scope.SEARCH])
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    async with serve_mcp(app) as mcp:
+        without = (await mcp.post("initialize", {}, **params)).json()["result"]
+        assert "Authorization: Bearer KEY" in without["instructions"]
+        with_key = (await mcp.post("initialize", bearer(secret), **params)).json()["result"]
+        assert with_key == without | {"instructions": INSTRUCTIONS}
 
 
 @pytest.mark.req("D-04")

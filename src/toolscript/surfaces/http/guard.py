@@ -21,7 +21,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolscript.domain import access
-from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unavailable
+from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name
 from toolscript.surfaces.callers import find_grant, require_scope
 from toolscript.surfaces.http.dependencies import get_scope
@@ -105,7 +105,7 @@ class Guard:
             caller_name.set(grant.caller)
             scope["grant"] = grant
             if len(needed) == 1 and needed[0]:
-                require_scope(needed[0], grant.scopes)
+                require_scope(needed[0], grant)
         except ToolscriptError as error:
             if len(routes) == 1:
                 scope["route"] = routes[0]  # for metrics and logs, as if it had been routed
@@ -113,14 +113,20 @@ class Guard:
         return None
 
     async def _find_grant(self, path: str, sent: Mapping[str, str]) -> access.Grant:
-        """What the key allows. Requests to MCP wait until the application is open: clients connect once, and early."""
-        served = self._served
+        """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left. It waits until
+        the application is open, because clients connect once, and early."""
+        served, is_mcp = self._served, path == MCP_PATH
         try:
-            return await find_grant(served.settings, served.current, sent)
-        except Unavailable:
-            if served.current or path != MCP_PATH:
+            try:
+                return await find_grant(served.settings, served.current, sent)
+            except Unavailable:
+                if served.current or not is_mcp:
+                    raise
+            return await find_grant(served.settings, await served.wait_until_open(), sent)
+        except Unauthorized:
+            if not is_mcp or any(sent.values()) or served.settings.knowledge_access != "public":
                 raise
-        return await find_grant(served.settings, await served.wait_until_open(), sent)
+        return access.Grant(scopes=frozenset({access.Scope.KNOWLEDGE}))
 
     def _is_allowed_origin(self, origin: str, own: Address) -> bool:
         """Whether the page is the gateway's own, behind a proxy or not, or one that the settings allow."""

@@ -43,6 +43,11 @@ INSTRUCTIONS = (
     "for search_tools to search in. search_documents searches the user's own documents; search_knowledge books and "
     "papers, to answer with sources."
 )
+INSTRUCTIONS_WITHOUT_KEY = (
+    "Your client has sent no key, so only search_knowledge works: it searches books and papers, to answer with "
+    "sources. To search and call tools, the user must add the header `Authorization: Bearer KEY` to this server in "
+    "the client's configuration."
+)
 
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5

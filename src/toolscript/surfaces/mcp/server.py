@@ -40,6 +40,7 @@ from toolscript.surfaces.json.knowledge import build_knowledge_response, public_
 from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import (
     INSTRUCTIONS,
+    INSTRUCTIONS_WITHOUT_KEY,
     TOOL_SCOPES,
     TOOLS,
     CallToolArguments,
@@ -68,7 +69,7 @@ def build_server(answer: AnswerCall) -> Server[Any]:
     async def call(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
             if params.name in TOOL_SCOPES:
-                require_scope(TOOL_SCOPES[params.name], _get_grant(context).scopes)
+                require_scope(TOOL_SCOPES[params.name], _get_grant(context))
             return await answer(params, context.request)
         except ToolscriptError as error:
             return _build_text_result(error.message, is_error=True)
@@ -80,10 +81,17 @@ def build_server(answer: AnswerCall) -> Server[Any]:
             ctx.request.scope["mcp_method"] = ctx.method if is_known else OTHER_METHOD
         return await call_next(ctx)
 
+    async def explain_access(ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Tells clients without a key what they may do: the instructions are about tools that they do not see."""
+        result = await call_next(ctx)
+        if isinstance(result, dict) and "instructions" in result and _get_grant(ctx).is_anonymous:
+            return result | {"instructions": INSTRUCTIONS_WITHOUT_KEY}
+        return result
+
     server: Server[Any] = Server(
         "toolscript", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call
     )
-    server.middleware.append(name_method)
+    server.middleware += [name_method, explain_access]
     return server
 
 
