@@ -227,6 +227,8 @@ async def open_app(
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
         if app.catalogue_version:
             app.snapshots.start_following(app.catalogue_version)
+        if serving:
+            await app.keys.load()
         yield app
 
 

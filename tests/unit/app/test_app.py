@@ -14,7 +14,9 @@ from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
+from toolscript.app.access import open_keys
 from toolscript.app.app import App, open_app
+from toolscript.domain.access import AccessKey, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, Unavailable
@@ -299,3 +301,19 @@ async def test_only_the_owner_can_read_a_new_data_folder(tmp_path: Path) -> None
     folder = tmp_path / "data"
     async with open_app(load_settings(data_dir=folder, search_model="hashed-64")):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.req("X-04", "X-05")
+async def test_a_server_knows_the_keys_before_its_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64")
+    async with open_keys(settings) as keys:
+        key, secret = await keys.create("ci", [Scope.SEARCH])
+    async with open_app(settings, serving=True) as app:
+
+        async def fail() -> list[AccessKey]:
+            raise Unavailable("the store is down")
+
+        monkeypatch.setattr(app.key_store, "list_keys", fail)
+        assert await app.keys.find(secret) == key

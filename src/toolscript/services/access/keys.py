@@ -2,8 +2,8 @@
 
 A gateway reads all keys at once and keeps them for two seconds. So a request costs no query, and a key that is revoked
 anywhere stops working everywhere two seconds later; a key that is not among them is looked for again, so that new keys
-work at once. While the store does not answer, the last keys that were read stay
-valid for five minutes: a store that is down must not stop calls to tools that are up.
+work at once. While the store does not answer, the last keys that were read stay valid for five minutes, counted from
+the first reading that failed: a store that is down must not stop calls to tools that are up.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, AccessKey, Scope, is_tenant_name
 from toolscript.domain.errors import Invalid, Unavailable
@@ -60,8 +61,10 @@ class Keys:
         self._clock = clock
         self._monotonic = monotonic
         self._by_digest: Mapping[str, AccessKey] | None = None
-        self._read_at = self._tried_at = self._wait_until = float("-inf")
+        self._tried_at = self._wait_until = float("-inf")
         self._reading: asyncio.Task[None] | None = None
+        self._unanswered_since: float | None = None
+        """When the first reading after the last successful one began. Without requests there are no readings."""
         self._is_failing = False
 
     async def create(
@@ -119,7 +122,8 @@ class Keys:
         digest = compute_digest(secret)
         key = (await self._get_current()).get(digest)
         key = key or (await self._get_current(MAX_AGE_FOR_UNKNOWN_SECONDS)).get(digest)
-        if self._monotonic() - self._read_at > MAX_AGE_WITHOUT_STORE_SECONDS:
+        since = self._unanswered_since
+        if since is not None and self._monotonic() - since > MAX_AGE_WITHOUT_STORE_SECONDS:
             raise Unavailable("keys cannot be checked right now: try again in a moment")
         return key if key and key.get_state(self._clock()) == "active" else None
 
@@ -127,6 +131,12 @@ class Keys:
         """Whether a key was ever created, even if it is revoked by now. Raises Unavailable when the keys could never be
         read."""
         return bool(await self._get_current())
+
+    async def load(self) -> None:
+        """Reads the keys before the first request, so that a store that fails afterwards stops nobody. Errors are
+        logged and ignored: the first request reads them again."""
+        with suppress(Unavailable):
+            await self._get_current()
 
     async def close(self) -> None:
         if self._reading:
@@ -138,6 +148,7 @@ class Keys:
         now = self._monotonic()
         if self._reading is None and now - self._tried_at >= (MAX_AGE_SECONDS if max_age is None else max_age):
             self._reading = asyncio.create_task(self._read())
+            self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
             self._wait_until = now + (FIRST_READ_SECONDS if self._by_digest is None else READ_SECONDS)
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=max(0.0, self._wait_until - now))
@@ -146,7 +157,6 @@ class Keys:
         return self._by_digest
 
     async def _read(self) -> None:
-        started = self._monotonic()
         try:
             keys = await self._store.list_keys()
         except Exception as error:  # noqa: BLE001  (requests go on with the keys that were read before)
@@ -154,7 +164,8 @@ class Keys:
                 log.warning("keys_not_read", extra={"reason": str(error)})
             self._is_failing = True
         else:
-            self._by_digest, self._read_at, self._is_failing = {key.digest: key for key in keys}, started, False
+            self._by_digest, self._unanswered_since = {key.digest: key for key in keys}, None
+            self._is_failing = False
         finally:
             self._tried_at = self._monotonic()
             self._reading = None

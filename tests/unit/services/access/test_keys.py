@@ -148,7 +148,9 @@ async def test_while_the_store_is_down_the_last_keys_stay_valid_for_minutes(
     key, secret = await setup.keys.create("ci", [Scope.SEARCH])
     assert await setup.keys.find(secret) == key
     setup.store.is_down = True
+    setup.clock.now += 2 * MAX_AGE_WITHOUT_STORE_SECONDS  # without a request, hence without a reading
     with caplog.at_level(logging.WARNING):
+        assert await setup.keys.find(secret) == key
         for _ in range(3):
             setup.clock.now += MAX_AGE_WITHOUT_STORE_SECONDS / 3
             assert await setup.keys.find(secret) == key
@@ -176,10 +178,23 @@ async def test_a_frozen_store_delays_requests_once(setup: Setup, monkeypatch: py
     assert await asyncio.gather(*(setup.keys.find(secret) for _ in range(50))) == [key] * 50
     assert loop.time() - began < 25  # 50 waits of half a second
     assert setup.store.reads == 2
+    setup.clock.now += MAX_AGE_WITHOUT_STORE_SECONDS
+    with pytest.raises(Unavailable):
+        await setup.keys.find(secret)
+
+
+async def test_keys_that_were_loaded_work_although_the_store_fails_before_the_first_request(setup: Setup) -> None:
+    key, secret = await setup.keys.create("ci", [Scope.SEARCH])
+    await setup.keys.load()
+    setup.store.is_down = True
+    setup.clock.now += 2 * MAX_AGE_WITHOUT_STORE_SECONDS
+    assert await setup.keys.exist()
+    assert await setup.keys.find(secret) == key
 
 
 async def test_keys_that_were_never_read_are_unavailable(setup: Setup) -> None:
     setup.store.is_down = True
+    await setup.keys.load()
     with pytest.raises(Unavailable):
         await setup.keys.exist()
     with pytest.raises(Unavailable):
