@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import random
+import time
+from collections.abc import Callable
 
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Session
@@ -12,6 +15,10 @@ from toolscript.domain.errors import Unavailable
 from toolscript.ports.access import RateBuckets
 
 MINUTE = 60.0
+# How long a request waits for the database. It usually answers within 5 ms; one that is frozen holds the thread of a
+# call for longer than that, so calls are rare until it answers again.
+MAX_WAIT_SECONDS = 0.5
+RETRY_SECONDS = 10.0
 # One request in so many deletes full buckets, which mean the same as none.
 CLEAN_UP_EVERY = 1000
 # Much more than the rounding error of floats, much less than a client can measure.
@@ -22,18 +29,32 @@ log = logging.getLogger(__name__)
 
 
 class PostgresBuckets:
-    """Token buckets in one database. While it does not answer, each process counts alone."""
+    """Token buckets in one database. While it does not answer, each process counts alone; from time to time one request
+    tries the database again."""
 
-    def __init__(self, database: Database, meanwhile: RateBuckets) -> None:
+    def __init__(
+        self, database: Database, meanwhile: RateBuckets, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._database = database
         self._meanwhile = meanwhile
+        self._monotonic = monotonic
+        self._alone_until: float | None = None
 
     async def take(self, name: str, per_minute: int) -> float:
+        now = self._monotonic()
+        if self._alone_until is not None:
+            if now < self._alone_until:
+                return await self._meanwhile.take(name, per_minute)
+            self._alone_until = now + RETRY_SECONDS  # others do not wait for this one
         try:
-            return await self._database.write(lambda session: _take(session, name, MINUTE / per_minute))
-        except Unavailable as error:
-            log.debug("rates_not_shared", extra={"reason": error.message})
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
+                wait = await self._database.write(lambda session: _take(session, name, MINUTE / per_minute))
+        except (Unavailable, TimeoutError) as error:
+            log.debug("rates_not_shared", extra={"reason": str(error)})
+            self._alone_until = self._monotonic() + RETRY_SECONDS
             return await self._meanwhile.take(name, per_minute)
+        self._alone_until = None
+        return wait
 
 
 def _take(session: Session, name: str, share: float) -> float:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+import psycopg
 import pytest
 
 from toolscript.adapters.sql import rate_buckets as module
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.rate_buckets import PostgresBuckets
+from toolscript.adapters.sql.session import Session
 from toolscript.services.access.rates import Buckets
 
 pytestmark = pytest.mark.req("D-12", "K-03")
+
+
+@pytest.fixture(autouse=True)
+def _wait_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)  # a busy machine must not count alone
 
 
 @pytest.fixture
@@ -52,3 +59,33 @@ async def test_without_the_database_each_gateway_counts_alone(postgres: str) -> 
     await database.close()
     alone = PostgresBuckets(database, Buckets())
     assert [await alone.take("acme", 1) > 0 for _ in range(2)] == [False, True]
+
+
+@pytest.mark.req("X-05")
+async def test_a_database_that_does_not_answer_is_tried_once_in_a_while_and_nobody_waits_for_it(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, now, tries = Database(postgres), 0.0, 0
+
+    async def count_tries(work: Callable[[Session], float]) -> float:
+        nonlocal tries
+        tries += 1
+        return await Database.write(database, work)
+
+    monkeypatch.setattr(database, "write", count_tries)
+    buckets = PostgresBuckets(database, Buckets(clock=lambda: now), monotonic=lambda: now)
+    assert await buckets.take("acme", 1) == 0.0
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.05)
+    with psycopg.connect(postgres) as other:
+        other.execute("LOCK TABLE mcp.rate_buckets")
+        assert [await buckets.take("acme", 1) > 0 for _ in range(3)] == [False, True, True]  # by its own count
+        assert tries == 2
+        now += module.RETRY_SECONDS
+        waits = await asyncio.gather(*(buckets.take("acme", 1) for _ in range(10)))
+        assert (tries, all(wait > 0 for wait in waits)) == (3, True)
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)
+    now += module.RETRY_SECONDS
+    assert await buckets.take("other", 1) == 0.0
+    assert await buckets.take("other", 1) > 0
+    assert tries == 5
+    await database.close()
