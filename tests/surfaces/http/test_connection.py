@@ -7,8 +7,8 @@ import json
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.fixtures.serving import serve
 from toolscript.app.app import App
-from toolscript.surfaces.http import connection
+from toolscript.surfaces.http import connection, open_files
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 REQUEST = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -277,6 +277,18 @@ async def test_silent_connections_give_way_and_those_with_a_request_do_not(
     address: str, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 20)
+    await check_limit_of_20(address)
+
+
+async def test_there_are_fewer_connections_where_a_process_may_open_few_files(
+    address: str, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_files, "RESERVED_FILES", 980)
+    with limit_open_files(1000):
+        await check_limit_of_20(address)
+
+
+async def check_limit_of_20(address: str) -> None:
     unfinished = build_request("/read", "Content-Length: 100", method="POST") + b"{"
     async with AsyncExitStack() as stack:
         for sent in [b""] * 40 + [b"GET /"] * 40 + [unfinished] * 40:
@@ -297,10 +309,31 @@ async def test_silent_connections_give_way_and_those_with_a_request_do_not(
 
 
 async def test_a_server_may_open_more_files_than_a_process_usually_may(app: App) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
-    try:
+    with limit_open_files(256):
         async with serve(app):
             assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > connection.MAX_CONNECTIONS
+            assert open_files.count_possible_connections() > connection.MAX_CONNECTIONS
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError])
+async def test_a_server_starts_where_it_may_not_open_more_files(
+    app: App, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    with limit_open_files(256), monkeypatch.context() as patch:
+        patch.setattr(resource, "setrlimit", refuse)
+        async with serve(app) as url, connect(url) as streams:
+            assert await read_status(streams) == 200
+            assert open_files.count_possible_connections() == 256 - open_files.RESERVED_FILES
+
+
+@contextmanager
+def limit_open_files(count: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -12,10 +12,10 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.surfaces.http.open_files import count_possible_connections
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_CONNECTIONS = 800
-MAX_OPEN_FILES = 4096  # those connections, and the pipes and files of everything else
 HEAD_SECONDS = 10.0
 # Between two pieces of a body, or of a response: a large one over a slow line may take longer in all.
 BODY_SECONDS = 20.0
@@ -41,8 +41,9 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._active_at = self.loop.time()
         self._wait_for_head()
-        if len(self.connections) > MAX_CONNECTIONS and not self._make_room():
-            self._refuse(503, Unavailable(f"more than {MAX_CONNECTIONS} connections: try again in a moment"))
+        limit = min(MAX_CONNECTIONS, count_possible_connections())
+        if len(self.connections) > limit and not self._make_room(limit):
+            self._refuse(503, Unavailable(f"more than {limit} connections: try again in a moment"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -112,7 +113,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Answers what is not HTTP."""
         self._refuse(400, Invalid(msg))
 
-    def _make_room(self) -> bool:
+    def _make_room(self, limit: int) -> bool:
         """Whether there is room for this connection, possibly because another one was closed."""
         others = sorted(
             (c for c in self.connections if isinstance(c, LimitedConnection) and c is not self),
@@ -121,7 +122,7 @@ class LimitedConnection(HttpToolsProtocol):
         refused = [c for c in others if c._is_refused]
         if len(refused) > MAX_REFUSED:
             refused[0].transport.abort()
-        if len(others) - len(refused) < MAX_CONNECTIONS:
+        if len(others) - len(refused) < limit:
             return True
         silent = next((c for c in others if not c._has_request and not c._is_refused), None)
         if silent:

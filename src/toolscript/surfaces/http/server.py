@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import sys
 from contextlib import nullcontext
 
 import uvicorn
@@ -12,7 +11,8 @@ import uvicorn
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.connection import MAX_OPEN_FILES, LimitedConnection
+from toolscript.surfaces.http.connection import LimitedConnection
+from toolscript.surfaces.http.open_files import raise_file_limit
 from toolscript.surfaces.http.served_app import ServedApp
 
 SHUTDOWN_TIMEOUT_SECONDS = 5
@@ -23,7 +23,7 @@ class HttpServer:
 
     def __init__(self, settings: Settings) -> None:
         """Raises Unavailable if the port cannot be bound."""
-        _raise_file_limit()
+        raise_file_limit()
         self.served = ServedApp(settings, ready=False)
         self._socket = _listen(settings)
         self.url = _get_url(self._socket)  # now: a server that is stopped while it starts has no socket any more
@@ -49,18 +49,6 @@ class HttpServer:
     def stop(self) -> None:
         """Stops the server after the requests in progress are answered."""
         self._server.should_exit = True
-
-
-def _raise_file_limit() -> None:
-    """A process may open 256 files by default on macOS and 1,024 on Linux, fewer than the connections that we allow."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _get_url(listening: socket.socket) -> str:
