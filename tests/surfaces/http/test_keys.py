@@ -99,7 +99,7 @@ def test_no_route_creates_or_lists_keys() -> None:
 
 
 async def test_once_a_key_exists_requests_need_one(gateway: Gateway, tmp_path: Path) -> None:
-    for path in ("/search?q=x", "/tools", "/servers", "/metrics", "/openapi.json", "/mcp"):
+    for path in ("/search?q=x", "/tools", "/servers", "/metrics", "/openapi.json"):
         assert (await gateway.send("GET", path)).status_code == 401, path
     for path in ("/health", "/ready", "/search/health"):
         assert (await gateway.send("GET", path)).status_code == 200, path
