@@ -172,6 +172,7 @@ class GatewayRun:
             await asyncio.gather(background, following)
         finally:
             background.cancel()
+            await asyncio.gather(background, return_exceptions=True)
 
     def _choose(self) -> None:
         """Reads the configuration. Raises Invalid."""
