@@ -65,11 +65,12 @@ def dump(data: Path) -> list[str]:
         return [*connection.iterdump(), (data / "catalogue.json").read_text()]
 
 
-def fill(data: Path, *, demo_of_earlier_versions: bool = False) -> None:
+def fill(data: Path, *, demo_of_earlier_versions: bool = False, store: str | None = None) -> None:
     """Adds a suggestion to the store, or the demo as earlier versions stored it."""
 
     async def write() -> None:
-        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={})) as app:
+        settings = load_settings(data_dir=data, search_model="hashed-64", store=store, variables={})
+        async with open_app(settings) as app:
             if demo_of_earlier_versions:
                 await app.sync.run(load_demo_items())
             else:
@@ -95,6 +96,17 @@ def test_a_folder_of_an_earlier_version_loses_the_demo_when_servers_are_configur
     if record:
         (small_folder / "catalogue.json").write_text(record)
     configure({"github": make_scripted_spec(crash=True), "good": GOOD}, ".toolscript.json")
+    assert find_tools() == ["good__echo", "good__pid"]
+
+
+def test_commands_that_read_change_nothing_in_a_store_of_several_machines(
+    small_folder: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_STORE", postgres)
+    fill(small_folder, demo_of_earlier_versions=True, store=postgres)
+    configure({"good": GOOD}, ".toolscript.json")
+    assert len(find_tools()) == 56
+    toolscript("sync")
     assert find_tools() == ["good__echo", "good__pid"]
 
 

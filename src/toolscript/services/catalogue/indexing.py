@@ -54,7 +54,8 @@ class IndexPass:
     """The items to classify again."""
     replace_human: bool = False
     replace_model: bool = False
-    may_classify: bool = True
+    only_adds: bool = False
+    """Whether nothing is classified and no point removed."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """The digests of the items whose points lack their vectors, by id."""
     cached: dict[str, Vector] = field(default_factory=dict)
@@ -132,9 +133,10 @@ class CatalogueIndex:
         """Replaces the existing points of the pass by those of the active items, classified."""
         active = {item.id: item for item in items if item.is_active}
         stale = [item for item in active.values() if self._is_stale(item, work)]
-        gone = [item_id for item_id in work.existing if item_id not in active]
+        gone = [] if work.only_adds else await self._find_gone([i for i in work.existing if i not in active])
         before = self.embedded
-        if stale or gone or work.touched or self._indexed_skills != work.skills.digest:
+        is_pending = work.touched or self._indexed_skills != work.skills.digest
+        if stale or gone or (is_pending and not work.only_adds):
             were_current = self.begin_skills(work.skills)
             try:
                 if stale:
@@ -148,6 +150,14 @@ class CatalogueIndex:
         embedded = self.embedded - before
         return SyncReport(indexed=len(stale), removed=len(gone), embedded=embedded, classified=work.classified)
 
+    async def _find_gone(self, item_ids: Sequence[str]) -> list[str]:
+        """Those of the items that are not active. Reads the store again: another gateway may have stored and indexed
+        the others since the pass read it."""
+        if not item_ids:
+            return []
+        active = {item.id for item in await self._item_store.get_fingerprints(item_ids=item_ids) if item.is_active}
+        return [item_id for item_id in item_ids if item_id not in active]
+
     async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
         """Brings the points of these skills (None: of all) up to date."""
         if self._skill_points and (skill_ids is None or skill_ids):
@@ -159,7 +169,7 @@ class CatalogueIndex:
 
     def needs_classification(self, item: ItemFingerprint, work: IndexPass) -> bool:
         """Whether the pass has to classify the item."""
-        if self._classifier is None or not work.may_classify:
+        if self._classifier is None or work.only_adds:
             return False
         if stamps.is_by_person(item):
             return work.replace_human and item.id in work.again

@@ -83,15 +83,16 @@ class Sync:
             return frozenset(item.server for item in kept)
 
     async def complete_index(self, progress: Progress | None = None) -> frozenset[str]:
-        """Writes the points that the index lacks, and returns the servers of the catalogue's items. Changes nothing in
-        the store: for commands that only read."""
+        """Writes the points that the index lacks, and returns the servers of the catalogue's items. For commands that
+        only read: removes no point, changes no item in the store, and increases the version only when it has written
+        points."""
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             self._index.servers = frozenset(item.server for item in items)
             if await self._index.count() != len(items):
                 skills = await self._index.read_skills()
                 points = await self._index.find_points(None)
-                await self._index.update(items, IndexPass(points, skills, may_classify=False), progress)
+                await self._index.update(items, IndexPass(points, skills, only_adds=True), progress)
             return self._index.servers
 
     async def retire_demo(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
+from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
@@ -46,11 +48,32 @@ class BreakingIndex(MemoryIndex):
         await super().upsert(name, points)
 
 
+class InterruptedIndex(MemoryIndex):
+    """Runs something, once, between a pass's first read of the store and its reads of the index."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interruption: Callable[[], Awaitable[object]] | None = None
+
+    async def count(self, name: str, where: Filter = EVERYTHING) -> int:
+        await self._interrupt()
+        return await super().count(name, where)
+
+    async def scroll(self, name: str, *, where: Filter = EVERYTHING, fields: Sequence[str] | None = None) -> Any:
+        await self._interrupt()
+        return await super().scroll(name, where=where, fields=fields)
+
+    async def _interrupt(self) -> None:
+        interruption, self.interruption = self.interruption, None
+        if interruption:
+            await interruption()
+
+
 class SyncedCatalogue:
     """A catalogue, its index and the sync."""
 
     def __init__(self, index: MemoryIndex | None = None) -> None:
-        database = open_memory_database()
+        self.database = database = open_memory_database()
         self.item_store, self.skill_store = SqlItems(database), SqlSkills(database)
         self.index = index or MemoryIndex()
         self.embedder = CountingEmbedder()
@@ -183,3 +206,36 @@ async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_nam
     assert await find_tools() == ["b__do"]
     assert await index.count(TOOLS) == 1
     await database.close()
+
+
+@pytest.mark.parametrize("name", ["configure", "complete_index", "index_catalogue"])
+async def test_what_another_gateway_indexes_meanwhile_keeps_its_points(name: str) -> None:
+    database, index, embedder = open_memory_database(), InterruptedIndex(), HashedEmbedder(16)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    stores, version = (SqlItems(database), SqlSkills(database)), SqlCatalogueVersion(database)
+    mine = Sync(*stores, index, embedder, version=version, configuration="mine")
+    theirs = Sync(*stores, index, embedder, version=version, configuration="theirs")
+    for gateway, item in ((mine, A), (theirs, C)):
+        await gateway.configure([item.server])
+    await mine.run([A], servers=["one"])
+    index.interruption = lambda: theirs.run([C], servers=["two"])
+    await (mine.configure(["one"]) if name == "configure" else getattr(mine, name)())
+    assert sorted(point.id for point in await index.scroll(TOOLS)) == ["one__a", "two__c"]
+    await database.close()
+
+
+async def test_completing_the_index_removes_nothing_and_announces_only_what_it_wrote(
+    catalogue: SyncedCatalogue,
+) -> None:
+    await catalogue.sync.run([A, B])
+    await catalogue.item_store.deactivate(["one__b"])  # and its point stays, as after a crash
+    version = SqlCatalogueVersion(catalogue.database)
+    reader = Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, catalogue.embedder, version=version)
+    before = await version.read()
+    assert await reader.complete_index() == {"one"}
+    assert await catalogue.index.count(TOOLS) == 2
+    assert await version.read() == before
+    await catalogue.index.delete(TOOLS, ["one__a", "one__b"])
+    await reader.complete_index()
+    assert [*await catalogue.read_indexed()] == ["one__a"]
+    assert await version.read() > before

@@ -81,8 +81,13 @@ def choose_catalogue(settings: Settings, folder: Path | None = None, *, switchin
                 )
             settings, folder, named = replace(settings, config=record.config), record.folder or folder, known
             configuration = read_configuration(settings, folder)
-    has_catalogue = named or (not switching and (record.servers or settings.store.startswith("postgres")))
+    has_catalogue = named or (not switching and (record.servers or _is_shared(settings)))
     return CatalogueChoice(settings, folder, configuration, not has_catalogue, record, note)
+
+
+def _is_shared(settings: Settings) -> bool:
+    """Whether other machines use the store too."""
+    return settings.store.startswith("postgres")
 
 
 def read_configuration(settings: Settings, folder: Path) -> Configuration:
@@ -116,8 +121,8 @@ async def prepare_catalogue(
         return (await load_demo(app)).classified
     if choice.note:
         print_note(choice.note)
-    if choice.record.folder is None:
-        await app.sync.retire_demo()
+    if choice.record.folder is None and (refresh or not _is_shared(choice.settings)):
+        await app.sync.retire_demo()  # a folder of an earlier version
     specs = choice.configuration.servers
     stored = frozenset() if refresh else await app.sync.complete_index()
     if refresh or (specs and not stored):
