@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal
 from toolscript.surfaces.cli.terminal import options
 
 if TYPE_CHECKING:
+    import httpx
     from mcp_types import CallToolRequestParams, CallToolResult
 
     from toolscript.app.app import App
@@ -136,7 +138,11 @@ class GatewayCalls:
                 return
 
     async def _is_running_elsewhere(self) -> bool:
-        response = await self._post({"method": "ping"})
+        try:
+            response = await self._post({"method": "ping"})
+        except _UnreadableResponse as error:  # of a proxy, or of another program on the port
+            self._error = error
+            return False
         if self._settings.gateway_url and response is not None and "result" not in response:
             raise Unavailable(f"the gateway responded with an error: {response.get('error', response)}")
         if self._settings.gateway_url and response is None:
@@ -161,8 +167,9 @@ class GatewayCalls:
             return build_credentials(self._settings)
 
     async def _post(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The response of another process's gateway; None when none runs. Uses httpx instead of `send_to_gateway`,
-        because the request has to be cancelled when the agent disconnects."""
+        """The response of another process's gateway; None when none runs. Raises Unavailable when the request may have
+        arrived and no response comes: it must not be sent twice. Uses httpx instead of `send_to_gateway`, because the
+        request has to be cancelled when the agent disconnects."""
         import httpx
 
         url = find_gateway_url(self._settings)
@@ -173,9 +180,26 @@ class GatewayCalls:
         try:
             async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client:
                 body = {"jsonrpc": "2.0", "id": 1, **message}
-                content = (await client.post(f"{url}/mcp", json=body, headers=headers)).json()
-        except (httpx.ConnectError, ValueError):
+                response = await client.post(f"{url}/mcp", json=body, headers=headers)
+        except httpx.ConnectError:
             return None
         except httpx.HTTPError as error:
-            raise Unavailable(f"the gateway at {url} does not respond: {error}") from error
-        return content if isinstance(content, dict) else None
+            raise Unavailable(
+                f"the gateway at {url} did not respond ({str(error) or type(error).__name__}): it is unknown whether the "
+                "request was carried out"
+            ) from error
+        return _read_response(response, url)
+
+
+class _UnreadableResponse(Unavailable):
+    """The response is not one of a gateway."""
+
+
+def _read_response(response: httpx.Response, url: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        if isinstance(content := response.json(), dict):
+            return content
+    raise _UnreadableResponse(
+        f"{url} responded with status {response.status_code}, and not as a gateway does: it is unknown whether the "
+        "request was carried out"
+    )
