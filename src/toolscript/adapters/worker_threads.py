@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -28,19 +27,24 @@ class WorkerThreads:
         self._is_closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The function's result. Raises what it raises, and Unavailable when no thread was free in time."""
+        """The function's result. Raises what it raises, and Unavailable when no thread was free in time: then the
+        function does not run."""
         if self._is_closed:
             raise Unavailable(f"the {self._part} is closed", details={"adapter": self._part})
         with self._outages.watch():
-            begun_by = time.monotonic() + MAX_WAIT_SECONDS
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work, begun_by)
+            job = self._threads.submit(work)
+            timer = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, job.cancel)  # no effect once it has begun
+            try:
+                return await asyncio.wrap_future(job)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task and task.cancelling():
+                    raise
+                raise Outage(f"the {self._part} was busy for {MAX_WAIT_SECONDS:g} seconds") from None
+            finally:
+                timer.cancel()
 
     def close(self) -> None:
         """Waits for the running functions."""
         self._is_closed = True
         self._threads.shutdown()
-
-    def _work(self, work: Callable[[], T], begun_by: float) -> T:
-        if time.monotonic() > begun_by:
-            raise Outage(f"the {self._part} was busy for {MAX_WAIT_SECONDS:g} seconds")
-        return work()

@@ -61,14 +61,17 @@ async def test_work_that_no_thread_begins_in_time_fails_and_later_work_succeeds(
 ) -> None:
     threads, may_end = WorkerThreads("store", 1), threading.Event()
     monkeypatch.setattr(worker_threads, "MAX_WAIT_SECONDS", 0.05)
-    first = asyncio.create_task(threads.run(may_end.wait))
-    second = asyncio.create_task(threads.run(lambda: "late"))
-    await asyncio.sleep(0.1)
+    first = asyncio.create_task(threads.run(lambda: may_end.wait(60)))
+    late: list[str] = []
+    async with asyncio.timeout(30):
+        with pytest.raises(Unavailable, match="the store was busy"):
+            await asyncio.create_task(threads.run(lambda: late.append("begun")))
+    assert not first.done()  # the thread is still busy
     may_end.set()
     assert await first
-    with pytest.raises(Unavailable, match="the store"):
-        await second
+    monkeypatch.undo()
     assert await threads.run(lambda: "done") == "done"
+    assert late == []
     threads.close()
     with pytest.raises(Unavailable, match="the store is closed"):
         await threads.run(lambda: "after the end")
