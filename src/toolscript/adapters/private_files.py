@@ -11,20 +11,21 @@ from pathlib import Path
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
-def make_private_folder(folder: Path) -> None:
-    """Creates the folder and its missing parents; closes an existing one to other users. Raises OSError."""
+def make_private_folder(folder: Path, *, follow_link: bool = False) -> None:
+    """Creates the folder and its missing parents; closes an existing one to other users, with `follow_link` also where
+    the path is a link: for paths that the user named. Raises OSError."""
     for each in reversed([folder, *folder.parents]):
         if not each.exists():
             each.mkdir(FOLDER_MODE, exist_ok=True)
-    restrict(folder)
+    restrict(folder.resolve() if follow_link else folder)
 
 
 def restrict(path: Path) -> bool:
     """Takes the access of other users away; returns whether they had any. What belongs to somebody else stays as it is,
-    and so does a folder for everybody (/tmp)."""
+    and so do a folder for everybody (/tmp) and what a link leads to: others may have created the link."""
     try:
-        status = path.stat()
-        if not status.st_mode & 0o077 or status.st_mode & stat.S_ISVTX:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) or not status.st_mode & 0o077 or status.st_mode & stat.S_ISVTX:
             return False
         path.chmod(FOLDER_MODE if stat.S_ISDIR(status.st_mode) else FILE_MODE)
     except OSError:

@@ -241,7 +241,7 @@ async def _open_adapters(
     observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
         with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
-            make_private_folder(settings.data)
+            make_private_folder(settings.data, follow_link=True)
             restrict_tree(settings.data / "cache")
     index = open_index(settings)
     _close_at_exit(stack, index)

@@ -51,7 +51,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
             reader = _mongo(settings)[0].at(settings.knowledge, timeout_seconds=LIBRARY_SECONDS)
         else:
             if not settings.store:
-                make_private_folder(settings.data)
+                make_private_folder(settings.data, follow_link=True)
             database = await asyncio.to_thread(Database, store_url(settings))
             stack.push_async_callback(database.close)
             reader = await _reader_of(database, store_url(settings))

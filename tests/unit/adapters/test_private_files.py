@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolscript.adapters.observability.event_sinks import open_jsonl_sink
-from toolscript.adapters.private_files import make_private_folder, restrict
+from toolscript.adapters.private_files import make_private_folder, restrict, restrict_tree
 from toolscript.app.app import open_app
 from toolscript.configuration.files import Configuration
 from toolscript.domain.catalog import Item
@@ -67,6 +67,23 @@ async def test_the_query_log_is_for_its_owner_and_the_folder_above_stays_as_it_i
         sink.record({"type": "test"})
         await sink.close()
     assert find_open_paths(shared) == {".": "0o755"}
+
+
+def test_what_links_lead_to_stays_as_it_is_except_the_folder_that_the_user_named(tmp_path: Path) -> None:
+    outside, folder, named = (tmp_path / name for name in ("outside", "folder", "named"))
+    for each in (outside, folder):
+        each.mkdir(0o755)
+    tool = outside / "tool.sh"
+    tool.touch(0o755)
+    for link, target in (("file", tool), ("inner", outside), ("gone", tmp_path / "absent")):
+        (folder / link).symlink_to(target)
+    restrict_tree(folder)
+    make_private_folder(folder / "inner")
+    assert find_open_paths(outside) == {".": "0o755", "tool.sh": "0o755"}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    named.symlink_to(outside)
+    make_private_folder(named, follow_link=True)
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o700
 
 
 def test_a_folder_for_everybody_stays_as_it_is(tmp_path: Path) -> None:

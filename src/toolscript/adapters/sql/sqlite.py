@@ -120,7 +120,7 @@ class SqliteSessions:
     def _make_private(self, file: Path) -> None:
         """Closes the files to other users; SQLite gives new files of the log the mode of the database."""
         if not file.parent.exists():
-            make_private_folder(file.parent)
+            make_private_folder(file.parent, follow_link=True)
         create_private(file)
         for ending in ("-wal", "-shm"):
             restrict(Path(f"{file}{ending}"))
