@@ -23,6 +23,8 @@ CONNECT_SECONDS = 5
 READ_SECONDS = 10.0
 STATEMENT_SECONDS = 30
 WRITE_SECONDS = STATEMENT_SECONDS + 5.0
+# Finds out that the network dropped a connection: after about 60 s without traffic, or 30 s without an acknowledgement.
+KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 # How often a thread that waits for a new connection looks whether connecting has failed.
 POLL_SECONDS = 0.05
 
@@ -95,6 +97,7 @@ class PostgresPool:
         self._options = {
             "autocommit": True,
             "connect_timeout": CONNECT_SECONDS,
+            **{name: value for name, value in KEEPALIVES.items() if name not in parsed},
             "options": f"{parsed.get('options') or ''} {settings}".strip(),
             **options,
         }
@@ -114,7 +117,7 @@ class PostgresPool:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection of the pool, which may have died while it was idle: then its first statement fails, and after
-        `replace_dead` a second try succeeds. Raises Outage when the server cannot be reached."""
+        `drop_idle` a second try succeeds. Raises Outage when the server cannot be reached."""
         connection = self.take()
         try:
             yield connection
@@ -134,7 +137,11 @@ class PostgresPool:
                     raise self._unreachable(self._last_failure) from None
 
     def give_back(self, connection: Connection) -> None:
+        """Takes a connection back. When it has timed out, the idle ones are dropped: the network may have dropped all
+        of them, and each would cost a request that waits."""
         connection.max_silence = READ_SECONDS
+        if connection.has_timed_out:
+            self.drop_idle()
         self._pool.putconn(connection)
 
     def connect(self) -> Connection:
@@ -154,9 +161,10 @@ class PostgresPool:
         except psycopg.Error as error:
             raise self._unreachable(error) from None
 
-    def replace_dead(self) -> None:
-        """Drops the idle connections that the server has closed."""
-        self._pool.check()
+    def drop_idle(self) -> None:
+        """Closes the idle connections without a test, which would wait for each that is silent. New ones replace
+        them."""
+        self._pool.drain()
 
     def close(self) -> None:
         self._pool.close()

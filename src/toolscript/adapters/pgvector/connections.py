@@ -78,7 +78,7 @@ class Connections:
             except (psycopg.OperationalError, psycopg.InterfaceError):
                 if not connection.closed or connection.has_timed_out:
                     raise
-        self._pool.replace_dead()
+        self._pool.drop_idle()
         with self._pool.connection() as connection:
             connection.max_silence = max_silence
             return work(connection)

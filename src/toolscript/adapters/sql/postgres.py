@@ -77,7 +77,7 @@ class PostgresSessions:
         except FAULTS:
             if session.connection.has_timed_out:
                 raise
-            self._pool.replace_dead()
+            self._pool.drop_idle()
             session = self._take()
             self._start(session, writing)
         return session
