@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +164,30 @@ def test_a_stale_announcement_stops_nobody(toolscript: Toolscript, small_folder:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert received == []
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize(("changes", "code"), [({"process_start": "earlier"}, 4), ({"process_start": None}, 3)])
+def test_a_process_that_got_the_id_of_a_gateway_is_not_stopped(
+    toolscript: Toolscript, small_folder: Path, changes: dict[str, str | None], code: int
+) -> None:
+    """Another gateway has the port of the announced one. Older versions do not announce when they started."""
+
+    class Healthy(HttpDouble):
+        def answer(self, request: Any, body: bytes) -> None:
+            self.send(request, 200, b'{"status": "ok"}')
+
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with Healthy() as other, announce_gateway(load_settings(data_dir=small_folder), other.root):
+            file = small_folder / "gateway.json"
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"pid": process.pid} | changes))
+            result = toolscript("gateway", "stop", code=code)
+        assert code == 4 or f"kill {process.pid}" in result.stderr
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.req("G-09", "X-03")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from toolscript.settings import Settings, describe_values
+from toolscript.surfaces.cli.client.data_files import replace_file
 
 FILE = "gateway.json"
 
@@ -30,6 +32,8 @@ class Announcement:
     """None in the file of an older version."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The values that are not the defaults, by variable; digests of those that are secret."""
+    process_start: str | None = None
+    """When the process started: another process may get its id later. None in the file of an older version."""
 
     def describe(self) -> str:
         """`http://127.0.0.1:3780 (process 4711, since 2026-11-16 20:01:59)`, in local time."""
@@ -40,7 +44,7 @@ class Announcement:
 @contextmanager
 def announce_gateway(settings: Settings, url: str, *, key: str | None = None) -> Iterator[None]:
     """Writes the file, and removes it at the end of the block."""
-    note, draft = settings.data / FILE, settings.data / f"{FILE}.new"
+    note = settings.data / FILE
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     announcement = Announcement(
         url,
@@ -49,12 +53,10 @@ def announce_gateway(settings: Settings, url: str, *, key: str | None = None) ->
         key,
         datetime.now(UTC).isoformat(timespec="seconds"),
         describe_values(settings, salt=key or ""),
+        find_process_start(os.getpid()),
     )
     text = json.dumps(asdict(announcement))
-    draft.unlink(missing_ok=True)  # a draft that an earlier gateway left may be readable by others
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(note)
+    replace_file(note, text)
     try:
         yield
     finally:
@@ -64,15 +66,19 @@ def announce_gateway(settings: Settings, url: str, *, key: str | None = None) ->
 
 
 def read_announcement(data: Path) -> Announcement | None:
-    """The announcement on that folder; None when its process has ended: another program may have its port by now, and
-    must not get our key."""
+    """The announcement on that folder; None when its process has ended: another program may have its port or its
+    process id by now, and must not get our key or our signals."""
     try:
         note = json.loads((data / FILE).read_text(encoding="utf-8"))
         known = {each.name: note[each.name] for each in fields(Announcement) if each.name in note}
         is_valid = isinstance(known["url"], str) and isinstance(known["pid"], int) and known["pid"] > 0
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return Announcement(**known) if is_valid and is_alive(known["pid"]) else None
+    if not is_valid or not is_alive(known["pid"]):
+        return None
+    announced = Announcement(**known)
+    found = find_process_start(announced.pid) if announced.process_start else None
+    return announced if found in {None, announced.process_start} else None
 
 
 def is_alive(pid: int) -> bool:
@@ -87,6 +93,23 @@ def is_alive(pid: int) -> bool:
     except OSError:  # it belongs to another user, or there is no /proc
         return True
     return state != "Z"
+
+
+def find_process_start(pid: int) -> str | None:
+    """When a process started, as text to compare; None where the system does not say."""
+    try:
+        if os.name == "nt":
+            return None
+        if Path("/proc/self/stat").exists():  # in ticks since the system started: the clock may be set meanwhile
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+            fields_after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+            return f"{boot} {int(fields_after_name[19])}"
+        command = ["/bin/ps", "-o", "lstart=", "-p", str(pid)]
+        environment = {"LC_ALL": "C", "TZ": "UTC"}
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603
+        return shown.stdout.strip() or None
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return None
 
 
 def make_absolute(config: Path | None) -> str | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.client.notices import print_note_once
 from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
 
@@ -174,13 +175,8 @@ def write_record(choice: CatalogueChoice, servers: dict[str, str]) -> None:
         "folder": str(choice.folder),
         "servers": servers,
     }
-    data = choice.settings.data
-    draft = data / f"{FILE}.new"
     with suppress(OSError):
-        draft.unlink(missing_ok=True)
-        draft.touch(0o600)
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(data / FILE)
+        replace_file(choice.settings.data / FILE, json.dumps(content))
 
 
 def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:

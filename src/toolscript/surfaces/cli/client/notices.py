@@ -12,6 +12,7 @@ from pathlib import Path
 
 from toolscript.settings import Settings, describe_values, find_unknown_variables, get_variable, is_secret
 from toolscript.surfaces.cli.client.announcement import read_announcement
+from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.terminal.options import get_overrides
 from toolscript.surfaces.cli.terminal.text import print_note
 
@@ -93,10 +94,7 @@ def _is_new(data: Path, text: str) -> bool:
         recent = {}
     if digest in recent:
         return False
-    draft = data / f"{FILE}.new"
     with suppress(OSError):
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(json.dumps(recent | {digest: now}), encoding="utf-8")
-        draft.chmod(0o600)
-        draft.replace(data / FILE)
+        replace_file(data / FILE, json.dumps(recent | {digest: now}))
     return True

@@ -168,7 +168,10 @@ class GatewayRun:
             if self._choice.is_demo:
                 await self._wait_for_configuration(app)
                 return
-            following = app.gateway.follow(self._stamps, lambda: _read_stamps(self._configuration), self._reload)
+            loop = asyncio.get_running_loop()
+            following = app.gateway.follow(
+                self._stamps, lambda: _read_stamps(self._configuration), lambda: self._reload(loop)
+            )
             await asyncio.gather(background, following)
         finally:
             background.cancel()
@@ -242,9 +245,10 @@ class GatewayRun:
                 text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
                 self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
 
-    def _reload(self) -> tuple[ServerSpec, ...]:
+    def _reload(self, loop: asyncio.AbstractEventLoop) -> tuple[ServerSpec, ...]:
+        """Reads the configuration, in a thread. The record is written on the loop, as everywhere."""
         self._configuration = read_configuration(self._settings, self._choice.folder)
-        self._keep_record()
+        loop.call_soon_threadsafe(self._keep_record)
         names = ", ".join(s.name for s in self._configuration.servers) or "none"
         self._console.print(f"configuration changed; servers: {escape_markup(names)}")
         return self._configuration.servers

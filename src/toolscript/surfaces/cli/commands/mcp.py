@@ -184,9 +184,9 @@ class GatewayCalls:
         except httpx.ConnectError:
             return None
         except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
             raise Unavailable(
-                f"the gateway at {url} did not respond ({str(error) or type(error).__name__}): it is unknown whether the "
-                "request was carried out"
+                f"the gateway at {url} did not respond ({reason}): it is unknown whether the request was carried out"
             ) from error
         return _read_response(response, url)
 

@@ -1,0 +1,34 @@
+"""One run of the gateway, without its server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from toolscript.settings import load_settings
+from toolscript.surfaces.cli.commands import gateway
+from toolscript.surfaces.cli.commands.gateway import GatewayRun
+
+pytestmark = pytest.mark.req("G-03")
+
+
+async def test_the_record_of_the_catalogue_is_written_on_the_loop_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers that become ready write it there, too; a thread of its own would lose one of two changes."""
+    writers: list[threading.Thread] = []
+    monkeypatch.setattr(gateway, "_create_http_server", lambda _: None)
+    monkeypatch.setattr(gateway, "write_record", lambda *_: writers.append(threading.current_thread()))
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"good": {"command": "true"}}}')
+    settings = load_settings(variables={}, data_dir=tmp_path / "data", config=tmp_path / "servers.json")
+    run = GatewayRun(settings, Console(quiet=True))
+    (spec,) = await asyncio.to_thread(run._reload, asyncio.get_running_loop())
+    assert spec.name == "good"
+    async with asyncio.timeout(30):
+        while not writers:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert writers == [threading.current_thread()]
