@@ -36,6 +36,9 @@ _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 _SEARCHED_BYTES = 200
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
+# The id behind the result. An id in the result is followed by more than one brace.
+_LAST_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_CONTENT = re.compile(rb'"(result|error|params)"\s*:')
 _METHOD = re.compile(rb'"method"\s*:')
 
 log = logging.getLogger(__name__)
@@ -205,9 +208,13 @@ def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSON
 
 
 def _build_error(line: bytes, message: str) -> types.JSONRPCError:
-    """An error for the request that the line answers. Raises ValueError when the line is no answer, or hides the id."""
-    request_id = _ID.search(line[:_SEARCHED_BYTES]) or _ID.search(line[-_SEARCHED_BYTES:])
-    if request_id is None or _METHOD.search(line[:_SEARCHED_BYTES]):
+    """An error for the request that the line answers. Raises ValueError when the line is no answer, or hides the id.
+    Only an id outside the result counts."""
+    head = line[:_SEARCHED_BYTES]
+    if content := _CONTENT.search(head):
+        head = head[: content.start()]
+    request_id = _ID.search(head) or _LAST_ID.search(line[-_SEARCHED_BYTES:])
+    if request_id is None or _METHOD.search(head) or (content and content[1] == b"params"):
         raise ValueError("not a message")
     error = types.ErrorData(code=types.INTERNAL_ERROR, message=message)
     return types.JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=error)
@@ -225,17 +232,34 @@ async def _send(server_process: ServerProcess, collect: MemoryObjectReceiveStrea
 
 
 async def _read_lines(stream: asyncio.StreamReader, max_bytes: int) -> AsyncIterator[bytes]:
-    """The lines of a stream. Of a line of more than `max_bytes`, so many bytes and its end are kept."""
-    parts: list[bytes] = []
-    size = 0
+    """The lines of a stream. Of a line of more than `max_bytes`, little more than so many bytes and its end are
+    kept."""
+    line = _Line(max_bytes)
     while chunk := await stream.read(_CHUNK_BYTES):
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join([*parts, line])
-            parts, size = [], 0
-        parts.append(rest)
-        size += len(rest)
-        if size > max_bytes + 2 * _CHUNK_BYTES:
-            del parts[-2]
-            size = sum(map(len, parts))
-    yield b"".join(parts)
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line.append(end)
+            yield line.join_parts()
+            line = _Line(max_bytes)
+        line.append(rest)
+    yield line.join_parts()
+
+
+class _Line:
+    """A line that arrives in parts."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._end = b""
+
+    def append(self, part: bytes) -> None:
+        if self._size <= self._max_bytes:
+            self._parts.append(part)
+            self._size += len(part)
+        else:
+            self._end = (self._end + part)[-_SEARCHED_BYTES:]
+
+    def join_parts(self) -> bytes:
+        return b"".join([*self._parts, self._end] if self._end else self._parts)

@@ -1,0 +1,65 @@
+"""Lines of a server's standard output: answers above the limit become errors of their own requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from mcp_types import JSONRPCError
+
+from toolscript.adapters.mcp.stdio import _read_lines, parse_message
+
+pytestmark = pytest.mark.req("G-05")
+
+LIMIT = 1000
+CONTENT = b'{"content": [{"id": 7, "text": "' + b"a" * 2 * LIMIT + b'"}, {"id": 8}]}'
+ANSWERS = {
+    "id first": b'{"jsonrpc": "2.0", "id": 4, "result": ' + CONTENT + b"}",
+    "id last": b'{"jsonrpc": "2.0", "result": ' + CONTENT + b', "id": 4}',
+    "version last": b'{"result":' + CONTENT + b',"id":4,"jsonrpc":"2.0"}',
+    "a method in the result": b'{"id": 4, "result": {"method": "x", "of": ' + CONTENT + b"}}",
+}
+
+
+async def read_in_parts(text: bytes, size: int) -> list[bytes]:
+    stream = asyncio.StreamReader()
+
+    async def feed() -> None:
+        for start in range(0, len(text), size):
+            stream.feed_data(text[start : start + size])
+            await asyncio.sleep(0)
+        stream.feed_eof()
+
+    feeding = asyncio.create_task(feed())
+    lines = [line async for line in _read_lines(stream, LIMIT)]
+    await feeding
+    return lines
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_an_answer_above_the_limit_fails_its_own_request(kind: str, size: int) -> None:
+    long, short, _ = await read_in_parts(ANSWERS[kind] + b'\n{"id": 5}\n', size)
+    assert short == b'{"id": 5}'
+    message = parse_message(long, LIMIT)
+    assert isinstance(message, JSONRPCError)
+    assert message.id == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"result": ' + CONTENT + b"}",
+        b'{"params": ' + CONTENT + b', "method": "x", "id": 4}',
+        b'{"method": "x", "params": ' + CONTENT + b"}",
+    ],
+)
+def test_a_line_above_the_limit_that_answers_no_request_is_skipped(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a message"):
+        parse_message(line, LIMIT)
+
+
+async def test_only_the_beginning_and_the_end_of_a_long_line_are_kept() -> None:
+    (line,) = await read_in_parts(b"a" * 50 * LIMIT + b"the end", 100)
+    assert line.endswith(b"the end")
+    assert LIMIT < len(line) < 2 * LIMIT
