@@ -208,8 +208,10 @@ class McpServer:
         content = [block for block in raw.get("content") or [] if isinstance(block, dict)]
         return CallResult(content, structured if isinstance(structured, dict) else None, raw.get("isError") is True)
 
-    async def _is_lost(self, error: MCPError) -> bool:
-        """Whether the connection is gone, rather than the error being the server's answer."""
+    async def _is_lost(self, error: MCPError, *, own_calls: int = 0) -> bool:
+        """Whether the connection is gone, rather than the error being the server's answer. A server that does not
+        answer a ping while it works on calls, besides `own_calls`, is busy."""
+        was_busy = self._calls > own_calls
         if not self._connection.may_be_lost(error):
             return False
         if self._spec.transport is Transport.STDIO:
@@ -218,13 +220,13 @@ class McpServer:
             async with asyncio.timeout(PING_TIMEOUT_SECONDS):
                 await self._session.send_ping()
         except TimeoutError:
-            return True
+            return not was_busy and self._calls <= own_calls
         except MCPError as again:
             return self._connection.may_be_lost(again)
         return False
 
     async def _translate_error(self, item: Item, error: MCPError) -> ToolscriptError:
-        if await self._is_lost(error):
+        if await self._is_lost(error, own_calls=1):
             return Unavailable(await self._connection.reason(error), details={"server": item.server})
         return UpstreamFailed(
             f"{item.id} failed: {self._connection.redact_secrets(error.message)}",
