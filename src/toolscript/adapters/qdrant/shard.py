@@ -68,8 +68,9 @@ class Manifest:
     optimised: int
 
 
-def index_damage(folder: Path, error: Exception) -> Unavailable:
-    """The error for a folder that cannot be read. Callers of a gateway see it: it does not name the folder."""
+def report_damage(folder: Path, error: Exception) -> Unavailable:
+    """Logs that a folder cannot be read, and returns the error. Callers of a gateway see it: it does not name the
+    folder."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     log.warning("index_damaged", extra={"folder": str(folder), "reason": reason})
     return Unavailable(
@@ -79,7 +80,7 @@ def index_damage(folder: Path, error: Exception) -> Unavailable:
     )
 
 
-def generation_folder(folder: Path, number: int) -> Path:
+def locate_generation(folder: Path, number: int) -> Path:
     """The folder of a generation."""
     return folder / f"generation-{number}"
 
@@ -104,7 +105,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise index_damage(folder, error) from error
+        raise report_damage(folder, error) from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -253,7 +254,7 @@ class Shard:
 
     @property
     def _place(self) -> Path:
-        return generation_folder(self._folder, self._manifest.generation)
+        return locate_generation(self._folder, self._manifest.generation)
 
     def _is_due(self) -> bool:
         unoptimised = max(self._upserted, self._shard.info().points_count - self._manifest.optimised)
@@ -282,7 +283,7 @@ class Shard:
             require_space(self._folder, 2 * sum(f.stat().st_blocks * 512 for f in self._place.rglob("*")))
             optimised, self._upserted = self._shard.info().points_count, 0
             after = replace(self._manifest, generation=self._manifest.generation + 1, optimised=optimised)
-            copy = generation_folder(self._folder, after.generation)
+            copy = locate_generation(self._folder, after.generation)
             await asyncio.to_thread(shutil.copytree, self._place, copy)
             self._changed = set()
         await self._run_child(copy)
@@ -360,4 +361,4 @@ def _load(place: Path) -> qe.EdgeShard:
         with private_umask():
             return qe.EdgeShard.load(str(place))
     except Exception as error:
-        raise index_damage(place.parent, error) from error
+        raise report_damage(place.parent, error) from error

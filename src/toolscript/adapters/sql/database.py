@@ -14,7 +14,7 @@ from importlib import resources
 from string import Template
 from typing import TypeVar
 
-from toolscript.adapters.sql.session import Row, Session, Sessions, first_line
+from toolscript.adapters.sql.session import Row, Session, Sessions, get_first_line
 from toolscript.adapters.worker_threads import WorkerThreads
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
@@ -85,7 +85,7 @@ class Database:
             result = work(session)
             session.connection.execute("COMMIT")
         except dialect.rejections as error:
-            raise Invalid(f"the store rejects a value: {first_line(error)}", details={"store": "sql"}) from error
+            raise Invalid(f"the store rejects a value: {get_first_line(error)}", details={"store": "sql"}) from error
         except dialect.faults as error:
             failed = True
             raise self._sessions.explain(error) from error

@@ -14,7 +14,7 @@ from psycopg.types.json import Json
 
 from toolscript.adapters.outages import Outage
 from toolscript.adapters.postgres import FAULTS, STATEMENT_SECONDS, WRITE_SECONDS, PostgresPool
-from toolscript.adapters.sql.session import Dialect, Session, first_line
+from toolscript.adapters.sql.session import Dialect, Session, get_first_line
 from toolscript.domain.errors import Unavailable
 
 
@@ -95,7 +95,7 @@ class PostgresSessions:
             session.connection.max_silence = WRITE_SECONDS
 
     def explain(self, error: Exception) -> Unavailable:
-        return Outage(f"the store does not answer: {first_line(error)}", details={"store": "sql"})
+        return Outage(f"the store does not answer: {get_first_line(error)}", details={"store": "sql"})
 
     def give_back(self, session: Session, *, failed: bool) -> None:
         if failed:

@@ -106,6 +106,6 @@ class Sessions(Protocol):
     def close(self) -> None: ...
 
 
-def first_line(error: Exception) -> str:
+def get_first_line(error: Exception) -> str:
     """The first line of a driver's message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

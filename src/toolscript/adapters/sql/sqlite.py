@@ -12,7 +12,7 @@ from typing import Any
 from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space
 from toolscript.adapters.outages import Outage
 from toolscript.adapters.private_files import create_private, make_private_folder, restrict
-from toolscript.adapters.sql.session import Dialect, Session, first_line
+from toolscript.adapters.sql.session import Dialect, Session, get_first_line
 from toolscript.domain.errors import DiskFull, Unavailable, is_disk_full
 
 BUSY_SECONDS = 10
@@ -83,7 +83,7 @@ class SqliteSessions:
             is_low = code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN} and free < FULL_BELOW_BYTES
             if is_disk_full(error) or code == sqlite3.SQLITE_FULL or is_low:
                 return DiskFull(free, RESERVED_BYTES)
-        return Outage(f"the store does not answer: {first_line(error)}", details={"store": "sql"})
+        return Outage(f"the store does not answer: {get_first_line(error)}", details={"store": "sql"})
 
     def give_back(self, session: Session, *, failed: bool) -> None:
         if failed and self._file:  # closing would delete a database in memory
