@@ -56,6 +56,7 @@ def announce_gateway(settings: Settings, url: str, *, key: str | None = None) ->
         find_process_start(os.getpid()),
     )
     text = json.dumps(asdict(announcement))
+    (settings.data / f"{FILE}.new").unlink(missing_ok=True)  # the draft of an earlier version: others may read it
     replace_file(note, text)
     try:
         yield
