@@ -206,3 +206,10 @@ def test_a_failed_server_is_named_once(toolscript: Toolscript, command: str) -> 
     arguments = {"search": ["x"], "call": ["bad__x"]}.get(command, [])
     result = toolscript(command, *arguments, code={"search": 0, "call": 4}.get(command, 3))
     assert result.output.count("command not found: no-such-command") == 1
+
+
+@pytest.mark.req("G-09")
+def test_a_demo_gateway_ends_without_a_stack_trace(small_folder: Path) -> None:
+    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)) as gateway:
+        pass
+    assert gateway.log.read_text() == ""
