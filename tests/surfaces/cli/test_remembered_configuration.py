@@ -182,3 +182,59 @@ def test_a_gateway_leaves_the_demo_when_servers_are_configured(small_folder: Pat
             assert time.monotonic() < end
             time.sleep(0.1)
         assert find_tools() == ["good__echo", "good__pid"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\x00", b'{"servers": {}, "config": 5}', None])
+def test_a_record_that_cannot_be_read_is_named_and_the_demo_is_not_used(
+    small_folder: Path, content: bytes | None
+) -> None:
+    file = small_folder / "catalogue.json"
+    small_folder.mkdir()
+    file.mkdir() if content is None else file.write_bytes(content)
+    for command in (["search", "echo"], ["get-types", "github"], ["gateway", "start"], ["sync"], ["list-servers"]):
+        error = toolscript(*command, code=3).stderr
+        assert error.startswith(f"error: cannot read {file}, which names the servers of this folder: ")
+        assert "Delete it and run `toolscript sync --config FILE`" in error
+        assert error.count("\n") == 1
+    assert not (small_folder / "demo").exists()
+
+
+@pytest.mark.parametrize("name", ["servers.json", ".toolscript.json"])
+def test_a_missing_configuration_is_named_and_the_demo_is_not_used(small_folder: Path, name: str) -> None:
+    file = configure({"good": GOOD}, name)
+    toolscript("sync", *(["--config", file] if name == "servers.json" else []))
+    Path(file).unlink()
+    assert find_tools() == ["good__echo", "good__pid"]
+    for command in (["list-servers"], ["sync"], ["gateway", "start", "--port", "0"], ["call", "good__pid"]):
+        error = toolscript(*command, code=3).stderr
+        assert file in error
+        assert "exist: name another with --config, or choose another folder with --data-dir" in error
+        assert error.count("\n") == 1
+    other = configure({"new": GOOD}, "other.json")
+    assert f"{file}; {other} is not used" in toolscript("list-tools", "--config", other).stderr
+    assert file in toolscript("call", "good__pid", "--config", other, code=3).stderr.splitlines()[-1]
+    toolscript("sync", "--config", other)
+    assert find_tools() == ["new__echo", "new__pid"]
+    assert not (small_folder / "demo").exists()
+
+
+def test_a_folder_whose_servers_all_failed_does_not_become_the_demo(small_folder: Path) -> None:
+    file = configure({"bad": make_scripted_spec(crash=True)}, "servers.json")
+    toolscript("sync", "--config", file, code=3)
+    Path(file).unlink()
+    assert find_tools() == []
+    assert file in toolscript("sync", code=3).stderr
+
+
+def test_a_tool_of_a_server_that_is_no_longer_configured_cannot_be_called(small_folder: Path) -> None:
+    toolscript("sync", "--config", configure({"good": GOOD}, "servers.json"))
+    configure({}, "servers.json")
+    assert "the server good is no longer configured" in toolscript("call", "good__pid", code=3).stderr
+
+
+def test_listing_the_servers_of_another_configuration_says_so(small_folder: Path) -> None:
+    mine, other = configure({"good": GOOD}, "mine.json"), configure({"new": GOOD}, "other.json")
+    toolscript("sync", "--config", mine)
+    assert toolscript("list-servers", "--config", mine).stderr == ""
+    listed = toolscript("list-servers", "--config", other)
+    assert f"the catalogue in {small_folder} is that of {mine}; these are the servers of {other}" in listed.stderr

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.data_files import replace_file
@@ -47,7 +48,17 @@ class CatalogueRecord:
     @property
     def files(self) -> list[Path]:
         """The configuration files, as far as they exist; none when they are not known."""
-        return _find_files(self.config, self.folder) if self.folder else []
+        return [file for file in self.candidates if file.exists()]
+
+    @property
+    def name(self) -> str:
+        """The configuration files that exist, or those that should."""
+        return _join(self.files) or " or ".join(map(str, self.candidates))
+
+    @property
+    def candidates(self) -> list[Path]:
+        """The configuration files, whether they exist or not; none when they are not known."""
+        return _list_candidates(self.config, self.folder) if self.folder else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +77,42 @@ class CatalogueChoice:
 
 def choose_catalogue(settings: Settings, folder: Path | None = None, *, switching: bool = False) -> CatalogueChoice:
     """The catalogue of the configuration that the data folder remembers, if it does; else of the one that the settings
-    or the default files name; else the demo. With `switching`, what is named comes first. Raises Invalid."""
-    folder, record = folder or Path.cwd(), read_record(settings.data)
+    or the default files name; else the demo. With `switching`, what is named comes first. Raises Invalid, and
+    Unavailable when the record cannot be read, or with `switching` when the remembered configuration does not exist and
+    no other is named."""
+    folder, record = folder or Path.cwd(), _read_record_or_raise(settings.data)
     configuration = read_configuration(settings, folder)
     named, known, note = _find_files(settings.config, folder), record.files, None
-    if known not in ([], named):
+    if switching and not named:
+        require_configuration(record, settings.data)
+    if record.candidates and known != named:
         if named and (switching or not record.servers):
             if record.servers:
-                note = f"the catalogue in {settings.data} was that of {_join(known)}; now it is that of {_join(named)}"
+                note = f"the catalogue in {settings.data} was that of {record.name}; now it is that of {_join(named)}"
         else:
             if named:
                 note = (
-                    f"the catalogue in {settings.data} is that of {_join(known)}; {_join(named)} is not used: switch "
+                    f"the catalogue in {settings.data} is that of {record.name}; {_join(named)} is not used: switch "
                     "to it with `toolscript sync`, or choose another folder with --data-dir"
                 )
-            settings, folder, named = replace(settings, config=record.config), record.folder or folder, known
-            configuration = read_configuration(settings, folder)
-    has_catalogue = named or (not switching and (record.servers or _is_shared(settings)))
-    return CatalogueChoice(settings, folder, configuration, not has_catalogue, record, note)
+            if known:
+                settings, folder, named = replace(settings, config=record.config), record.folder or folder, known
+                configuration = read_configuration(settings, folder)
+            else:
+                configuration = replace(configuration, servers=())
+    is_real = named or record.candidates or record.servers or (not switching and _is_shared(settings))
+    return CatalogueChoice(settings, folder, configuration, not is_real, record, note)
+
+
+def require_configuration(record: CatalogueRecord, data: Path) -> None:
+    """Raises Unavailable when the folder has a catalogue and its configuration does not exist."""
+    if record.files or not (record.candidates or record.servers):
+        return
+    problem = f"uses {record.name}, which does not exist" if record.candidates else "does not know its configuration"
+    raise Unavailable(
+        f"the folder {data} {problem}: name another with --config, or choose another folder with --data-dir",
+        details={"folder": str(data), "files": [str(file) for file in record.candidates]},
+    )
 
 
 def _is_shared(settings: Settings) -> bool:
@@ -104,8 +133,12 @@ def _is_toolscript(spec: ServerSpec) -> bool:
 
 def _find_files(config: Path | None, folder: Path) -> list[Path]:
     """The configuration files that exist."""
+    return [file for file in _list_candidates(config, folder) if file.exists()]
+
+
+def _list_candidates(config: Path | None, folder: Path) -> list[Path]:
     candidates = [folder / config.expanduser()] if config else [Path.home() / FILE_NAME, folder / FILE_NAME]
-    return [file for file in dict.fromkeys(candidates) if file.exists()]
+    return list(dict.fromkeys(candidates))
 
 
 def _join(files: Sequence[Path]) -> str:
@@ -147,13 +180,33 @@ async def load_demo(app: App) -> SyncReport:
 
 
 def read_record(data: Path) -> CatalogueRecord:
-    """What the data folder remembers. Earlier versions wrote only the servers."""
+    """What the data folder remembers; nothing when that cannot be read."""
     try:
-        content = json.loads((data / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _read_record_or_raise(data)
+    except Unavailable:
         return CatalogueRecord()
+
+
+def _read_record_or_raise(data: Path) -> CatalogueRecord:
+    """What the data folder remembers; nothing without a record. Earlier versions wrote only the servers. Raises
+    Unavailable for a record that cannot be read."""
+    try:
+        return _parse_record((data / FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return CatalogueRecord()
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise Unavailable(
+            f"cannot read {data / FILE}, which names the servers of this folder: {problem}. Delete it and run "
+            "`toolscript sync --config FILE`, or choose another folder with --data-dir",
+            details={"file": str(data / FILE)},
+        ) from error
+
+
+def _parse_record(text: str) -> CatalogueRecord:
+    content = json.loads(text)
     if not isinstance(content, dict):
-        return CatalogueRecord()
+        raise TypeError("it is not a JSON object")
     if not isinstance(content.get("servers"), dict):
         return CatalogueRecord(servers=_as_texts(content))
     config, folder = content.get("config"), content.get("folder")

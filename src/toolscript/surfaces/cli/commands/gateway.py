@@ -178,7 +178,7 @@ class GatewayRun:
             await asyncio.gather(background, return_exceptions=True)
 
     def _choose(self) -> None:
-        """Reads the configuration. Raises Invalid."""
+        """Reads the configuration. Raises Invalid or Unavailable."""
         self._choice = choose_catalogue(self._given, self._folder, switching=True)
         self._settings, self._configuration = self._choice.settings, self._choice.configuration
         self._stamps = _read_stamps(self._configuration)
@@ -191,7 +191,7 @@ class GatewayRun:
                 continue
             try:
                 self._choose()
-            except Invalid as error:
+            except (Invalid, Unavailable) as error:
                 self._stamps = _read_stamps(self._configuration)
                 app.gateway.configuration_error = error.message
                 log.warning("configuration_not_applied", extra={"reason": error.message})

@@ -14,14 +14,14 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers
+from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers, require_configuration
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import COLOURS
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import format_json, print_answer, print_text, printable
+from toolscript.surfaces.cli.terminal.text import format_json, print_answer, print_note, print_text, printable
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ async def _try_servers(settings: Settings) -> dict[str, Any]:
     if choice.is_demo:
         raise NotFound(
             "no servers are configured: write ~/.toolscript.json or ./.toolscript.json, or name a file with --config"
+        )
+    if choice.note:
+        files = " and ".join(map(str, choice.configuration.files))
+        print_note(
+            f"the catalogue in {settings.data} is that of {choice.record.name}; these are the servers of {files}"
         )
     gateway = open_gateway(settings)
     try:
@@ -220,8 +225,12 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[st
     from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
-    configured = choose_catalogue(app.settings).configuration.servers
+    choice = choose_catalogue(app.settings)
+    configured = choice.configuration.servers
     specs = [s for s in configured if s.name == item.server]
+    if not specs and not choice.is_demo:
+        require_configuration(choice.record, app.settings.data)
+        raise Unavailable(f"{tool_id} cannot be called: the server {item.server} is no longer configured")
     if not specs:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
