@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,15 +13,18 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.adapters.tokens.jwt import JwtVerifier
+from toolscript.adapters.tokens.jwt import JwtVerifier, is_local_token
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url, send_to_gateway
+from toolscript.surfaces.cli.main import run
 
 LOCAL_KEY = "a-local-key-of-the-tests-that-is-long-enough"
 
@@ -233,5 +237,37 @@ def test_the_owner_of_the_folder_needs_no_other_token(small_folder: Path, start_
     assert send_to_gateway(settings, "/documents/report", tenant="acme")["text"] == "a report"
     with pytest.raises(NotFound):
         send_to_gateway(settings, "/documents/report", tenant="other")
-    with pytest.raises(Unauthorized):
-        send_to_gateway(settings, "/documents/report")
+
+
+@pytest.mark.req("S-05", "X-05")
+def test_the_owner_of_the_folder_needs_no_key(small_folder: Path, start_gateway: Callable[[], None]) -> None:
+    start_gateway()
+    settings = load_settings()
+    created = CliRunner().invoke(run, ["keys", "create", "prometheus", "--scope", "metrics"])
+    assert created.exit_code == 0
+    url = find_gateway_url(settings) or ""
+    deadline = time.monotonic() + 60
+    while httpx.get(f"{url}/servers").status_code != 401:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert send_to_gateway(settings, "/servers")["servers"] == []
+    assert send_to_gateway(settings, "/search", q="read a file")["results"]
+    assert send_to_gateway(settings, "/api/v1/skills/suggestions") is not None
+    with pytest.raises(Unauthorized, match="set TOOLSCRIPT_API_KEY"):
+        send_to_gateway(replace(settings, api_key="wrong"), "/servers")
+    with pytest.raises(Unauthorized, match="set TOOLSCRIPT_API_KEY"):
+        send_to_gateway(replace(settings, gateway_url=url), "/servers")
+
+
+@pytest.mark.req("X-04", "X-05")
+def test_the_token_of_the_owner_is_sent_only_to_the_gateway_of_the_folder(settings: Settings) -> None:
+    why = {"code": "UNAUTHORIZED", "message": "a key is required", "details": {}}
+    without_key = replace(settings, api_key=None)
+    with Gateway() as gateway, Gateway() as other, announce_with_key(without_key, gateway):
+        gateway.refuses = other.refuses = (401, why)
+        with pytest.raises(Unauthorized):
+            send_to_gateway(without_key, "/servers")
+        with pytest.raises(Unauthorized):
+            send_to_gateway(replace(without_key, gateway_url=other.root), "/servers")
+        assert (len(gateway.keys), other.keys) == (2, [None])
+        assert is_local_token(LOCAL_KEY, (gateway.keys[1] or "").removeprefix("Bearer "))
