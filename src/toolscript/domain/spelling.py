@@ -9,9 +9,14 @@ MIN_RESEMBLANCE = 0.84
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that resembles this one, apart from case, hyphens and underscores; None if none does."""
+    """The known name that resembles this one, apart from case, hyphens and underscores, or that has two neighbouring
+    letters swapped; None if none does."""
     from difflib import SequenceMatcher
 
+    known = list(known)
+    for each in known:  # of a short name, swapped letters are too large a part to resemble it
+        if _is_swapped(_normalize(name), _normalize(each)):
+            return each
     matcher = SequenceMatcher(b=_normalize(name), autojunk=False)
     best, best_ratio = None, MIN_RESEMBLANCE
     for each in known:
@@ -25,6 +30,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: `; did you mean "skill"?`, or nothing."""
     nearest = find_nearest(name, known)
     return f'; did you mean "{nearest}"?' if nearest else ""
+
+
+def _is_swapped(one: str, other: str) -> bool:
+    return any(one == other[:i] + other[i + 1] + other[i] + other[i + 2 :] for i in range(len(other) - 1))
 
 
 def _normalize(name: str) -> str:
