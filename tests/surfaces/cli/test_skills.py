@@ -104,6 +104,14 @@ def numbers(toolscript: Toolscript, status: str = "pending") -> dict[str, int]:
 
 
 @pytest.mark.req("H-09")
+def test_a_change_of_the_demo_says_that_it_will_not_last(toolscript: Toolscript) -> None:
+    note = "note: this changed the built-in demo: it will not be there once servers are configured\n"
+    for change in (["add", *BEES], ["edit", "bee_keeping", "--inactive"], ["remove", "bee_keeping", "--yes"]):
+        assert toolscript("skills", *change).stderr == note
+    assert toolscript("skills", "list").stderr == ""
+
+
+@pytest.mark.req("H-09")
 def test_a_skill_is_added_changed_and_removed(toolscript: Toolscript) -> None:
     added = data_of(toolscript("skills", "add", *BEES, "--json"))
     assert added.pop("tool_count") == 0

@@ -19,7 +19,7 @@ from toolscript.surfaces.cli.client.catalogue import CONNECT_SECONDS, choose_cat
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, require_no_gateway, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
-from toolscript.surfaces.cli.terminal.text import print_answer
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note
 from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -130,6 +130,13 @@ def request_once(
     if show:
         print_answer(answer, show)
     return answer
+
+
+def report_change_of_demo() -> None:
+    """Prints a note when a command has changed the demo, which has a store of its own."""
+    settings = load_settings(**get_overrides())
+    if not settings.gateway_url and choose_catalogue(settings).is_demo:
+        print_note("this changed the built-in demo: it will not be there once servers are configured")
 
 
 @asynccontextmanager

@@ -14,7 +14,13 @@ import click
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.surfaces.cli.client.completion import complete
-from toolscript.surfaces.cli.client.session import CommandSession, Local, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import (
+    CommandSession,
+    Local,
+    read_settings,
+    report_change_of_demo,
+    run_in_session,
+)
 from toolscript.surfaces.cli.commands.skills_review import (
     SKILLS,
     TIMEOUT_SECONDS,
@@ -199,6 +205,7 @@ def edit(skill_id: str, **given: Any) -> None:
         return await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
 
     print_answer(run_in_session(read_settings(), change), lambda skill: print_skill("Changed", skill))
+    report_change_of_demo()
 
 
 @skills.command()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import click
 
 from toolscript.domain.catalog import SuggestionStatus
 from toolscript.surfaces.cli.client.completion import complete
-from toolscript.surfaces.cli.client.session import request_once
+from toolscript.surfaces.cli.client.session import Local, ToJson, report_change_of_demo, request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import format_count, printable
@@ -32,9 +31,16 @@ MAX_NAMED_TOOLS = 5
 
 Answer = Mapping[str, Any]
 
-request = partial(request_once, timeout_seconds=TIMEOUT_SECONDS)
 number_argument = click.argument("number", metavar="N", type=click.IntRange(1, MAX_NUMBER))
 reviewer = click.option("--by", "reviewed_by", metavar="NAME", help="Who decides; stored with the decision.")
+
+
+def request(path: str, local: Local, to_json: ToJson | None = None, **more: Any) -> Any:
+    """Sends the only request of a command, like `request_once`. Says so when it has changed the demo."""
+    answer = request_once(path, local, to_json, timeout_seconds=TIMEOUT_SECONDS, **more)
+    if "method" in more or "body" in more:
+        report_change_of_demo()
+    return answer
 
 
 @click.command()

@@ -63,10 +63,8 @@ async def _try_servers(settings: Settings) -> dict[str, Any]:
             "no servers are configured: write ~/.toolscript.json or ./.toolscript.json, or name a file with --config"
         )
     if choice.note:
-        files = " and ".join(map(str, choice.configuration.files))
-        print_note(
-            f"the catalogue in {settings.data} is that of {choice.record.name}; these are the servers of {files}"
-        )
+        read = " and ".join(str(file) for file in choice.configuration.files if file.exists())
+        print_note(f"the catalogue in {settings.data} is that of {choice.record.name}; these are the servers of {read}")
     gateway = open_gateway(settings)
     try:
         await connect_servers(gateway, choice.configuration.servers, name_failed=False)
