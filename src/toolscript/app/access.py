@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from toolscript.adapters.private_files import make_private_folder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.app.extras import require_extra
@@ -71,7 +72,8 @@ async def open_keys(settings: Settings, *, read_only: bool = False) -> AsyncIter
             details={"field": "TOOLSCRIPT_STORE", "allowed": ["sqlite:///FILE", "postgresql://…"]},
         )
     if not settings.store and not read_only:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):  # opening the database says what is wrong with the folder
+            make_private_folder(settings.data)
     database = await asyncio.to_thread(Database, url, read_only=read_only)
     try:
         yield Keys(SqlKeys(database))

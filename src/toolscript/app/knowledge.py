@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from toolscript.adapters.private_files import make_private_folder
@@ -51,7 +51,8 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
             reader = _mongo(settings)[0].at(settings.knowledge, timeout_seconds=LIBRARY_SECONDS)
         else:
             if not settings.store:
-                make_private_folder(settings.data, follow_link=True)
+                with suppress(OSError):  # opening the database says what is wrong with the folder
+                    make_private_folder(settings.data, follow_link=True)
             database = await asyncio.to_thread(Database, store_url(settings))
             stack.push_async_callback(database.close)
             reader = await _reader_of(database, store_url(settings))

@@ -213,3 +213,11 @@ def test_a_demo_gateway_ends_without_a_stack_trace(small_folder: Path) -> None:
     with run_gateway(Path.cwd(), "--data-dir", str(small_folder)) as gateway:
         pass
     assert gateway.log.read_text() == ""
+
+
+@pytest.mark.req("G-09")
+def test_a_folder_in_the_place_of_the_announcement_is_named(toolscript: Toolscript, small_folder: Path) -> None:
+    (small_folder / "gateway.json").mkdir(parents=True)
+    error = toolscript("gateway", "start", "--port", "0", code=3).stderr
+    assert error.startswith(f"error: {small_folder / 'gateway.json'} is a folder")
+    assert error.count("\n") == 1

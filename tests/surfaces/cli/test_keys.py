@@ -118,6 +118,8 @@ def test_a_running_gateway_follows_within_seconds(
     wait_for(200, url, key)
     wait_for(401, url, None)
     command = ("search", "read a file", "--json")
+    assert toolscript(monkeypatch, *command).exit_code == 0  # the owner of the folder needs none
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "wrong")
     refused = toolscript(monkeypatch, *command)
     assert (refused.exit_code, "set TOOLSCRIPT_API_KEY" in refused.stderr) == (6, True)
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", key)
@@ -125,3 +127,13 @@ def test_a_running_gateway_follows_within_seconds(
     monkeypatch.delenv("TOOLSCRIPT_API_KEY")
     answer(monkeypatch, "keys", "revoke", "ci")
     wait_for(401, url, key)
+
+
+@pytest.mark.parametrize(
+    "command", [["keys", "create", "ci", "--scope", "search"], ["keys", "list"], ["knowledge", "list"]]
+)
+def test_a_folder_that_cannot_be_created_is_named(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    result = toolscript(monkeypatch, *command, "--data-dir", "/dev/null/x")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: the store /dev/null/x/toolscript.db ")
+    assert result.stderr.count("\n") == 1

@@ -122,3 +122,21 @@ def test_another_broken_pipe_is_not_a_success(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_the_version_is_printed(flag: str) -> None:
     assert CliRunner().invoke(run, [flag]).output == f"{__version__}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("arguments", [["-V"], ["--help"], ["keys", "create", "--help"], ["list-tools"]])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], small_folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*toolscript_command(), *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **SETTINGS},
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+        )
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("error: cannot write: No space left on device.")
+    assert ended.stderr.count("\n") == 1

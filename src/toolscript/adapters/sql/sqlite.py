@@ -83,6 +83,12 @@ class SqliteSessions:
             is_low = code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN} and free < FULL_BELOW_BYTES
             if is_disk_full(error) or code == sqlite3.SQLITE_FULL or is_low:
                 return DiskFull(free, RESERVED_BYTES)
+            if code == sqlite3.SQLITE_READONLY:
+                return Outage(
+                    f"the store {self._file} cannot be written: {get_first_line(error)}. Allow your user to write it, or "
+                    "choose another folder with --data-dir",
+                    details={"store": "sql"},
+                )
         return Outage(f"the store does not answer: {get_first_line(error)}", details={"store": "sql"})
 
     def give_back(self, session: Session, *, failed: bool) -> None:

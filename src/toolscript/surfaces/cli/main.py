@@ -51,8 +51,11 @@ class _Toolscript(click.Group):
     """Prints an error as one message and exits with its code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
-        with _end_without_reader():  # prints --help and --version
-            return super().make_context(*arguments, **more)
+        try:
+            with _end_without_reader():  # prints --help and --version
+                return super().make_context(*arguments, **more)
+        except OSError as error:
+            sys.exit(_print_error(_explain(error)))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -262,3 +262,17 @@ async def test_a_user_without_write_permission_can_open_a_read_only_database(pos
     await reading.close()
     await database.write(lambda session: (session.run("DROP OWNED BY only_reads"), session.run("DROP ROLE only_reads")))
     await database.close()
+
+
+async def test_a_database_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'notes.db'}")
+
+    def work(session: Session) -> None:
+        session.connection.execute("PRAGMA query_only=ON")  # the error of a file without the permission to write
+        session.run("CREATE TABLE notes (text TEXT)")
+
+    try:
+        with pytest.raises(Unavailable, match=r"notes\.db cannot be written: .*--data-dir"):
+            await database.write(work)
+    finally:
+        await database.close()

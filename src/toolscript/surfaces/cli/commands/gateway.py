@@ -18,6 +18,7 @@ from toolscript.configuration.files import Configuration
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.announcement import FILE as ANNOUNCEMENT_FILE
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.catalogue import (
     choose_catalogue,
@@ -120,12 +121,14 @@ class GatewayRun:
     """One run of the gateway: binds the port, opens the application, and watches the configuration."""
 
     def __init__(self, settings: Settings, console: Console) -> None:
-        """Raises Invalid for an invalid configuration, or a public address without an API key."""
+        """Raises Invalid for an invalid configuration, or a public address without an API key;
+        Unavailable when the data folder cannot be used."""
         self._given = settings
         self._console = console
         self._started = time.monotonic()
         self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
         self._choose()
+        _check_announcement_file(settings)
         self.server = _create_http_server(settings)
 
     async def serve(self) -> None:
@@ -289,6 +292,17 @@ async def _finish_documents(app: App) -> None:
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
         await asyncio.sleep(pause)
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+def _check_announcement_file(settings: Settings) -> None:
+    """Raises Unavailable for a folder in the place of the file in which the gateway announces itself."""
+    file = settings.data / ANNOUNCEMENT_FILE
+    if file.is_dir():
+        raise Unavailable(
+            f"{file} is a folder, and the gateway writes a file of that name: remove it, or choose another folder with "
+            "--data-dir",
+            details={"path": str(file)},
+        )
 
 
 def _create_http_server(settings: Settings) -> HttpServer:
