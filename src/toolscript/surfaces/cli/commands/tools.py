@@ -6,14 +6,14 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from toolscript.domain.errors import Invalid, NotFound, Unavailable
+from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
 from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers, require_configuration
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
@@ -160,6 +160,8 @@ async def _check_names(session: CommandSession, filter_: str | None) -> None:
     existing = await list_names(filter_) if entries else set()
     unknown = [entry for entry in entries if entry not in existing]
     if unknown:
+        if problem := await _describe_servers_of(session, unknown):
+            raise NotFound(f"no tools of {', '.join(unknown)}: {problem}", details={"unknown": unknown, "nearest": []})
         from difflib import get_close_matches
 
         names = sorted(await list_names(None))
@@ -168,6 +170,23 @@ async def _check_names(session: CommandSession, filter_: str | None) -> None:
         raise NotFound(
             f"no such server or tool: {', '.join(unknown)}; {hint}", details={"unknown": unknown, "nearest": nearest}
         )
+
+
+async def _describe_servers_of(session: CommandSession, names: Iterable[str]) -> str:
+    """What is wrong with the servers of these names, as far as a gateway knows; empty when nothing is."""
+    if session.app is not None:
+        return ""
+    try:
+        servers = (await session.send("/servers"))["servers"]
+    except ToolscriptError:  # the key may not see servers
+        return ""
+    wanted = {name.partition("__")[0] for name in names}
+    states = {"connecting": "is still starting", "failed": "has failed"}
+    return "; ".join(
+        f"the server {s['name']} {states[s['state']]}{f' ({reason})' if (reason := _format_reason(s)) else ''}"
+        for s in servers
+        if s["name"] in wanted and s["state"] in states
+    )
 
 
 @click.command()
@@ -190,14 +209,23 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...]) -> None:
     """
     settings = read_settings()
     given = _parse_arguments(arguments, pairs)
-    request_once(
-        f"/tools/{quote(tool_id, safe='', errors='replace')}",
-        lambda app: _call(app, tool_id, given),
-        show=_show_result,
-        body=given,
-        timeout_seconds=settings.call_timeout + 15,
-        timeout=settings.call_timeout if options.get_overrides()["call_timeout"] is not None else None,
-    )
+
+    async def request(session: CommandSession) -> Any:
+        try:
+            return await session.request(
+                f"/tools/{quote(tool_id, safe='', errors='replace')}",
+                lambda app: _call(app, tool_id, given),
+                body=given,
+                timeout_seconds=settings.call_timeout + 15,
+                timeout=settings.call_timeout if options.get_overrides()["call_timeout"] is not None else None,
+            )
+        except NotFound as error:
+            problem = await _describe_servers_of(session, [tool_id])
+            if not problem:
+                raise
+            raise NotFound(f"{tool_id} cannot be called: {problem}", details=error.details) from error
+
+    print_answer(run_in_session(settings, request), _show_result)
 
 
 def _parse_arguments(text: str | None, pairs: Sequence[str]) -> dict[str, Any]:
