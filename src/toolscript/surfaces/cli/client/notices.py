@@ -54,7 +54,8 @@ def report_unused_variables(settings: Settings, *, is_service: bool) -> None:
     """Names environment variables that look like settings and are none, or that this command does not use: in the log
     of a service, else in a note."""
     if settings.gateway_url and not is_service and "gateway_url" not in get_overrides():
-        print_note_once(settings.data, "TOOLSCRIPT_GATEWAY_URL has no effect on this command: it uses the data folder")
+        # Every time: what a command writes would otherwise be looked for on the wrong machine.
+        print_note(f"TOOLSCRIPT_GATEWAY_URL has no effect on this command: it uses the data folder {settings.data}")
     for variable, nearest in find_unknown_variables(os.environ).items():
         if is_service:
             log.warning("unknown_variable", extra={"variable": variable, "nearest": nearest})
