@@ -117,14 +117,22 @@ def test_a_gateway_elsewhere_is_used_with_a_key(toolscript: Toolscript, tmp_path
         assert "No documents" in listed.stdout
         assert "--tenant has no effect" in listed.stderr
         # Commands that open the data folder say that they do.
-        assert "TOOLSCRIPT_GATEWAY_URL has no effect" in toolscript("knowledge", "list", **there).stderr
+        for _ in range(2):  # every time
+            assert "TOOLSCRIPT_GATEWAY_URL has no effect" in toolscript("knowledge", "list", **there).stderr
+        for command in (["documents", "list"], ["documents", "search", "x"]):
+            message = toolscript(*command, code=6, **there).stderr
+            assert "`toolscript keys create NAME --scope documents --tenant TENANT`" in message
+            assert "X-API-Key" not in message
     assert not (small_folder / "index").exists()
     assert f"no gateway responds at {gateway.url}" in toolscript("list-tools", "--gateway", gateway.url, code=3).stderr
     assert toolscript("gateway", "status", "--gateway", gateway.url, code=4).stdout.startswith("no gateway responds")
 
 
 @pytest.mark.req("G-09", "X-03")
-@pytest.mark.parametrize("url", ["ftp://x", "localhost:3780", "http://", "http://user:pass@host", "http://x y", "x"])
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://x", "localhost:3780", "http://", "http://user:pass@host", "http://x y", "x", "http://x?y=1", "http://x#y"],
+)
 def test_a_gateway_that_is_not_a_url_is_refused(toolscript: Toolscript, url: str) -> None:
     assert "expected an http or https URL" in toolscript("list-tools", "--gateway", url, code=2).stderr
 
@@ -221,3 +229,29 @@ def test_a_folder_in_the_place_of_the_announcement_is_named(toolscript: Toolscri
     error = toolscript("gateway", "start", "--port", "0", code=3).stderr
     assert error.startswith(f"error: {small_folder / 'gateway.json'} is a folder")
     assert error.count("\n") == 1
+
+
+@pytest.mark.req("G-09")
+def test_an_address_without_tls_is_named_as_such(toolscript: Toolscript) -> None:
+    class Silent(HttpDouble):
+        def answer(self, request: Any, body: bytes) -> None:
+            """Is never asked: the handshake fails."""
+
+    with Silent() as gateway:
+        url = gateway.root.replace("http:", "https:")
+        error = toolscript("list-tools", "--gateway", url, code=3).stderr
+        assert f"{url} does not speak https" in error
+        assert "unknown whether" not in error
+
+
+@pytest.mark.req("G-09", "G-02")
+def test_a_server_that_failed_is_named_where_its_tools_are_missing(
+    toolscript: Toolscript, start_gateway: Callable[[], None]
+) -> None:
+    Path(".toolscript.json").write_text('{"mcpServers": {"github": {"command": "no-such-command"}}}')
+    start_gateway()
+    for command in (["get-types", "github"], ["get-types", "github__list"], ["call", "github__list"]):
+        error = toolscript(*command, code=4).stderr
+        assert "the server github has failed (command not found: no-such-command" in error
+    assert "did you mean" not in error
+    assert "no such tool" in toolscript("call", "other__list", code=4).stderr

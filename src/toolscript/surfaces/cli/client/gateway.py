@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,6 +22,8 @@ TIMEOUT_SECONDS = 10.0
 HEALTH_TIMEOUT_SECONDS = 3.0
 # The gateway closes the connection when a request body is larger.
 MAX_BODY_BYTES = 16 * 2**20
+# What OpenSSL calls an answer that is not TLS.
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
 LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _ERRORS = {kind.code: kind for kind in ToolscriptError.__subclasses__()}
 
@@ -34,12 +37,15 @@ def find_gateway_url(settings: Settings) -> str | None:
     url = settings.gateway_url.rstrip("/")
     try:
         parts = urllib.parse.urlsplit(url)
-        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in url
+        is_valid = (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not set("@?#") & set(url)
+        )
     except ValueError:
         is_valid = False
     if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
         raise Invalid(
-            f"invalid gateway {settings.gateway_url!r}: expected an http or https URL like http://127.0.0.1:3780",
+            f"invalid gateway {settings.gateway_url!r}: expected an http or https URL like http://127.0.0.1:3780, "
+            "without a query",
             details={"field": "--gateway"},
         )
     return url
@@ -128,19 +134,40 @@ def send_to_gateway(
     if body is not None:
         headers["Content-Type"] = "application/json"
     request = urllib.request.Request(full_url, data, headers, method=method)  # noqa: S310
-    try:
-        response = _send(request, url, timeout_seconds, is_signed=tenant is not None)
-    except Unauthorized:
-        # Only then: importing what signs a token takes 0.4 s. The gateway checks keys before it does anything.
-        if tenant is not None or settings.api_key or settings.gateway_url or not _sign_as_owner(settings, request):
-            raise
-        response = _send(request, url, timeout_seconds)
+    response = _send_as_owner(settings, request, url, timeout_seconds, tenant)
     if response is None and settings.gateway_url:
         raise Unavailable(
             f"no gateway responds at {url}: start one there, or correct --gateway or TOOLSCRIPT_GATEWAY_URL",
             details={"field": "--gateway"},
         )
     return response
+
+
+def _send_as_owner(
+    settings: Settings, request: urllib.request.Request, url: str, timeout_seconds: float, tenant: str | None
+) -> Any:
+    """Sends a request, and again as the owner of the data folder where its gateway requires a key and there is none.
+    Raises Unauthorized, with what to do."""
+    try:
+        return _send(request, url, timeout_seconds, is_signed=tenant is not None)
+    except Unauthorized:
+        if tenant is not None and settings.gateway_url and not _may_have_tenant(settings.api_key or ""):
+            raise Unauthorized(
+                "documents need a key of their tenant: create one where the gateway runs, with `toolscript keys create "
+                "NAME --scope documents --tenant TENANT`, and set TOOLSCRIPT_API_KEY to it",
+                details={"field": "TOOLSCRIPT_API_KEY"},
+            ) from None
+        # Only then: importing what signs a token takes 0.4 s. The gateway checks keys before it does anything.
+        if tenant is not None or settings.api_key or settings.gateway_url or not _sign_as_owner(settings, request):
+            raise
+        return _send(request, url, timeout_seconds)
+
+
+def _may_have_tenant(key: str) -> bool:
+    """Whether this is a named key, or a token: the key of a gateway's operator has no tenant."""
+    from toolscript.services.access.keys import is_key
+
+    return is_key(key) or key.count(".") == 2  # noqa: PLR2004
 
 
 def _sign_as_owner(settings: Settings, request: urllib.request.Request) -> bool:
@@ -195,11 +222,25 @@ def _send(request: urllib.request.Request, url: str, timeout_seconds: float, *, 
     except urllib.error.HTTPError as refusal:
         raise _read_error(refusal, is_signed=is_signed) from refusal
     except (OSError, ValueError, HTTPException) as error:
-        if isinstance(getattr(error, "reason", error), ConnectionRefusedError | socket.gaierror):
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ConnectionRefusedError | socket.gaierror):
             return None
+        if isinstance(error, urllib.error.URLError) and isinstance(reason, ssl.SSLError):
+            raise _explain_tls(reason, url) from error
         raise Unavailable(
             f"the gateway at {url} did not respond ({error}): it is unknown whether the request was carried out"
         ) from error
+
+
+def _explain_tls(error: ssl.SSLError, url: str) -> Unavailable:
+    """A failed handshake: nothing was sent."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Unavailable(f"the certificate of {url} is not accepted: {error.verify_message}")
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # perhaps after the handshake
+        return Unavailable(f"{url} closed the connection ({error}): it is unknown whether the request was carried out")
+    if error.reason in NOT_TLS:
+        return Unavailable(f"{url} does not speak https ({error}): use http:// if it is a gateway without TLS")
+    return Unavailable(f"no secure connection to {url} ({error}): nothing was sent")
 
 
 def _read_error(refusal: urllib.error.HTTPError, *, is_signed: bool) -> ToolscriptError:

@@ -66,7 +66,9 @@ def keys() -> None:
 @click.option(
     "--plan", default=DEFAULT_PLAN, show_default=True, help="The plan that limits requests for documents with this key."
 )
-@options.tenant
+@options.overrides(
+    "tenant", "--tenant", metavar="NAME", help="The tenant whose documents the key is for, with the scope documents."
+)
 @options.data_dir
 @options.as_json
 def create(name: str, scopes: tuple[str, ...], expires: str | None, plan: str) -> None:

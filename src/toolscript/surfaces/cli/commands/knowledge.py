@@ -112,7 +112,8 @@ def search(query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ..
     def request(session: CommandSession) -> Awaitable[Any]:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
         # The tenant's token makes it a request of the folder's owner, which has no rate limit.
-        return session.request("/search_knowledge", local, body=body, tenant=settings.tenant)
+        tenant = None if settings.gateway_url else settings.tenant
+        return session.request("/search_knowledge", local, body=body, tenant=tenant)
 
     answer = run_in_session(settings, request, with_catalogue=False)
     print_answer(answer, lambda _: _show_hits(answer, settings, None if full else PASSAGE_CHARACTERS))

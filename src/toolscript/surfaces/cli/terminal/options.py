@@ -27,14 +27,15 @@ def is_json() -> bool:
 
 
 def overrides(setting: str, flag: str, **how: Any) -> Callable[[Command], Command]:
-    """An option that overrides a setting. Its help comes from the setting, and names the variable and the default."""
+    """An option that overrides a setting. Its help comes from the setting unless it is given, and names the variable
+    and the default."""
 
     def keep(_: click.Context, __: click.Parameter, value: str | None) -> None:
         get_overrides()[setting] = value
 
     each = next(f for f in fields(Settings) if f.name == setting)
     default = "" if each.default is None else f"; default: {each.default}"
-    text = f"{get_rule(each).help}  [env: {get_variable(setting)}{default}]"
+    text = f"{how.pop('help', get_rule(each).help)}  [env: {get_variable(setting)}{default}]"
     return click.option(flag, setting, default=None, help=text, expose_value=False, callback=keep, **how)
 
 
