@@ -85,8 +85,8 @@ class SqliteSessions:
                 return DiskFull(free, RESERVED_BYTES)
             if code == sqlite3.SQLITE_READONLY:
                 return Outage(
-                    f"the store {self._file} cannot be written: {get_first_line(error)}. Allow your user to write it, or "
-                    "choose another folder with --data-dir",
+                    f"the store {self._file} cannot be written: {get_first_line(error)}. Allow your user to write "
+                    "it, or choose another folder with --data-dir",
                     details={"store": "sql"},
                 )
         return Outage(f"the store does not answer: {get_first_line(error)}", details={"store": "sql"})
