@@ -112,6 +112,13 @@ def _memory_databases() -> Iterator[None]:
     close_memory_databases()
 
 
+@pytest.fixture(autouse=True)
+def _generous_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Knowledge search gives up after 2 s, and a busy machine may stand still for longer."""
+    for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
+        monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

@@ -433,10 +433,12 @@ def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp
             seen = http.post("/tools/good__env", json={"name": "TOOLSCRIPT_API_KEY"})
             assert seen.json() == {"value": None}
             assert http.post("/tools/web__authorization").json() == {"value": None}
-            # Commands on the same folder send the key if they have it, and report it missing if not.
-            list_command = ("list-tools", "good__echo", "--data-dir", str(data))
-            assert "echo(text: string" in toolscript(*list_command, TOOLSCRIPT_API_KEY=KEY).stdout
-            refused = toolscript(*list_command)
+            # Commands send the key if they have it. Without it they may use the gateway of their own folder alone.
+            list_command, elsewhere = ("list-tools", "good__echo"), ("--data-dir", str(tmp_path / "elsewhere"))
+            assert "echo(text: string" in toolscript(*list_command, "--data-dir", str(data)).stdout
+            far_command = (*list_command, "--gateway", gateway.url, *elsewhere)
+            assert "echo(text: string" in toolscript(*far_command, TOOLSCRIPT_API_KEY=KEY).stdout
+            refused = toolscript(*far_command)
             assert (refused.returncode, refused.stdout) == (6, "")
             assert "set TOOLSCRIPT_API_KEY" in refused.stderr
         assert KEY not in gateway.log.read_text() + gateway.output
