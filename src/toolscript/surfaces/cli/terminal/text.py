@@ -28,8 +28,8 @@ def print_text(text: str, *, nl: bool = True) -> None:
 
 
 def format_json(value: Any, *, indent: int | None = None, err: bool = False) -> str:
-    """JSON for standard output or standard error. In a terminal, characters that could control it are written as
-    `\\uXXXX`, which is the same JSON."""
+    """JSON for standard output or standard error. In a terminal, characters that could control it are escaped
+    (`\\u001b`), which is the same JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if not (sys.stderr if err else sys.stdout).isatty():
         return text
