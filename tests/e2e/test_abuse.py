@@ -22,8 +22,9 @@ from tests.servers.gateway import RunningGateway, run_gateway
 
 pytestmark = pytest.mark.req("X-03", "X-05")
 
-# How long a request may keep the gateway busy. Processor time, because other programs may stop it for seconds.
-MAX_BUSY_SECONDS = 1.0
+# How long the gateway may be busy until it answers. Processor time, because other programs may stop it for seconds.
+# A slow machine takes more than a second for 900 honest answers; an attack that works takes ten and more.
+MAX_BUSY_SECONDS = 3.0
 MAX_GROWTH = 1.5
 POLL_SECONDS = 0.02
 
