@@ -97,6 +97,8 @@ def no_span(_: str) -> AbstractContextManager[object]:
 
 
 MAX_QUERY_CHARACTERS = 1000
+# Agents send whole tasks to tool search.
+MAX_TASK_CHARACTERS = 8000
 
 
 class SearchPart(StrEnum):

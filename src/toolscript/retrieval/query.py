@@ -24,6 +24,7 @@ class QueryRules(NamedTuple):
     has_content: Callable[[str], object] = has_visible_character
     blank_error: type[Invalid] = InvalidArguments
     length_error: type[Invalid] = InvalidArguments
+    max_characters: int = MAX_QUERY_CHARACTERS
 
     def check(self, text: str) -> None:
         """Raises `blank_error` or `length_error` for a text that cannot be searched for."""
@@ -35,10 +36,10 @@ class QueryRules(NamedTuple):
 
     def check_length(self, text: str) -> None:
         """Raises `length_error` for a text that is too long."""
-        if len(text) > MAX_QUERY_CHARACTERS:
+        if len(text) > self.max_characters:
             raise self.length_error(
-                f"the query has {len(text)} characters, at most {MAX_QUERY_CHARACTERS} are allowed",
-                details={"field": "query", "longest": MAX_QUERY_CHARACTERS},
+                f"the query has {len(text)} characters, at most {self.max_characters} are allowed",
+                details={"field": "query", "longest": self.max_characters},
             )
 
 

@@ -6,13 +6,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, SearchPart, SearchReport, SimilarityRange, TermCounts, Terms, Vector
+from toolscript.domain.search import (
+    Candidate,
+    SearchPart,
+    SearchReport,
+    SimilarityRange,
+    TermCounts,
+    Terms,
+    Vector,
+    sort_candidates,
+)
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
@@ -23,8 +34,17 @@ from toolscript.retrieval.text.words import replace_unencodable, term_frequencie
 CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 
 NO_TERMS = QueryTerms(Terms(), 0.0)
+# The weight of the whole query beside the nearest of its needs (docs/benchmarks.md).
+WHOLE = 0.5
 
 log = logging.getLogger(__name__)
+
+
+class Need(NamedTuple):
+    """A part of a long request that asks for something of its own."""
+
+    text: str
+    vector: Vector
 
 
 class PreparedQuery(NamedTuple):
@@ -33,14 +53,16 @@ class PreparedQuery(NamedTuple):
     text: str
     vector: Vector | None = None
     terms: QueryTerms = NO_TERMS
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """The two rankings of one query."""
+    """The two rankings of one query; for a query with several needs also the nearest need of each candidate."""
 
     dense: list[Candidate]
     lexical: list[Candidate]
+    needs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Retriever:
@@ -68,11 +90,12 @@ class Retriever:
         *,
         rules: QueryRules = DEFAULT_RULES,
         correct: Callable[[str], str] | None = None,
+        split: Callable[[str], Sequence[str]] | None = None,
         count_terms: CountTerms | None = None,
         dense: bool = True,
     ) -> PreparedQuery:
-        """Checks the text, corrects its spelling, embeds it exactly once (unless `dense` is false) and weighs its words
-        (with `count_terms`).
+        """Checks the text, corrects its spelling, embeds it exactly once (unless `dense` is false) with the needs that
+        `split` finds in it, and weighs its words (with `count_terms`).
 
         Raises the errors of `rules` for a blank or overlong text, and those of `count_terms`. A model that fails,
         misses the deadline or returns no finite vector costs only the vector, and is added to the report.
@@ -81,10 +104,15 @@ class Retriever:
         text = replace_unencodable(text)
         if correct is not None:
             text = correct(text)
-        embedding = self._embed(text, deadline, report) if dense else _nothing()
+        parts = split(text) if dense and split is not None else ()
+        embedding = self._embed([text, *parts], deadline, report) if dense else _nothing()
         if count_terms is None:
-            return PreparedQuery(text, await embedding)
-        return PreparedQuery(text, *await asyncio.gather(embedding, self._weigh(text, count_terms)))
+            vectors, terms = await embedding, NO_TERMS
+        else:
+            vectors, terms = await asyncio.gather(embedding, self._weigh(text, count_terms))
+        if not vectors:
+            return PreparedQuery(text, None, terms)
+        return PreparedQuery(text, vectors[0], terms, tuple(map(Need, parts, vectors[1:])))
 
     async def rank(
         self,
@@ -98,20 +126,20 @@ class Retriever:
     ) -> Legs:
         """The best `depth` by meaning and the best `depth` by words, as far as they were prepared, with their payloads
         or these fields of them."""
-        by_meaning = (
-            self._index.dense(collection, prepared.vector, where=where, limit=depth, fields=fields)
-            if prepared.vector is not None
-            else None
-        )
-        by_word = (
-            self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
-            if prepared.terms.terms.ids
-            else None
-        )
+        vectors = [] if prepared.vector is None else [prepared.vector, *(need.vector for need in prepared.needs)]
+        search = [self._index.dense(collection, each, where=where, limit=depth, fields=fields) for each in vectors]
+        if prepared.terms.terms.ids:
+            search.append(
+                self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
+            )
         with report.stage("rank"):
-            if by_meaning and by_word:
-                return Legs(*await asyncio.gather(by_meaning, by_word))
-            return Legs(await by_meaning if by_meaning else [], await by_word if by_word else [])
+            rankings = await asyncio.gather(*search) if len(search) > 1 else [await each for each in search]
+            lexical = rankings.pop() if prepared.terms.terms.ids else []
+            if len(rankings) > 1:
+                payloads = {c.id: c.payload for ranking in [*rankings, lexical] for c in ranking}
+                dense, needs = await self._compare_needs(prepared.needs, vectors, collection, payloads)
+                return Legs(dense, lexical, needs)
+            return Legs(rankings[0] if rankings else [], lexical)
 
     async def nearest(
         self,
@@ -131,28 +159,51 @@ class Retriever:
             collection, prepared.vector, where=where, limit=limit, floor=floor, count_to=count_to, fields=fields
         )
 
-    async def _embed(self, text: str, deadline: Deadline, report: SearchReport) -> Vector | None:
+    async def _compare_needs(
+        self,
+        needs: Sequence[Need],
+        vectors: Sequence[Vector],
+        collection: str,
+        payloads: Mapping[str, Mapping[str, Any]],
+    ) -> tuple[list[Candidate], dict[str, str]]:
+        """The candidates with those payloads, and the nearest need of each. A candidate scores half its similarity to
+        the whole query, whose vector is the first, and half that to its nearest need."""
+        stored = await self._index.vectors(collection, list(payloads))
+        if not stored:
+            return [], {}
+        cosines = np.stack(list(stored.values())) @ np.stack(vectors).T
+        scores = WHOLE * cosines[:, 0] + (1 - WHOLE) * cosines[:, 1:].max(axis=1)
+        nearest = cosines[:, 1:].argmax(axis=1)
+        found = [Candidate(i, float(score), payloads[i]) for i, score in zip(stored, scores, strict=True)]
+        return sort_candidates(found), {i: needs[n].text for i, n in zip(stored, nearest, strict=True)}
+
+    async def _embed(self, texts: Sequence[str], deadline: Deadline, report: SearchReport) -> list[Vector]:
+        """The vectors of the texts; none if the model fails for any of them."""
         if self._embedder is None:
             report.degrade(SearchPart.EMBEDDER)
-            return None
+            return []
         with report.stage("embed"):
             try:
                 async with deadline.timeout():
-                    vector = await self._embedder.embed_query(text)
-                _require_finite(vector)
+                    if len(texts) == 1:
+                        vectors = [await self._embedder.embed_query(texts[0])]
+                    else:
+                        vectors = await asyncio.gather(*map(self._embedder.embed_query, texts))
+                for vector in vectors:
+                    _require_finite(vector)
             except Exception as error:  # noqa: BLE001  (errors of a model must not fail the search)
                 log.warning("query_not_embedded", extra={"reason": _describe(error, deadline)})
                 report.degrade(SearchPart.EMBEDDER)
-                return None
-        return vector
+                return []
+        return vectors
 
     async def _weigh(self, text: str, count_terms: CountTerms) -> QueryTerms:
         frequencies = term_frequencies(text)
         return query_terms(frequencies, await count_terms(list(frequencies)))
 
 
-async def _nothing() -> None:
-    return None
+async def _nothing() -> list[Vector]:
+    return []
 
 
 def _require_finite(vector: Vector) -> None:

@@ -41,6 +41,18 @@ def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscr
     assert result.exit_code == 0
 
 
+@pytest.mark.req("S-01", "S-05")
+def test_a_task_gets_a_column_with_the_part_that_each_tool_is_for(toolscript: Toolscript) -> None:
+    task = (
+        "Send an email with the report of this week to the whole team and to the people who asked for it on Monday. "
+        "Restart the docker container of the shop afterwards, because it has been slow since Monday, and take "
+        "a screenshot of the first page to see whether it is there again."
+    )
+    result = toolscript("search", task, "--threshold", "0", "--limit", "5")
+    assert result.stdout.splitlines()[0].split() == ["Tool", "Confidence", "Reason", "For"]
+    assert "Restart the docker container" in result.stdout
+
+
 @pytest.mark.req("S-04", "S-05")
 def test_search_prints_json_on_request(toolscript: Toolscript) -> None:
     answer = json.loads(toolscript("search", "read_file", "--json", "--limit", "2").stdout)

@@ -33,6 +33,20 @@ async def test_the_response_of_a_tool_search_has_the_specified_format(http: http
     assert (first["confidence"], bool(first["description"])) == (1.0, True)
 
 
+@pytest.mark.req("S-01", "S-04")
+async def test_each_result_of_a_task_says_which_part_it_is_for(http: httpx.AsyncClient) -> None:
+    task = (
+        "Find out which containers are running on this machine and what their names are. Resize the picture of the "
+        "team to half of its width. Finally convert the time of our next call from the time zone of Lisbon to that of "
+        "Tokyo, and to that of Buenos Aires."
+    )
+    results = (await http.get("/search", params={"q": task, "limit": 5, "threshold": 0})).json()["results"]
+    assert all(result["for"] in task for result in results)
+    assert len({result["for"] for result in results}) >= 3
+    short = (await http.get("/search", params={"q": "resize a picture"})).json()["results"]
+    assert not any("for" in result for result in short)
+
+
 @pytest.mark.req("S-04", "D-11", "X-03")
 @pytest.mark.parametrize(
     ("path", "status", "field"),
@@ -40,7 +54,7 @@ async def test_the_response_of_a_tool_search_has_the_specified_format(http: http
         ("/search", 400, "query"),
         ("/search?q=", 400, "query"),
         ("/search?q=%20%09", 400, "query"),
-        ("/search?q=" + "x" * 1001, 400, "query"),
+        ("/search?q=" + "x" * 8001, 400, "query"),
         ("/search?q=x&limit=0", 422, "limit"),
         ("/search?q=x&limit=many", 422, "limit"),
         ("/search?q=x&threshold=1.01", 422, "threshold"),

@@ -435,7 +435,7 @@ async def test_arguments_that_are_not_an_object_are_refused_with_the_signature(a
         ("search_tools", {"query": " "}, "query: must not be blank"),
         ("search_tools", {"query": 7}, "query: must be a string"),
         ("search_tools", {"query": "?!"}, "blank"),
-        ("search_tools", {"query": "x" * 2000}, "at most 1000"),
+        ("search_tools", {"query": "x" * 9000}, "at most 8000"),
         ("search_tools", {"query": "x", "limit": 0}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": "3"}, "limit: must be a whole number from 1 to 20"),
@@ -462,6 +462,19 @@ async def test_an_unknown_tool_is_refused_with_the_nearest_names(agent: Agent, t
 async def test_a_search_without_results_says_so(agent: Agent) -> None:
     text = await agent.text("search_tools", query="zzyzx qwrtp")
     assert text.startswith("No tools found for 'zzyzx qwrtp'")
+
+
+@pytest.mark.req("G-08", "S-01")
+async def test_each_result_of_a_task_says_which_part_it_is_for(agent: Agent) -> None:
+    task = (
+        "Echo the text that I have sent to you at the beginning of this long conversation about nothing special. "
+        "Afterwards fail with a message of your own choice, so that we see whether the people who built all of this "
+        "have thought of errors and of other surprises as well."
+    )
+    text = await agent.text("search_tools", query=task)
+    needs = re.findall("^  for: (.*)$", text, re.MULTILINE)
+    assert needs
+    assert all(need.rstrip("…") in task for need in needs)
 
 
 @pytest.mark.req("G-08", "G-05")

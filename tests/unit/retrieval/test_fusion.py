@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.search import Candidate, Ranking, sort_candidates
-from toolscript.retrieval.fusion import FUSIONS, rrf, sort_scores, sum_weighted, zscore
+from toolscript.retrieval.fusion import FUSIONS, cover_needs, rrf, sort_scores, sum_weighted, zscore
 
 Leg = dict[str, float]
 
@@ -160,3 +160,30 @@ def test_absent_candidates_count_zero_in_a_weighted_sum(of: list[tuple[float, Le
             expected[i] = expected.get(i, 0.0) + weight * score
     assert sum_weighted(of) == pytest.approx(expected, abs=1e-9)
     assert sum_weighted(of[::-1]) == pytest.approx(expected, abs=1e-9)
+
+
+ranked_needs = st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=12)
+
+
+@pytest.mark.req("S-01")
+@given(ranked_needs, st.integers(1, 6))
+def test_chosen_results_keep_the_order_and_the_first_and_cover_no_fewer_needs(
+    scored: list[tuple[float, str | None]], limit: int
+) -> None:
+    scored.sort(key=lambda pair: -pair[0])
+    ranked = [(str(n), score) for n, (score, _) in enumerate(scored)]
+    needs = {str(n): need for n, (_, need) in enumerate(scored) if need is not None}
+    chosen = cover_needs(ranked, needs, limit)
+    assert len(chosen) == min(limit, len(ranked))
+    assert chosen == [candidate for candidate in ranked if candidate in chosen]
+    assert chosen[:1] == ranked[:1]
+    covered, plain = ({needs[i] for i, _ in part if i in needs} for part in (chosen, ranked[:limit]))
+    assert covered >= plain
+
+
+@pytest.mark.req("S-01")
+def test_a_need_without_a_result_takes_the_place_of_the_last_variant_of_another() -> None:
+    ranked = [("a1", 0.9), ("a2", 0.8), ("a3", 0.7), ("b1", 0.6), ("c1", 0.2)]
+    needs = {i: i[0] for i, _ in ranked}
+    assert [i for i, _ in cover_needs(ranked, needs, 3)] == ["a1", "a2", "b1"]
+    assert [i for i, _ in cover_needs(ranked, {}, 3)] == ["a1", "a2", "a3"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +13,20 @@ import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
-from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchPart, SearchReport, TermCounts
+from toolscript.domain.search import (
+    MAX_QUERY_CHARACTERS,
+    Collection,
+    Point,
+    SearchPart,
+    SearchReport,
+    TermCounts,
+    Terms,
+    Vector,
+)
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import QueryRules
-from toolscript.retrieval.retriever import NO_TERMS, Retriever
+from toolscript.retrieval.retriever import NO_TERMS, Legs, Retriever
 
 LONG = 60.0
 
@@ -124,3 +134,50 @@ async def test_a_blank_or_overlong_query_is_refused_before_anything_is_embedded(
         await build_retriever(crash).prepare(text, Deadline(LONG), SearchReport(), rules=rules)
     assert type(raised.value) is error
     assert raised.value.details["field"] == "query"
+
+
+def turn(read: float, mail: float) -> Vector:
+    """A unit vector with these cosines to the needs `read` and `mail`."""
+    return np.array([read, mail, math.sqrt(1 - read**2 - mail**2)], dtype=np.float32)
+
+
+VECTORS = {"read, then mail": turn(0.6, 0.6), "read": turn(1, 0), "mail": turn(0, 1)}
+TOOLS = {"read1": turn(0.9, 0.1), "read2": turn(0.88, 0.1), "read3": turn(0.86, 0.1), "mail1": turn(0.1, 0.8)}
+
+
+class FixedEmbedder(HashedEmbedder):
+    """Answers with the vectors above."""
+
+    async def embed_query(self, text: str) -> Vector:
+        return VECTORS[text]
+
+
+async def rank_task(needs: Sequence[str]) -> Legs:
+    index = MemoryIndex()
+    await index.open(Collection("tools", "fixed", 3))
+    await index.upsert("tools", [Point(i, vector, Terms(), {"name": i}) for i, vector in TOOLS.items()])
+    retriever, report = Retriever(FixedEmbedder(dimensions=3), index), SearchReport()
+    prepared = await retriever.prepare("read, then mail", Deadline(LONG), report, split=lambda _: needs)
+    return await retriever.rank(prepared, "tools", report, depth=3)
+
+
+@pytest.mark.req("S-01")
+async def test_a_candidate_scores_half_for_the_whole_and_half_for_its_nearest_need() -> None:
+    legs = await rank_task(["read", "mail"])
+    whole = {i: float(vector @ VECTORS["read, then mail"]) for i, vector in TOOLS.items()}
+    nearest = {"read1": 0.9, "read2": 0.88, "read3": 0.86, "mail1": 0.8}
+    assert {c.id: c.score for c in legs.dense} == pytest.approx(
+        {i: (whole[i] + cosine) / 2 for i, cosine in nearest.items()}, abs=1e-5
+    )
+    assert [c.score for c in legs.dense] == sorted((c.score for c in legs.dense), reverse=True)
+    assert legs.needs == {"read1": "read", "read2": "read", "read3": "read", "mail1": "mail"}
+    assert all(c.payload == {"name": c.id} for c in legs.dense)
+
+
+@pytest.mark.req("S-01")
+async def test_a_query_without_parts_is_ranked_as_a_whole() -> None:
+    legs = await rank_task([])
+    assert {c.id: c.score for c in legs.dense} == pytest.approx(
+        {c.id: float(TOOLS[c.id] @ VECTORS["read, then mail"]) for c in legs.dense}, abs=1e-5
+    )
+    assert legs.needs == {}

@@ -12,19 +12,20 @@ from enum import StrEnum
 from functools import lru_cache
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics, explain
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
+from toolscript.retrieval.fusion import RRF_K, cover_needs, rrf, sort_scores
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
+from toolscript.retrieval.text.needs import split_needs
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
 
 EMBEDDING_SECONDS = 10.0
-RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid)
+RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
 DEPTH = 50
 BEST_RRF = 2 / (RRF_K + 1)
 DEFAULT_LIMIT = 3
@@ -54,6 +55,8 @@ class ToolHit:
     description: str
     confidence: float
     reason: str
+    need: str | None = None
+    """The part of a request with several needs that it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +110,18 @@ class ToolSearch:
                 report,
                 rules=RULES,
                 correct=catalogue.spelling.correct if blend is Blend.HYBRID else None,
+                split=split_needs,
                 count_terms=None if blend is Blend.SEMANTIC else catalogue.term_counts,
                 dense=blend is not Blend.KEYWORD,
             )
             legs = await self._retriever.rank(prepared, TOOLS, report, depth=max(DEPTH, limit), fields=())
             ranked, evidence = self._rank(text, prepared, legs, catalogue, blend)
-            best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.items][:limit]
+            best = [(i, score) for i, score in ranked if score >= threshold and i in catalogue.items]
+            best = cover_needs(best, legs.needs, limit)
             query_words = [w for w in words(prepared.text) if w not in STOP_WORDS]
-            hits = [_build_hit(i, score, catalogue.items[i], query_words, evidence) for i, score in best]
+            hits = [
+                _build_hit(i, score, catalogue.items[i], query_words, evidence, legs.needs.get(i)) for i, score in best
+            ]
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
         report.counts.update(candidates=len(ranked), returned=len(hits))
@@ -138,7 +145,12 @@ class ToolSearch:
 
 
 def _build_hit(
-    item_id: str, confidence: float, facts: ItemFacts, query_words: Sequence[str], evidence: FindEvidence
+    item_id: str,
+    confidence: float,
+    facts: ItemFacts,
+    query_words: Sequence[str],
+    evidence: FindEvidence,
+    need: str | None,
 ) -> ToolHit:
     own = _own_stems(f"{facts.name} {facts.server} {facts.description}")
     shared = tuple(dict.fromkeys(w for w in query_words if stem(w) in own))[:3]
@@ -150,6 +162,7 @@ def _build_hit(
         description=facts.description,
         confidence=confidence,
         reason=explain(evidence(item_id, shared)),
+        need=need,
     )
 
 

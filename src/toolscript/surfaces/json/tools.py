@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def build_search_response(results: ToolResults) -> dict[str, Any]:
-    """Builds the response of `GET /search` and `toolscript search --json`; `degraded` is left out if nothing failed."""
+    """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, and
+    `for` in each result if the request has several needs."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
         "query": results.query,
@@ -29,6 +30,7 @@ def build_search_response(results: ToolResults) -> dict[str, Any]:
                 "confidence": hit.confidence,
                 "reason": hit.reason,
                 "description": hit.description,
+                **({"for": hit.need} if hit.need else {}),
             }
             for hit in results.hits
         ],

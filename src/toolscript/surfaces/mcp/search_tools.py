@@ -38,12 +38,14 @@ _NOTES = {
 
 
 class _ResultLine(NamedTuple):
-    """A result as it is printed: `note` is the reason for it, or its skills."""
+    """A result as it is printed: `note` is the reason for it, or its skills; `need` is the part of the request that it
+    serves."""
 
     id: str
     score: float
     note: str
     description: str
+    need: str | None = None
 
 
 async def search_tools(app: App, arguments: SearchToolsArguments) -> str:
@@ -76,7 +78,7 @@ async def _search_standard(app: App, query: HierarchicalQuery) -> str:
     limit = query.limit if query.item_type is None else MAX_RESULTS_OF_ALL_TYPES
     found = await app.tool_search.search(query.query, limit=limit, threshold=app.settings.search_threshold)
     hits = [
-        _ResultLine(hit.id, hit.confidence, hit.reason, hit.description)
+        _ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need)
         for hit in found.hits
         if query.item_type is None or hit.type == query.item_type
     ][: query.limit]
@@ -124,7 +126,7 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 
 
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
-    """The notes, then for each hit: id, score and note; signature; description."""
+    """The notes, then for each hit: id, score and note; signature; description; the need that it serves."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
@@ -135,6 +137,8 @@ async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_Result
             lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:
             lines.append(f"  {shorten(hit.description, MAX_DESCRIPTION_LENGTH)}")
+        if hit.need:
+            lines.append(f"  for: {shorten(hit.need, MAX_DESCRIPTION_LENGTH)}")
     return "\n".join(lines)
 
 

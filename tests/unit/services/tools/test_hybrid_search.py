@@ -147,7 +147,7 @@ async def test_a_search_reports_its_stages_and_counts(demo: ToolSearch) -> None:
     [
         ("", {}, "blank"),
         (" \t?! ", {}, "blank"),
-        ("x" * 1001, {}, "1001 characters, at most 1000"),
+        ("x" * 8001, {}, "8001 characters, at most 8000"),
         ("x", {"limit": 0}, "limit 0 is out of range"),
         ("x", {"threshold": 1.5}, "threshold 1.5 is out of range: give 0 to 1"),
     ],
@@ -157,3 +157,33 @@ async def test_an_invalid_request_is_refused_with_the_allowed_values(
 ) -> None:
     with pytest.raises(Invalid, match=message):
         await demo.search(query, **wrong)  # type: ignore[arg-type]
+
+
+TASK = (
+    "The build of the website has been failing since this morning and nobody knows it yet. Look at the logs of "
+    "the web container to see what went wrong. Then open an issue on GitHub that describes the error. Afterwards send "
+    "an email to ada@example.com with a summary, and find a free slot in my calendar for a meeting about it."
+)
+
+
+@pytest.mark.req("S-01")
+async def test_every_need_of_a_task_has_its_tool_and_each_hit_names_its_need(demo: ToolSearch) -> None:
+    hits = (await demo.search(TASK, limit=5, threshold=0.25)).hits
+    found = {hit.id: hit.need or "" for hit in hits}
+    assert "logs of the web container" in found["docker__container_logs"]
+    assert "open an issue" in found["github__create_issue"]
+    assert any("send an email" in need for tool, need in found.items() if tool.startswith("email__"))
+    assert "free slot" in found["calendar__find_free_slot"]
+    assert [hit.confidence for hit in hits] == sorted((hit.confidence for hit in hits), reverse=True)
+
+
+@pytest.mark.req("S-01")
+async def test_a_task_of_8000_characters_is_searched(demo: ToolSearch) -> None:
+    text = "\n".join(["Think about what the weather may do to our plans for the garden party."] * 120)[:7800]
+    hits = (await demo.search(f"{text} Show me the daily forecast for Lisbon.", limit=3)).hits
+    assert hits[0].server == "weather"
+
+
+@pytest.mark.req("S-01")
+async def test_a_short_request_has_no_needs(demo: ToolSearch) -> None:
+    assert {hit.need for hit in (await demo.search("read a file and mail it")).hits} == {None}

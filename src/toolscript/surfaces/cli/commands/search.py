@@ -139,7 +139,9 @@ async def _render_markdown(session: CommandSession, answer: Answer) -> str:
 def show(answer: Answer) -> None:
     """Prints an answer as a table, or what to try when it is empty."""
     empty = "No tools found matching query\nTry different keywords, or lower the threshold with --threshold."
-    print_table(*_select_table(answer), empty)
+    columns, records = _select_table(answer)
+    needs = {"For": lambda record: record.get("for", "")} if any("for" in record for record in records) else {}
+    print_table({**columns, **needs}, records, empty)
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:

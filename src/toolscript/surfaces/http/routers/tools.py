@@ -53,7 +53,10 @@ async def search_tools(
     app: CurrentApp,
     q: Annotated[
         str,
-        Query(description="What the tool should do, or its name; typos allowed.", examples=["read a text file"]),
+        Query(
+            description="What the tool should do, a whole task, or a name; typos allowed. Up to 8000 characters.",
+            examples=["read a text file"],
+        ),
     ] = "",
     limit: Annotated[
         int | None, Query(ge=1, le=100, description="Maximum number of results. Default: TOOLSCRIPT_SEARCH_LIMIT.")

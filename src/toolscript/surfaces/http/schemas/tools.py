@@ -63,6 +63,11 @@ class ToolHitResponse(CamelResponseModel):
     confidence: float = Field(ge=0, le=1)
     reason: str = Field(description="Why it matches.")
     description: str
+    need: str | None = Field(
+        default=None,
+        alias="for",
+        description="The part of a long request that it serves. Left out for a request that is short.",
+    )
 
 
 class ToolSearchResponse(CamelResponseModel):
