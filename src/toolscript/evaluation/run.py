@@ -19,7 +19,7 @@ from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
 from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
-from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeSearch
+from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeQuery, KnowledgeSearch
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalSearch, Strategy
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
 
@@ -41,7 +41,8 @@ T = TypeVar("T")
 class EvaluationResult:
     """Scores per query. For tools also the confidence of the first hit of each answerable and unanswerable query (0
     without a hit) and the default threshold; with skills also the share of tools that each query was compared with. For
-    books the scores by the book of a question's first place, and those of the test-only questions."""
+    books the scores by the book of a question's first place, and those of the test-only questions. A query that cannot
+    be searched scores zero; `not_searched` has the reasons and how many queries each is true of."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
@@ -49,6 +50,7 @@ class EvaluationResult:
     threshold: float = DEFAULT_THRESHOLD
     searched: list[float] = field(default_factory=list)
     parts: Mapping[str, list[Scores]] = field(default_factory=dict)
+    not_searched: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def answered(self) -> float | None:
@@ -128,21 +130,25 @@ class Evaluation:
         search_type = SearchType(pipeline) if pipeline in {"semantic", "keyword"} else SearchType.HYBRID
         principal = Principal(_get_tenant(data))
 
-        async def score(judged: JudgedQuery) -> Scores:
-            text = judged.text[:MAX_QUERY_CHARACTERS]
+        async def search(text: str) -> list[str]:
+            text = text[:MAX_QUERY_CHARACTERS]
             query = DocumentQuery(text, top_k=DEPTH, search_type=search_type, fusion=fusion, include_snippets=False)
             found = await self.document_search.search(principal, query)
-            return score_by_grade(judged, [h.doc_id for h in found.hits])
+            return [h.doc_id for h in found.hits]
 
-        return EvaluationResult(await _run_concurrently(score, data.queries))
+        rankings, not_searched = await _search_each(search, [judged.text for judged in data.queries])
+        scores = [score_by_grade(judged, ranking or []) for judged, ranking in zip(data.queries, rankings, strict=True)]
+        return EvaluationResult(scores, not_searched=not_searched)
 
 
 async def _evaluate_tools(
     data: ToolSet, items: Mapping[str, Item], search: Callable[[str], Awaitable[_ToolRanking]], threshold: float
 ) -> EvaluationResult:
     set_ids = {item.id: set_id for set_id, item in items.items()}
-    rankings = await _run_concurrently(search, [judged.text for judged in data.queries])
-    unanswerable = await _run_concurrently(search, data.unanswerable)
+    texts = [judged.text for judged in data.queries]
+    found, not_searched = await _search_each(search, [*texts, *data.unanswerable])
+    found_or_empty = [ranking or _ToolRanking([], 0.0) for ranking in found]
+    rankings, unanswerable = found_or_empty[: len(texts)], found_or_empty[len(texts) :]
     scores = [
         score_by_group(judged, [set_ids[i] for i in ranking.ids])
         for judged, ranking in zip(data.queries, rankings, strict=True)
@@ -153,6 +159,7 @@ async def _evaluate_tools(
         [ranking.confidence for ranking in unanswerable],
         threshold,
         [ranking.share_searched for ranking in rankings if ranking.share_searched is not None],
+        not_searched=not_searched,
     )
 
 
@@ -182,15 +189,25 @@ def _parse_blend(pipeline: str) -> Blend:
         ) from error
 
 
-async def _run_concurrently(work: Callable[..., Awaitable[T]], arguments: Sequence[object]) -> list[T]:
-    """Calls `work` with each argument, a few at a time like a server with several clients. Keeps the order."""
+async def _search_each(
+    search: Callable[[str], Awaitable[T]], texts: Sequence[str]
+) -> tuple[list[T | None], Mapping[str, int]]:
+    """Searches for each text, a few at a time like a server with several clients; keeps the order. A text that the
+    search refuses as a query gets None; the reasons are counted."""
     slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
+    reasons: Counter[str] = Counter()
 
-    async def run_one(argument: object) -> T:
+    async def run_one(text: str) -> T | None:
         async with slots:
-            return await work(argument)
+            try:
+                return await search(text)
+            except Invalid as error:
+                if error.details.get("field") != "query":
+                    raise
+                reasons[error.message] += 1
+                return None
 
-    return list(await asyncio.gather(*map(run_one, arguments)))
+    return list(await asyncio.gather(*map(run_one, texts))), reasons
 
 
 async def evaluate_books(
@@ -204,23 +221,27 @@ async def evaluate_books(
             details={"field": "--pipeline", "allowed": list(BOOK_PIPELINES)},
         )
 
-    async def score(question: Question) -> Scores:
-        found = await search.search(KnowledgeQuery(question.text[:MAX_QUERY_CHARACTERS], limit=DEPTH))
-        ranking = [
-            ANSWER if any(place.contains(hit.title, hit.position) for place in question.places) else hit.id
-            for hit in found.hits
-        ]
-        return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
+    async def find(text: str) -> Sequence[KnowledgeHit]:
+        return (await search.search(KnowledgeQuery(text[:MAX_QUERY_CHARACTERS], limit=DEPTH))).hits
 
     sources = [await _ingest_book(ingest, book) for book in data.books]
-    scores = await _run_concurrently(score, data.queries)
+    found, not_searched = await _search_each(find, [question.text for question in data.queries])
+    scores = [_score_question(question, hits or ()) for question, hits in zip(data.queries, found, strict=True)]
     for source in sources:
         await ingest.remove(source.id)
     parts: dict[str, list[Scores]] = {}
     for question, each in zip(data.queries, scores, strict=True):
         parts.setdefault(question.places[0].source, []).append(each)
     test_only = [each for question, each in zip(data.queries, scores, strict=True) if question.is_test_only]
-    return EvaluationResult(scores, parts=parts | ({TEST_ONLY: test_only} if test_only else {}))
+    parts |= {TEST_ONLY: test_only} if test_only else {}
+    return EvaluationResult(scores, parts=parts, not_searched=not_searched)
+
+
+def _score_question(question: Question, hits: Sequence[KnowledgeHit]) -> Scores:
+    ranking = [
+        ANSWER if any(place.contains(hit.title, hit.position) for place in question.places) else hit.id for hit in hits
+    ]
+    return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
 
 
 async def _ingest_book(ingest: IngestKnowledge, book: ListedBook) -> Source:

@@ -29,6 +29,7 @@ TEXT_PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
 PIPELINES = (*TEXT_PIPELINES, "hierarchical", "direct", "hierarchical+direct")
 MEAN_ROW = "mean of the sets"
 MAX_NAME_CHARACTERS = 24
+MAX_REASONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curv
     measured. Books are searched by meaning; any of the passages that answer a question counts. `answered` is the share
     of answerable queries with a result at the default threshold. `baseline` is rank fusion over the names and
     descriptions of tools. `hierarchical` searches skills first and then only their tools (`searched` is their share);
-    `direct` searches all tools by meaning.
+    `direct` searches all tools by meaning. A query that cannot be searched (blank, or too long) scores zero; the output
+    says how many there are, and why.
 
     \b
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
@@ -78,6 +80,10 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curv
     if against:
         rows = [[name, *map(_format_gain, gained.values())] for name, gained in _compute_gains(measured)]
         _print_figures(f"{pipeline} minus {against}, query by query", ("set", *NAMES), rows)
+    for m in measured:
+        _show_not_searched(m.name, pipeline, m.ours)
+        if against and m.theirs:
+            _show_not_searched(m.name, against, m.theirs)
     if outcomes is not None:
         _show_curve(outcomes)
 
@@ -162,6 +168,8 @@ def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
         row["parts"] = {name: {**mean(scores), "queries": len(scores)} for name, scores in outcome.parts.items()}
     if outcome.unanswerable:
         row["no_match"] = {"queries": len(outcome.unanswerable), "left_empty": outcome.left_empty}
+    if outcome.not_searched:
+        row["not_searched"] = {"queries": sum(outcome.not_searched.values()), "reasons": outcome.not_searched}
     return row
 
 
@@ -202,6 +210,18 @@ def _show(measured: list[Measurement], pipeline: str) -> None:
         rows.append([MEAN_ROW, "", *means, "", "", _format_share(sum(searched) / len(searched)) if searched else ""])
     columns = ["set", "queries", *NAMES, "answered", "no match: empty", "searched"]
     _print_figures(f"pipeline {pipeline}", columns if searched else columns[:-1], rows)
+
+
+def _show_not_searched(name: str, pipeline: str, outcome: EvaluationResult) -> None:
+    total = sum(outcome.not_searched.values())
+    if not total:
+        return
+    click.echo(f"{name}, {pipeline}: {total} of {len(outcome.scores) + len(outcome.unanswerable)} queries not searched")
+    reasons = sorted(outcome.not_searched.items(), key=lambda reason: (-reason[1], reason[0]))
+    for reason, count in reasons[:MAX_REASONS]:
+        click.echo(f"  {count} × {reason}")
+    if len(reasons) > MAX_REASONS:
+        click.echo(f"  … and {len(reasons) - MAX_REASONS} more reasons (--json has all)")
 
 
 def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
