@@ -28,10 +28,10 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.result_cache import ResultCache
 
-# Candidates are counted up to this number.
-DEPTH = 100
-# Skills that score this much less than the best one are matched, but their tools are not searched: they are hardly ever
-# among the best (docs/decisions/0011). The best may score more than 1 before its score is clipped.
+# Candidates are counted up to this number: 1.6 ms for a thousand, and no catalogue has more that fit a query.
+DEPTH = 10_000
+# Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
+# (docs/decisions/0011). The best may score more than 1 before its score is clipped.
 NEAR_THE_BEST = 0.62
 REQUIRED_FIELDS = ("type", "name", "description", "db_id")
 PAYLOAD = (*REQUIRED_FIELDS, "skill_ids", "primary_skill_id")
@@ -88,7 +88,7 @@ class SkillHit(NamedTuple):
     skill: SkillFacts
     score: float
     is_near: bool = True
-    """Whether its score is near enough to the best one for its tools to be searched."""
+    """Whether its score is near enough to the best one for a search of its tools."""
 
 
 class HierarchicalHit(NamedTuple):
@@ -218,8 +218,9 @@ class HierarchicalSearch:
         run = await self._begin(request, snapshot)
         if run.prepared.vector is None:
             return HierarchicalResults(request.query, request.strategy, run.report)
-        skills = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
-        ids = [hit.skill.id for hit in skills if hit.is_near] or None
+        found = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
+        skills = [hit for hit in found if hit.is_near]
+        ids = [hit.skill.id for hit in skills] or None
         hits, candidates = await self._find_tools(run, ids)
         if request.include_schemas and hits:
             enriched = _add_schemas(hits, run)

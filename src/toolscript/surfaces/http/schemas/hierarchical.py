@@ -72,9 +72,11 @@ class HierarchicalMetadataResponse(ResponseModel):
     """How the search ran."""
 
     strategy_used: Strategy
-    skill_ids_used: list[str] | None
+    skill_ids_used: list[str] | None = Field(
+        description="The matched skills, whose tools were searched; null when all tools were."
+    )
     stage1_skill_count: int
-    stage2_candidate_count: int = Field(description="Number of tools found before the limit, counted up to 100.")
+    stage2_candidate_count: int = Field(description="Number of tools found before the limit, counted up to 10,000.")
     final_count: int
     query_embedding_time_ms: float
     skill_search_time_ms: float
