@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
+from toolscript.retrieval.text.themes import GENERIC
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 # The weight of the words beside the similarity.
@@ -26,7 +28,19 @@ UNKNOWN_WORD = 2.0
 # The curve from evidence to confidence: a tool that just fits has 0.5 (one in thirty real tools has less).
 STEEPNESS = 1.9
 
+_GENERIC = frozenset(map(stem, GENERIC))
+
 Matrix = NDArray[np.float32]
+
+
+class _WordScores(NamedTuple):
+    """What the words of an item say of each skill."""
+
+    share: NDArray[np.float32]
+    """The weighted share of the item's words that the skill has; rare words weigh more. Words of the server's name
+    count as far as specific words do: the name of a server supports a skill, and does not decide."""
+    specific: NDArray[np.float32]
+    """The weight of the words in the item's own name and description that the skill has, without generic ones."""
 
 
 class SkillMatcher:
@@ -50,22 +64,28 @@ class SkillMatcher:
         # One by one: in one matrix product, the last digits would depend on the number of items.
         cosines = np.stack([self._vectors @ vector for vector in vectors])
         near = (cosines - self._similarity.floor) / (self._similarity.ceiling - self._similarity.floor)
-        evidence = near + WORDS * np.stack([self._score_words(item) for item in items])
+        evidence = near + WORDS * np.stack([self._score_words(item).share for item in items])
         return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)
 
-    def _score_words(self, item: Item) -> NDArray[np.float32]:
-        """The weighted share of the item's words that each skill has; rare words weigh more."""
-        own = _count_words(f"{item.server} {item.description[:MAX_DESCRIPTION_CHARACTERS]}") + _count_words(
-            item.name, NAME_WEIGHT
-        )
-        found = np.zeros(len(self._vectors), np.float32)
+    def find_wordless(self, items: Sequence[Item], confidences: Matrix) -> list[int]:
+        """The numbers of the items of which no word, generic ones left out, speaks for their best skill."""
+        best = confidences.argmax(axis=1)
+        return [n for n, item in enumerate(items) if not self._score_words(item).specific[best[n]]]
+
+    def _score_words(self, item: Item) -> _WordScores:
+        own = _count_words(item.description[:MAX_DESCRIPTION_CHARACTERS]) + _count_words(item.name, NAME_WEIGHT)
+        share, specific, by_server = np.zeros((3, len(self._vectors)), np.float32)
         total = 0.0
-        for word, count in own.items():
-            times = min(count, MAX_REPEATS)
+        for word, count in (own + _count_words(item.server)).items():
+            times, own_times = min(count, MAX_REPEATS), min(own[word], MAX_REPEATS)
             total += times * self._rarity.get(word, UNKNOWN_WORD)
             for number, weight in self._weights.get(word, ()):
-                found[number] += times * weight
-        return found / total if total else found
+                share[number] += own_times * weight
+                by_server[number] += (times - own_times) * weight
+                if word not in _GENERIC:
+                    specific[number] += own_times * weight
+        share += np.minimum(by_server, specific)
+        return _WordScores(share / total if total else share, specific)
 
 
 def _words_of(skill: Skill) -> Counter[str]:

@@ -15,6 +15,7 @@ from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval import skill_matcher
 from toolscript.retrieval.skill_matcher import SkillMatcher
+from toolscript.retrieval.text.themes import GENERIC
 from toolscript.retrieval.text.words import STOP_WORDS, stem, words
 
 pytestmark = pytest.mark.req("H-10")
@@ -55,7 +56,8 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
         + count_terms(s.description, 1)
         for s in skills
     ]
-    own = count_terms(f"{item.server} {item.description}", 1) + count_terms(item.name, 2)
+    own = count_terms(item.description, 1) + count_terms(item.name, 2)
+    every = own + count_terms(item.server, 1)
 
     def rarity(word: str) -> float:
         holding = sum(word in counts for counts in message)
@@ -64,19 +66,23 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
     found = []
     for counts, place in zip(message, vectors, strict=True):
         near = (float(vector @ place) - SIMILARITY.floor) / (SIMILARITY.ceiling - SIMILARITY.floor)
-        total = sum(min(n, 3) * rarity(w) for w, n in own.items())
-        shared = sum(min(n, 3) * rarity(w) * counts[w] * 2.2 / (counts[w] + 1.2) for w, n in own.items() if w in counts)
+        total = sum(min(n, 3) * rarity(w) for w, n in every.items())
+        weights = {w: rarity(w) * n * 2.2 / (n + 1.2) for w, n in counts.items()}
+        by_item = sum(min(own[w], 3) * weight for w, weight in weights.items())
+        by_server = sum((min(every[w], 3) - min(own[w], 3)) * weight for w, weight in weights.items())
+        specific = sum(min(own[w], 3) * weight for w, weight in weights.items() if w not in {stem(g) for g in GENERIC})
+        shared = by_item + min(by_server, specific)
         evidence = near + skill_matcher.WORDS * (shared / total if total else 0.0)
         found.append(1 - math.exp(-skill_matcher.STEEPNESS * max(evidence, 0.0)))
     return found
 
 
 @settings(max_examples=200, deadline=None)
-@given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
+@given(TEXTS, TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
 def test_a_confidence_follows_its_definition(
-    name: str, description: str, response: list[tuple[str, str, list[float]]], numbers: list[float]
+    server: str, name: str, description: str, response: list[tuple[str, str, list[float]]], numbers: list[float]
 ) -> None:
-    item = Item("server", name, description)
+    item = Item(server, name, description)
     skills = [Skill(f"s{n}", a, b, keywords=(b,), examples=(a,)) for n, (a, b, _) in enumerate(response)]
     vectors = [unit(v) for _, _, v in response]
     (row,) = SkillMatcher(skills, vectors, SIMILARITY).confidences([item], [unit(numbers)])
@@ -98,6 +104,29 @@ def test_words_of_a_skill_raise_its_confidence_and_unknown_words_lower_all() -> 
     assert files > 0.5 > max(mail, money)
     assert confidences(Item("disk", "read_file", "Read a file with a zebra"))[0] < files
     assert confidences(Item("x", "y", "Zebra")) == pytest.approx([confidences(Item("x", "y", "Giraffe"))[0]] * 3)
+
+
+def test_the_name_of_a_server_supports_a_skill_and_does_not_decide() -> None:
+    skills = [Skill("shell", "Shell", "Terminal commands"), Skill("bees", "Bees", "Hives and honey")]
+    fit = SkillMatcher(skills, flat()[:2], SIMILARITY)
+
+    def compare(*items: Item) -> list[list[float]]:
+        rows = fit.confidences(items, [np.eye(4, dtype=np.float32)[1]] * len(items))
+        return [[float(c) for c in row] for row in rows]
+
+    (shell, bees), (_, alone) = compare(Item("shell", "inspect_hive", "Inspect a hive"), Item("x", "inspect_hive"))
+    assert bees > shell == 0
+    ((supported, _), (without, _)) = compare(Item("shell", "run", "A command"), Item("other", "run", "A command"))
+    assert supported > without > 0
+    assert alone > 0
+
+
+def test_only_specific_words_of_the_item_itself_count_as_its_own() -> None:
+    skills = [Skill("shell", "Shell", "List commands"), Skill("bees", "Bees", "Hives")]
+    fit = SkillMatcher(skills, flat()[:2], SIMILARITY)
+    items = [Item("shell", "list_knives"), Item("x", "list_commands"), Item("shell", "hives"), Item("bees", "run")]
+    confidences = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], dtype=np.float32)
+    assert fit.find_wordless(items, confidences) == [0, 3]
 
 
 def test_a_word_of_every_skill_weighs_less_than_a_word_of_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.skill_matcher import SkillMatcher
-from toolscript.retrieval.text.item_text import build_skill_text
+from toolscript.retrieval.skill_matcher import Matrix, SkillMatcher
+from toolscript.retrieval.text.item_text import build_item_text, build_skill_text
 from toolscript.retrieval.text.words import split_identifier
 from toolscript.services.support.model_batches import one_line
 
@@ -54,8 +55,19 @@ class EmbeddingClassifier:
         if not items or not skills:
             return [Classification(missing=suggest_skill(item)) for item, _ in items]
         fit = await self._fit(tuple(skills))
-        confidences = fit.confidences([item for item, _ in items], [vector for _, vector in items])
+        confidences = await self._match(fit, [item for item, _ in items], [vector for _, vector in items])
         return [_classify(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
+
+    async def _match(self, fit: SkillMatcher, items: Sequence[Item], vectors: Sequence[Vector]) -> Matrix:
+        """The confidences of each item. Where its words say nothing its vector decides, and has to be that of the item
+        alone: with the server's name in it, every tool of a server called `kubernetes` is one for containers."""
+        confidences = fit.confidences(items, vectors)
+        texts = {n: build_item_text(replace(items[n], server="")) for n in fit.find_wordless(items, confidences)}
+        texts = {n: text for n, text in texts.items() if text != build_item_text(items[n])}
+        if texts:
+            own = await self._embedder.embed_documents(list(texts.values()))
+            confidences[list(texts)] = fit.confidences([items[n] for n in texts], own)
+        return confidences
 
     async def _fit(self, skills: tuple[Skill, ...]) -> SkillMatcher:
         if self._fitted is None or self._fitted[0] != skills:

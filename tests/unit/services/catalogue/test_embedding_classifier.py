@@ -148,6 +148,34 @@ async def test_unambiguous_tools_get_the_expected_skill(minilm: OnnxEmbedder) ->
     assert placed == {item.name: skill for item, skill in CLEAR}
 
 
+FOREIGN = {
+    "shell": "shell_and_system",
+    "github": "source_control",
+    "gmail": "email",
+    "kubernetes": "deployment_and_containers",
+    "postgres": "databases",
+    "slack": "messaging_and_calls",
+}
+UNUSUAL = [
+    ("inspect_hive", "Inspect a bee hive"),
+    ("water_roses", "Water the roses in the garden"),
+    ("list_candles", "List the candles"),
+    ("sharpen", "Sharpen a kitchen knife"),
+    ("saddle_horse", "Put a saddle on a horse"),
+]
+
+
+async def test_the_name_of_a_server_does_not_decide(minilm: OnnxEmbedder) -> None:
+    """A tool is in the skill of its server's name only if it would be there on any other server."""
+    for tool in UNUSUAL:
+        items = [Item(server, *tool) for server in ("", *FOREIGN)]
+        placed = [{a.skill_id for a in each.assignments} for each in await classify(items, load_skills(), minilm)]
+        wrong = [
+            i.id for i, skills in zip(items[1:], placed[1:], strict=True) if FOREIGN[i.server] in skills - placed[0]
+        ]
+        assert wrong == []
+
+
 async def test_the_example_tools_of_the_packaged_skills_get_their_skill(minilm: OnnxEmbedder) -> None:
     skills = load_skills()
     examples = [(Item("server", name), skill.id) for skill in skills for name in skill.examples]
