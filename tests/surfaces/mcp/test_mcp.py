@@ -266,7 +266,7 @@ async def test_a_call_returns_content_and_structured_content_unchanged(agent: Ag
 async def test_a_skill_is_two_short_lines_and_the_next_call_is_suggested(agent: Agent) -> None:
     *lines, last = (await agent.text("search_skills", query="version control", limit=2)).splitlines()
     assert re.fullmatch(r"source_control  [01]\.\d\d  \d+ tools  Source Control & Code Hosting", lines[0])
-    assert lines[1].startswith("  Git repositories and code hosting: commits")
+    assert lines[1].startswith("  Version control with Git, and code hosting: repositories")
     assert all(len(line) < 200 for line in lines)
     assert len(lines) <= 4
     assert last == 'Next: search_tools with the ids that fit, as in skill_ids=["source_control"].'

@@ -2,7 +2,7 @@
 
 A skill's vector is the mean of its tools' vectors, weighted by confidence; without tools, the vector of its
 description. One vector cannot represent the different tools of a broad skill, so a skill also has facets: the centres
-of groups of its tools, each with the tightness of its group. See docs/decisions/0011.
+of groups of its tools, each with the tightness of its group, and its description. See docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from toolscript.services.catalogue.tool_points import TOOLS, describe_vector
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
 # Increased when points are built differently, so that the next sync builds them again.
-RECIPE = 2
+RECIPE = 3
 # Up to this number every tool is a facet; above it, the number of facets grows with the square root of the tools.
 ALL_FACETS = 16
 MAX_FACETS = 120
@@ -63,7 +63,7 @@ class _SkillDraft:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        return {} if self.parts else {self.skill.id: build_skill_text(self.skill)}
+        return {self.skill.id: build_skill_text(self.skill)}
 
     def is_current(self, existing: Mapping[str, Payload]) -> bool:
         fingerprint = self._compute_fingerprint()
@@ -85,7 +85,7 @@ class _SkillDraft:
             self.parts = await asyncio.to_thread(_compute_parts, rows, weights)
 
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
-        parts = self.parts or [(vectors[self.skill.id], 1.0)]
+        parts = [*self.parts, (vectors[self.skill.id], 1.0)]
         payload: dict[str, Any] = {
             "id": self.skill.id,
             "skill_id": self.skill.id,

@@ -114,7 +114,7 @@ async def test_the_payload_of_a_skill_is_what_searches_return(catalogue: SyncedC
     await catalogue.sync.run(ITEMS)
     payload, _ = (await catalogue.skill_points())["mail"]
     assert (payload["skill_id"], payload["name"], payload["description"]) == ("mail", MAIL.name, MAIL.description)
-    assert (payload["tool_count"], payload["is_active"], payload["is_facet"], payload["parts"]) == (2, True, False, 3)
+    assert (payload["tool_count"], payload["is_active"], payload["is_facet"], payload["parts"]) == (2, True, False, 4)
 
 
 async def test_a_skill_without_tools_has_the_vector_of_its_description(catalogue: SyncedCatalogue) -> None:
@@ -131,27 +131,30 @@ async def test_each_of_a_few_tools_is_a_facet_of_its_skill(catalogue: SyncedCata
     await catalogue.sync.run(ITEMS)
     points = await catalogue.skill_points()
     facets = [(p, vector_now) for i, (p, vector_now) in points.items() if p["is_facet"] and i.startswith("mail#")]
-    tools = [(await vector(catalogue, build_item_text(item))).tolist() for item in (SEND, FETCH)]
-    assert Near([vector_now.tolist() for _, vector_now in facets]) == Near(tools)
-    assert [p["tightness"] for p, _ in facets] == pytest.approx([1.0, 1.0])
+    texts = [build_item_text(SEND), build_item_text(FETCH), build_skill_text(MAIL)]
+    assert Near([v.tolist() for _, v in facets]) == Near([(await vector(catalogue, t)).tolist() for t in texts])
+    assert [p["tightness"] for p, _ in facets] == pytest.approx([1.0, 1.0, 1.0])
 
 
 async def test_many_tools_share_a_bounded_number_of_facets(quick: SyncedCatalogue) -> None:
     many = [Item("disk", f"file_{n}", f"Read a file of kind{n}") for n in range(300)]
     await quick.sync.run(many[: ALL_FACETS + 1])
-    assert await quick.index.count(SKILLS) == 1 + ALL_FACETS + 1 + 2  # own, ⌈√(16 · 17)⌉ facets, two skills without
+    assert (
+        await quick.index.count(SKILLS) == 1 + ALL_FACETS + 1 + 1 + 2
+    )  # own, ⌈√(16 · 17)⌉ facets, description, two others
     await quick.sync.run(many)
     payload, _ = (await quick.skill_points())["files"]
     assert payload["tool_count"] == 300
-    assert payload["parts"] - 1 == 70 < MAX_FACETS
+    assert payload["parts"] - 2 == 70 < MAX_FACETS
     await assert_vector(quick, "files")
 
 
 async def test_surplus_facets_are_removed(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run(ITEMS)
-    assert {"files#3", "files#4"} <= (await catalogue.skill_points()).keys()
+    assert {"files#4", "files#5"} <= (await catalogue.skill_points()).keys()
     await catalogue.sync.run([READ, WRITE, SEND])
-    assert (await catalogue.skill_points()).keys() == {"files", "files#1", "files#2", "mail", "mail#1", "money"}
+    left = {"files", "files#1", "files#2", "files#3", "mail", "mail#1", "mail#2", "money"}
+    assert (await catalogue.skill_points()).keys() == left
     await catalogue.assert_index_is_current()
 
 
