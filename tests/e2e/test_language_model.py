@@ -23,18 +23,13 @@ SKILLS = [
     Skill("databases", "Databases", "Run SQL queries and look at tables.", examples=("list_tables",)),
     Skill("email", "Email", "Send, read and search email.", examples=("search_inbox",)),
     Skill("weather", "Weather", "Forecasts and current weather.", examples=("get_temperature",)),
-    Skill("calendar", "Calendar", "Create and find events and meetings.", examples=("create_event",)),
-    Skill("source_control", "Source Control", "Git commits, branches and pull requests.", examples=("git_commit",)),
 ]
 TOOLS = [
     ("write_file", "Write text to a file on disk.", "file_operations"),
-    ("move_file", "Move a file to another folder.", "file_operations"),
     ("query_table", "Run a SQL query on a database table.", "databases"),
     ("reply_to_email", "Send a reply to an email message.", "email"),
     ("current_weather", "Get the current weather and temperature of a city.", "weather"),
     ("weather_forecast", "Get the weather forecast for the week.", "weather"),
-    ("calendar_events", "Find the calendar events of a day.", "calendar"),
-    ("git_push", "Push git commits to a remote branch.", "source_control"),
 ]
 
 

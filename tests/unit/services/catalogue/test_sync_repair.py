@@ -326,7 +326,7 @@ def _by_people(assignments: Any) -> bool:
     return any(a.origin == "human" for a in assignments)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(ACTIONS, max_size=12))
 def test_the_result_depends_on_the_final_state_not_on_the_history(actions: list[tuple[Any, ...]]) -> None:
     asyncio.run(lives(actions))
