@@ -24,7 +24,7 @@ from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.servers import ToolServer
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -126,8 +126,8 @@ async def test_a_call_ends_at_its_timeout_and_the_next_one_works() -> None:
         slow, echo = await tool(server, "slow"), await tool(server, "echo")
         started = time.monotonic()
         with pytest.raises(TimedOut, match=r"scripted__slow did not answer within 0\.2 s"):
-            await server.call(slow, {"seconds": 30}, within=0.2)
-        assert time.monotonic() - started < 15
+            await server.call(slow, {"seconds": 90}, within=0.2)
+        assert time.monotonic() - started < 60
         assert (await server.call(echo, {"text": "x"}, within=TIMEOUT_SECONDS)).structured == {"text": "x"}
 
 

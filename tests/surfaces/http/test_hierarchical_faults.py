@@ -272,8 +272,8 @@ async def test_a_direct_search_ignores_failing_skills(filled: App, fault: str) -
 async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> None:
     async with open_client(filled, add_fault(filled, "skills", hang)) as http:
         started = time.monotonic()
-        answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(20)))
-    assert time.monotonic() - started < 10 * SHORT_SECONDS
+        answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(50)))
+    assert time.monotonic() - started < 40 * SHORT_SECONDS
     assert all(response["metadata"]["degraded"] == ["index"] for response in answers)
 
 

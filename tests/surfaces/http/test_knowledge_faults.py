@@ -226,8 +226,8 @@ async def test_hits_that_the_store_does_not_have_are_left_out(app: App) -> None:
 async def test_concurrent_searches_wait_no_longer_than_one(app: App) -> None:
     async with open_client(app, ("reader", "get_records", hang, ())) as http:
         began = time.monotonic()
-        answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(20)))
-    assert time.monotonic() - began < 10 * module.READ_BY
+        answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(50)))
+    assert time.monotonic() - began < 40 * module.READ_BY
     assert {answer.status_code for answer in answers} == {503}
 
 

@@ -104,7 +104,7 @@ async def test_a_wrong_number_of_vectors_is_an_error() -> None:
     embedder = BatchingEmbedder(Short(8), similarity=None)
     for _ in range(2):
         with pytest.raises(ValueError, match="shorter"):
-            await asyncio.wait_for(embedder.embed_query("a"), timeout=5)
+            await asyncio.wait_for(embedder.embed_query("a"), timeout=60)
 
 
 async def test_a_query_that_arrives_as_the_last_one_finishes_is_embedded() -> None:
@@ -112,7 +112,7 @@ async def test_a_query_that_arrives_as_the_last_one_finishes_is_embedded() -> No
 
     async def ask_then_ask_again(number: int) -> None:
         await embedder.embed_query(f"first {number}")
-        await asyncio.wait_for(embedder.embed_query(f"second {number}"), timeout=5)
+        await asyncio.wait_for(embedder.embed_query(f"second {number}"), timeout=60)
 
     for number in range(20):
         await ask_then_ask_again(number)

@@ -335,6 +335,6 @@ async def test_an_event_is_always_one_line(tmp_path: Path) -> None:
 
 async def _until(holds: Any) -> None:
     """Waits for another thread."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  (what is waited for happens in another thread)
             await asyncio.sleep(0.005)

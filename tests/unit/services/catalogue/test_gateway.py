@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.tools.call import CallTool
 
 TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -324,14 +325,14 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     app: App, tmp_path: Path
 ) -> None:
     starts = tmp_path / "starts"
-    gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=10, first_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=120, first_pause=120))
     await gateway.apply([spec("s")])
     await gateway.settle(TIMEOUT_SECONDS)
     script = f"echo x >> {starts}; exit 1"
     await gateway.apply([ServerSpec("s", Transport.STDIO, "sh", args=("-c", script))])
     await gateway.settle(TIMEOUT_SECONDS)
     for attempts in (2, 3):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             with pytest.raises(Unavailable, match="exited with code 1"):
                 await build_calls(app, gateway).call("s__echo", {"text": "x"})
         assert starts.read_text().count("x") == attempts
@@ -378,12 +379,15 @@ async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App) -> No
 @pytest.mark.req("G-03")
 async def test_constant_change_notices_lead_to_debounced_listings(app: App) -> None:
     gateway = Gateway(McpServers(), app.sync, Timeouts(debounce=0.3))
+    started, listings = time.monotonic(), 0
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)
-    await asyncio.sleep(1)
-    seen = await build_calls(app, gateway).call("s__seen", {})
-    assert seen.structured is None or seen.structured.get("tools/list", 0) < 10
-    assert '"tools/list": 1' not in seen.text
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while listings < 3:
+            seen = await build_calls(app, gateway).call("s__seen", {})
+            assert isinstance(seen.structured, dict)
+            listings = seen.structured["tools/list"]
+    assert listings <= 2 + (time.monotonic() - started) / 0.3
     await gateway.close()
 
 
@@ -441,5 +445,5 @@ async def test_patterns_are_left_to_the_server_to_check(calls: CallTool, gateway
     lists.write_text(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}))
     await gateway.apply([spec("s", watch=str(lists))])
     await gateway.settle(TIMEOUT_SECONDS)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(60):
         await calls.call("s__t", {"a": "x" * 40 + "!"})

@@ -371,7 +371,7 @@ async def test_an_unavailable_language_model_is_not_awaited_for_every_group(
             return answers
 
     model = Fading(lambda _: {"name": "Things", "description": "", "keywords": []})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         proposals = await ProposeSkills(
             catalogue.item_store, catalogue.skill_store, catalogue.index, catalogue.embedder, model
         ).propose(count=MAX_PROPOSALS)
