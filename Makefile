@@ -75,6 +75,7 @@ lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) pyproject.toml --extra server --extra books --extra postgres --extra qdrant --extra mongo --extra llm --extra telemetry --group test --group check \
 		-c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) requirements/servers.in -o requirements/servers.txt
+	$(LOCK) requirements/training.in -c requirements/dev.txt -o requirements/training.txt
 	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
 	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = [ROOT / "src", ROOT / "tests", ROOT / "benchmarks", ROOT / "docs"]
+FOLDERS = [ROOT / "src", ROOT / "tests", ROOT / "training", ROOT / "benchmarks", ROOT / "docs"]
 
 # Words of a private dialect, and what to write instead.
 FORBIDDEN_WORDS = {

