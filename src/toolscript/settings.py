@@ -106,6 +106,11 @@ class Settings:
         "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or a model of the API at "
         "TOOLSCRIPT_EMBEDDINGS_URL.",
     )
+    text_model: str = _setting(
+        "",
+        "Embedding model for documents and knowledge. Empty: that of TOOLSCRIPT_SEARCH_MODEL; if that is trained for "
+        "tools, the one that they are indexed with, at first all-MiniLM-L6-v2.",
+    )
     search_device: str = _setting(
         "auto",
         "Device for the embedding model. auto: the GPU if there is one, otherwise the CPU. gpu: fails without a GPU.",

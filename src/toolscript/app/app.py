@@ -23,7 +23,7 @@ from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
-from toolscript.app.models import Model, open_model
+from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
@@ -92,6 +92,8 @@ class App:
 
     settings: Settings
     model: Model
+    text_model: Model
+    """That of documents and knowledge: the same, unless that of tools is trained for tools or the settings name one."""
     index: VectorIndex
     catalogue_index: VectorIndex
     """The index of tools and skills: that of everything else, too, unless this is the demo."""
@@ -112,7 +114,12 @@ class App:
 
     def __post_init__(self) -> None:
         """Builds the use cases. Raises Invalid for unusable keys or plans."""
-        settings, index, embedder = self.settings, self.index, self.model.embedder
+        settings, index, embedder, text_embedder = (
+            self.settings,
+            self.index,
+            self.model.embedder,
+            self.text_model.embedder,
+        )
         catalogue_index = self.catalogue_index
         items, skills, observability = self.item_store, self.skill_store, self.observability
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
@@ -120,7 +127,7 @@ class App:
         self.keys = Keys(self.key_store)
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
-        retriever, tool_retriever = Retriever(embedder, index), Retriever(embedder, catalogue_index)
+        retriever, tool_retriever = Retriever(text_embedder, index), Retriever(embedder, catalogue_index)
         self.snapshots = self._build_snapshots(tool_retriever)
         self.sync = self._build_sync()
         self.gateway = gateway = open_gateway(settings, self.sync)
@@ -136,7 +143,7 @@ class App:
         self.knowledge_search = KnowledgeSearch(
             retriever, index, self.knowledge, observability.events, span=observability.span
         )
-        self.ingest_documents = IngestDocuments(self.documents, index, embedder)
+        self.ingest_documents = IngestDocuments(self.documents, index, text_embedder)
         self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
         self.call_tool = CallTool(
             items, self.snapshots, gateway, self.tool_search, self.argument_checker, observability.events
@@ -184,7 +191,7 @@ class App:
         )
 
     def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
-        store, index, embedder = self.knowledge_store, self.index, self.model.embedder
+        store, index, embedder = self.knowledge_store, self.index, self.text_model.embedder
         if store is None:
             return None, None
         from toolscript.adapters.books.reader import FileBooks
@@ -251,12 +258,15 @@ async def _open_adapters(
     existing = await index.describe(TOOLS)
     model = await open_model(settings, existing.model if existing else None)
     _close_at_exit(stack, model.embedder)
+    text_model = await open_text_model(settings, model, await _find_text_model(index) if model.is_for_tools else None)
+    if text_model is not model:
+        _close_at_exit(stack, text_model.embedder)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
     knowledge = await open_reader(settings, database)
     knowledge_store = None if serving else open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
-    await _open_collections(index, model.embedder, shared=is_shared)
+    await _open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
     catalogue = (
         await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
     )
@@ -266,6 +276,7 @@ async def _open_adapters(
     return App(
         settings=settings,
         model=model,
+        text_model=text_model,
         index=index,
         catalogue_index=catalogue[0],
         item_store=SqlItems(catalogue[1]),
@@ -293,7 +304,7 @@ async def _open_demo(
     index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
     _close_at_exit(stack, index, database)
     await _drop(index, (TOOLS, SKILLS) if fresh_index else ())
-    await _open_collections(index, embedder, shared=False)
+    await _open_collections(index, embedder, embedder, shared=False)
     return index, database
 
 
@@ -308,19 +319,33 @@ def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:
             stack.push_async_callback(each.close)
 
 
-async def _open_collections(index: VectorIndex, embedder: Embedder | None, *, shared: bool) -> None:
+async def _find_text_model(index: VectorIndex) -> str | None:
+    """The model that documents or knowledge are indexed with, if there are any."""
+    for name in (DOCUMENTS, CHUNKS, EXTRACTIONS):
+        existing = await index.describe(name)
+        if existing and existing.model != "none" and not await _is_empty(index, existing):
+            return existing.model
+    return None
+
+
+async def _open_collections(
+    index: VectorIndex, embedder: Embedder | None, text_embedder: Embedder | None, *, shared: bool
+) -> None:
     """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
     again. Documents are kept, and so is everything on a shared server: there opening raises Invalid."""
-    model, dimensions = (embedder.model, embedder.dimensions) if embedder else ("none", 1)
-    for build in (tools_collection, skills_collection, documents_collection):
-        collection = build(model, dimensions)
+    for build, own in (
+        (tools_collection, embedder),
+        (skills_collection, embedder),
+        (documents_collection, text_embedder),
+    ):
+        collection = build(own.model, own.dimensions) if own else build("none", 1)
         existing = await index.describe(collection.name)
-        if existing and embedder and existing.model != model:
+        if existing and own and existing.model != collection.model:
             may_drop = not shared and (existing.name != DOCUMENTS or await _is_empty(index, existing))
             if existing.model == "none" or may_drop:
                 log.info("index_of_another_model_dropped", extra={"collection": existing.name, "model": existing.model})
                 await index.drop(collection.name)
-        await index.open(collection if embedder or not existing else existing)
+        await index.open(collection if own or not existing else existing)
 
 
 async def _is_empty(index: VectorIndex, existing: Collection) -> bool:

@@ -1,15 +1,23 @@
-"""Opens the embedding model: the configured one, or the packaged one as a fallback."""
+"""Opens the embedding models: the configured ones, or packaged ones as a fallback."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, download, find_locally
+from toolscript.adapters.onnx.model_folders import (
+    PACKAGED,
+    PACKAGED_FOR_TOOLS,
+    ModelFolder,
+    download,
+    find_locally,
+    find_model_card,
+    is_packaged,
+)
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.search import SimilarityRange
@@ -28,10 +36,29 @@ class Model:
 
     embedder: Embedder | None
     fallback_reason: str | None = None
+    is_for_tools: bool = False
+    """Whether it is trained for tools, so that other texts need another one."""
 
 
 async def open_model(settings: Settings, indexed_with: str | None) -> Model:
-    """Opens the configured model; else the packaged one; else none, and search is by words only."""
+    """Opens the model of tools: the configured one; else a packaged one; else none, and search is by words only."""
+    packaged = PACKAGED_FOR_TOOLS if is_packaged(PACKAGED_FOR_TOOLS) else PACKAGED
+    return await _open_model(settings, indexed_with, packaged)
+
+
+async def open_text_model(settings: Settings, tools: Model, indexed_with: str | None) -> Model:
+    """Opens the model of documents and knowledge: that of tools, unless another one is configured or that one is
+    trained for tools. Then it is the one that `indexed_with` names, so that nothing has to be embedded again, or the
+    packaged one; it is loaded with the first text."""
+    name = settings.text_model
+    if not name and tools.is_for_tools:
+        name = indexed_with if indexed_with and find_model_card(indexed_with) else PACKAGED
+    if not name or name == settings.search_model:
+        return tools
+    return await _open_model(replace(settings, search_model=name), None, PACKAGED, lazy=True)
+
+
+async def _open_model(settings: Settings, indexed_with: str | None, packaged: str, *, lazy: bool = False) -> Model:
     hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
@@ -40,21 +67,21 @@ async def open_model(settings: Settings, indexed_with: str | None) -> Model:
             from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
         remote = await OpenAiEmbedder.at(settings.embeddings_url, settings.embeddings_key, settings.search_model)
         return Model(await _batch_queries(remote))
-    folder, fallback_reason = await asyncio.to_thread(_find_model, settings, indexed_with)
+    folder, fallback_reason = await asyncio.to_thread(_find_model, settings, indexed_with, packaged)
     if folder is None:
         return Model(None, fallback_reason)
-    inner = await asyncio.to_thread(_load, folder, settings.search_device)
-    return Model(await _batch_queries(inner), fallback_reason)
+    inner = await asyncio.to_thread(_load, folder, settings.search_device, lazy=lazy)
+    return Model(await _batch_queries(inner), fallback_reason, folder.card.trained_for == "tools")
 
 
-def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFolder | None, str | None]:
+def _find_model(settings: Settings, indexed_with: str | None, packaged: str) -> tuple[ModelFolder | None, str | None]:
     cache = settings.data / "models"
     folder = find_locally(settings.search_model, cache)
     if folder:
         return folder, None
-    if indexed_with == PACKAGED and settings.search_model == DEFAULT_MODEL:
+    if indexed_with == packaged and settings.search_model == DEFAULT_MODEL:
         reason = (
-            f"{settings.search_model} is not on this machine and the index was built with {PACKAGED}; "
+            f"{settings.search_model} is not on this machine and the index was built with {packaged}; "
             "run `toolscript index rebuild` to try the hub again"
         )
     else:
@@ -62,18 +89,18 @@ def _find_model(settings: Settings, indexed_with: str | None) -> tuple[ModelFold
             return download(settings.search_model, cache, settings.hub_url, settings.hub_token), None
         except Unavailable as error:
             reason = error.message
-            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": PACKAGED, "reason": reason})
+            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": packaged, "reason": reason})
     try:
-        return find_locally(PACKAGED, cache), reason
+        return find_locally(packaged, cache), reason
     except ToolscriptError as error:
         log.warning("no_model", extra={"reason": error.message, "consequence": "search by words only"})
         return None, f"{reason}; {error.message}"
 
 
-def _load(folder: ModelFolder, device: str) -> MultiQueryEmbedder:
+def _load(folder: ModelFolder, device: str, *, lazy: bool) -> MultiQueryEmbedder:
     from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
-    return OnnxEmbedder(folder, device=device)
+    return OnnxEmbedder(folder, device=device, lazy=lazy)
 
 
 async def _batch_queries(inner: MultiQueryEmbedder) -> Embedder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,25 +20,33 @@ if TYPE_CHECKING:
 
 
 class OnnxEmbedder:
-    """An embedder over a model folder. Loads the model at once; embeds in worker threads, never on the event loop.
+    """An embedder over a model folder. Embeds in worker threads, never on the event loop.
 
     A single query uses every core. Documents and concurrent queries use a second session with its own threads, so
     that a long ingest never delays a query.
     """
 
-    def __init__(self, folder: ModelFolder, *, device: str = "auto") -> None:
-        """Raises Invalid for a model that is not an embedding model, Unavailable for `gpu` without a GPU."""
+    def __init__(self, folder: ModelFolder, *, device: str = "auto", lazy: bool = False) -> None:
+        """Loads the model at once or, if `lazy`, with the first text. Loading raises Invalid for a model that is not an
+        embedding model, Unavailable for `gpu` without a GPU."""
         self._folder = folder
         self._device = device
-        self._single = OnnxSession(folder.onnx, device, single=True)
-        self._tokenizer = read_tokenizer(folder.tokenizer, folder.card.window)
+        self._loading = threading.Lock()
+        self._is_loaded = False
         self._running_queries = 0
         self.model = folder.card.name
         self.dimensions = folder.card.dimensions
         self.similarity = folder.card.similarity
-        self.query_batch_size = self._single.batch
-        self.max_concurrent_calls = 2 * (THREADS + SPARE_WORKERS) if self._single.batch == 1 else 1
-        self._check()
+        if not lazy:
+            self._load()
+
+    @property
+    def query_batch_size(self) -> int:
+        return self._single.batch if self._is_loaded else 1
+
+    @property
+    def max_concurrent_calls(self) -> int:
+        return 2 * (THREADS + SPARE_WORKERS) if self.query_batch_size == 1 else 1
 
     @cached_property
     def _bulk(self) -> OnnxSession:
@@ -54,10 +64,12 @@ class OnnxEmbedder:
         return len(self._counter.encode(text, add_special_tokens=False))
 
     async def embed_query(self, text: str) -> Vector:
+        await self._require_model()
         return await self._single.run(lambda: self._embed(self._single, [self._folder.card.prefix + text])[0])
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """One vector per query. A single query uses every core unless another call is running."""
+        await self._require_model()
         is_alone = len(texts) == 1 and not self._running_queries
         self._running_queries += 1
         try:
@@ -68,12 +80,25 @@ class OnnxEmbedder:
             self._running_queries -= 1
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        await self._require_model()
         return await self._bulk.run_batches(lambda some: self._embed(self._bulk, some), texts, len)
 
     async def close(self) -> None:
-        self._single.close()
-        if "_bulk" in self.__dict__:
-            self._bulk.close()
+        for session in ("_single", "_bulk"):
+            if session in self.__dict__:
+                self.__dict__[session].close()
+
+    async def _require_model(self) -> None:
+        if not self._is_loaded:
+            await asyncio.to_thread(self._load)
+
+    def _load(self) -> None:
+        with self._loading:
+            if not self._is_loaded:
+                self._single = OnnxSession(self._folder.onnx, self._device, single=True)
+                self._tokenizer = read_tokenizer(self._folder.tokenizer, self._folder.card.window)
+                self._check()
+                self._is_loaded = True
 
     def _embed(self, session: OnnxSession, texts: Sequence[str]) -> list[Vector]:
         return list(self._forward(session, [each.ids for each in self._tokenizer.encode_batch(list(texts))]))

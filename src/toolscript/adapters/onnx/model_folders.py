@@ -16,7 +16,8 @@ from typing import Any
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SimilarityRange
 
-PACKAGED = "all-MiniLM-L6-v2"
+# In the package: a model for every kind of text and, if it is there, one for tools.
+PACKAGED, PACKAGED_FOR_TOOLS = "all-MiniLM-L6-v2", "toolscript-small"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 HUB_TIMEOUT_SECONDS = 2.5
@@ -25,7 +26,7 @@ HUB_TIMEOUT_SECONDS = 2.5
 @dataclass(frozen=True, slots=True)
 class ModelCard:
     """What Toolscript knows about a model; data/models.toml explains the fields. The first name is the canonical one.
-    `similarity` is None for a model that has not been measured."""
+    `similarity` is None for a model that has not been measured; `trained_for` is "tools" or empty."""
 
     names: tuple[str, ...]
     dimensions: int
@@ -35,6 +36,7 @@ class ModelCard:
     prefix: str = ""
     files: tuple[str, ...] = ONNX_FILES
     similarity: SimilarityRange | None = None
+    trained_for: str = ""
 
     @property
     def name(self) -> str:
@@ -72,14 +74,18 @@ def find_model_card(name: str) -> ModelCard | None:
     return next((c for c in read_registry() if name.casefold() in map(str.casefold, c.names)), None)
 
 
+def is_packaged(name: str) -> bool:
+    """Whether the package brings the model."""
+    return (_package() / name).is_dir()
+
+
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:
     """The model in a folder, in the cache or in this package; None when only the hub may have it.
 
     Raises Invalid for a folder without a usable model.
     """
     card = find_model_card(name)
-    packaged = Path(str(resources.files("toolscript").joinpath("data/models")))
-    stored = [place / _folder_name(name) for place in (cache_dir, packaged)]
+    stored = [place / _folder_name(name) for place in (cache_dir, _package())]
     for place in stored if card else [Path(name), *stored]:
         if _is_folder(place):
             return _folder(place.expanduser(), card)
@@ -140,6 +146,10 @@ def _require_hub(name: str, hub_url: str) -> None:
         ) from error
 
 
+def _package() -> Path:
+    return Path(str(resources.files("toolscript").joinpath("data/models")))
+
+
 def _is_folder(place: Path) -> bool:
     try:
         return place.expanduser().is_dir()
@@ -181,7 +191,13 @@ def _describe(place: Path) -> ModelCard:
             details={"folder": str(place)},
         ) from error
     names = (f"{place.name}-{_fingerprint(place, pooling)}", place.name)
-    return ModelCard(names, dimensions, "cls" if pooling.get("pooling_mode_cls_token") else "mean", window)
+    return ModelCard(
+        names,
+        dimensions,
+        "cls" if pooling.get("pooling_mode_cls_token") else "mean",
+        window,
+        trained_for=str(config.get("trained_for", "")),
+    )
 
 
 def _fingerprint(place: Path, pooling: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +150,22 @@ def test_a_model_is_found_by_any_of_its_names() -> None:
         assert card is not None
         assert (card.name, card.pooling, card.dimensions) == ("bge-small-en-v1.5", "cls", 384)
     assert find_model_card("someone/else") is None
+
+
+@pytest.mark.req("S-07")
+async def test_a_lazy_embedder_loads_its_model_with_the_first_text() -> None:
+    folder = find_locally(PACKAGED, Path("nowhere"))
+    assert folder is not None
+    missing = replace(folder, onnx=Path("nowhere") / "model.onnx")
+    embedder = OnnxEmbedder(missing, device="cpu", lazy=True)
+    assert (embedder.model, embedder.dimensions, embedder.query_batch_size) == (PACKAGED, 384, 1)
+    with pytest.raises(OSError, match=r"model\.onnx"):
+        await embedder.embed_query("read a file")
+    await embedder.close()
+    eager, lazy = OnnxEmbedder(folder, device="cpu"), OnnxEmbedder(folder, device="cpu", lazy=True)
+    texts = ["read a file", "send a letter"]
+    found = await asyncio.gather(lazy.embed_documents(texts), lazy.embed_queries(texts), lazy.embed_query(texts[0]))
+    np.testing.assert_array_equal(found[0], await eager.embed_documents(texts))
+    assert lazy.max_concurrent_calls == eager.max_concurrent_calls
+    await eager.close()
+    await lazy.close()

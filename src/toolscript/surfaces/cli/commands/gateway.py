@@ -284,7 +284,7 @@ async def _finish_documents(app: App) -> None:
         try:
             if finished := await app.ingest_documents.repair():
                 log.info("documents_finished", extra={"documents": finished})
-            if app.model.embedder is None or not await app.documents.list_pending():
+            if app.text_model.embedder is None or not await app.documents.list_pending():
                 await app.ingest_documents.is_unfinished.wait()
                 app.ingest_documents.is_unfinished.clear()
                 pause = MIN_PAUSE_SECONDS

@@ -56,6 +56,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
         skills = await app.catalogue_index.scroll(SKILLS, fields=["skill_id"])
         return {
             "model": app.model.embedder.model if app.model.embedder else None,
+            "text_model": app.text_model.embedder.model if app.text_model.embedder else None,
             "tools": tools.indexed,
             "skills": len({point.payload["skill_id"] for point in skills}),
             "documents": documents,
@@ -65,7 +66,7 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
 
 async def _index_knowledge(app: App, show_progress: Callable[[int, int], None]) -> int | None:
     """The number of chunks and extractions indexed; None when there are some and no model to embed them with."""
-    if app.model.embedder is None and await app.knowledge.list_sources():
+    if app.text_model.embedder is None and await app.knowledge.list_sources():
         return None
     return await app.ingest_knowledge.index_all(show_progress) if app.ingest_knowledge else 0
 
@@ -75,4 +76,6 @@ def _show(answer: Mapping[str, Any]) -> None:
     knowledge = f"{answer['knowledge'] or 0} chunks and extractions of knowledge"
     if answer["knowledge"] is None:
         print_note(NOT_INDEXED)
-    click.echo(f"Indexed {counts} and {knowledge} with {answer['model'] or 'no model: words only'}.")
+    other = answer["text_model"] if answer["text_model"] != answer["model"] else None
+    beside = f", documents and knowledge with {other}" if other else ""
+    click.echo(f"Indexed {counts} and {knowledge} with {answer['model'] or 'no model: words only'}{beside}.")
