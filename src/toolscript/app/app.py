@@ -255,12 +255,7 @@ async def _open_adapters(
     is_shared = settings.index.startswith(("http", "postgres"))
     stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
     await _drop(index, (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale)
-    existing = await index.describe(TOOLS)
-    model = await open_model(settings, existing.model if existing else None)
-    _close_at_exit(stack, model.embedder)
-    text_model = await open_text_model(settings, model, await _find_text_model(index) if model.is_for_tools else None)
-    if text_model is not model:
-        _close_at_exit(stack, text_model.embedder)
+    model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
     knowledge = await open_reader(settings, database)
@@ -292,6 +287,16 @@ async def _open_adapters(
         rate_buckets=PostgresBuckets(database, Buckets()) if settings.store.startswith("postgres") else Buckets(),
         catalogue_version=catalogue_version,
     )
+
+
+async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitStack) -> tuple[Model, Model]:
+    existing = await index.describe(TOOLS)
+    model = await open_model(settings, existing.model if existing else None)
+    _close_at_exit(stack, model.embedder)
+    text_model = await open_text_model(settings, model, await _find_text_model(index) if model.is_for_tools else None)
+    if text_model is not model:
+        _close_at_exit(stack, text_model.embedder)
+    return model, text_model
 
 
 async def _open_demo(

@@ -148,6 +148,14 @@ def read_set(folder: Path) -> AnySet:
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 
+def read_judged_queries(file: Path) -> list[JudgedQuery]:
+    """Reads the queries of a file that have relevant results. Raises Invalid."""
+    if not file.is_file():
+        raise Invalid(f"no such file: {file}", details={"file": str(file)})
+    judged = [_parse_query(row) for row in _read_rows(file.parent, file.name.removesuffix(".gz"), QUERY)]
+    return [query for query in judged if query.grades]
+
+
 def _read_rows(folder: Path, name: str, keys: Keys) -> Iterator[Row]:
     """Yields the JSON objects of a file or of its .gz version; none if neither exists. Raises Invalid with the line."""
     plain, packed = folder / name, folder / f"{name}.gz"
