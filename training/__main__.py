@@ -57,7 +57,7 @@ def _run_tune(options: argparse.Namespace) -> None:
 def _run_export(options: argparse.Namespace) -> None:
     from training.export import CHECKSUMS, export
 
-    parity = export(options.model, options.out, full=options.full)
+    parity = export(options.model, options.out, full=options.full, reference=options.reference)
     print(f"wrote {options.out}; lowest cosine between 32 and 8 bits {parity:.4f}")
     print((options.out / CHECKSUMS).read_text(encoding="utf-8"), end="")
 
@@ -145,6 +145,9 @@ def _build_parser() -> argparse.ArgumentParser:
         command.add_argument("--out", type=Path, required=True, help="the folder to write")
     for command in (export, everything):
         command.add_argument("--full", action="store_true", help="keep the ONNX file of 32 bits too")
+        command.add_argument(
+            "--reference", type=Path, help="file for vectors of 32 bits, to test the model with (.npy)"
+        )
     tune.add_argument("--large", action="store_true", help="the recipe of teachers: fewer steps, smaller batches")
     everything.add_argument("--teacher-base", type=Path, help="a larger base model to tune first, as the teacher")
     export.add_argument("--model", type=Path, required=True, help="the folder of a tuned model")

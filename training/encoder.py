@@ -17,7 +17,7 @@ from training.weights import CONFIG, TOKENIZER, WEIGHTS
 
 State = Mapping[str, torch.Tensor]
 # Texts of similar length run together, so that little is padded.
-CHUNK = 256
+CHUNK = 512
 
 
 class Encoder(torch.nn.Module):

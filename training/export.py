@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from training.graph import build_graph
 from training.measure import open_onnx
@@ -22,16 +23,12 @@ KEPT = (
     "max_position_embeddings",
     "vocab_size",
 )
-SAMPLES = (
-    "put my changes into version control",
-    "Which pods are running in the payments namespace, and why does one of them restart?",
-    "filesystem read file: Read the complete contents of a file as text. Parameters: path, head, tail",
-)
+REQUESTS, SAMPLES = Path(__file__).parent / "requests" / "answerable.jsonl", 40
 
 
-def export(folder: Path, out: Path, *, full: bool = False) -> float:
+def export(folder: Path, out: Path, *, full: bool = False, reference: Path | None = None) -> float:
     """Writes the folder, and returns the lowest cosine between vectors of 32 and of 8 bits. With `full` the ONNX file
-    of 32 bits stays in the folder."""
+    of 32 bits stays in the folder; `reference` gets its vectors of some requests, to test the other file with."""
     config, weights = read_weights(folder)
     out.mkdir(parents=True, exist_ok=True)
     for name, quantise in ((FLOAT, False), (INT8, True)):
@@ -40,15 +37,17 @@ def export(folder: Path, out: Path, *, full: bool = False) -> float:
     own = {name: config[name] for name in KEPT} | {"trained_for": "tools"}
     (out / CONFIG).write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
     shutil.copyfile(folder / TOKENIZER, out / TOKENIZER)
-    parity = compare(out, SAMPLES)
+    exact, rounded = (open_onnx(out, name)(read_samples()) for name in (FLOAT, INT8))
+    if reference:
+        np.save(reference, exact.astype(np.float16))
     if not full:
         (out / FLOAT).unlink()
     sums = [f"{hash_file(out / name)}  {name}\n" for name in (INT8, TOKENIZER, CONFIG)]
     (out / CHECKSUMS).write_text("".join(sums), encoding="utf-8")
-    return parity
-
-
-def compare(folder: Path, texts: Sequence[str]) -> float:
-    """The lowest cosine between the vectors of 32 and of 8 bits."""
-    exact, rounded = (open_onnx(folder, name)(texts) for name in (FLOAT, INT8))
     return float((exact * rounded).sum(axis=1).min())
+
+
+def read_samples() -> list[str]:
+    """Requests of many kinds."""
+    lines = REQUESTS.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["query"] for line in lines[:: len(lines) // SAMPLES]][:SAMPLES]

@@ -11,7 +11,7 @@ from tests.fixtures.reference_bert import ReferenceBert
 from tests.fixtures.tiny_encoder import TEXTS, write_tiny_model
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import find_locally
-from training.export import CHECKSUMS, FLOAT, INT8, export
+from training.export import CHECKSUMS, FLOAT, INT8, export, read_samples
 from training.measure import open_onnx
 from training.weights import CONFIG, hash_file
 
@@ -24,6 +24,13 @@ def test_the_same_weights_give_the_same_files(tmp_path: Path) -> None:
         sums.append((tmp_path / name / CHECKSUMS).read_text(encoding="utf-8"))
     assert sums[0] == sums[1]
     assert f"{hash_file(tmp_path / 'a' / INT8)}  {INT8}\n" in sums[0]
+
+
+def test_vectors_of_full_precision_are_written_to_test_with(tmp_path: Path) -> None:
+    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True, reference=tmp_path / "vectors.npy")
+    expected = open_onnx(tmp_path / "out", FLOAT)(read_samples())
+    assert len(expected) == 40
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-3)
 
 
 def test_eight_bits_stay_close_to_thirty_two(tmp_path: Path) -> None:
