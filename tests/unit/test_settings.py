@@ -10,6 +10,7 @@ import pytest
 
 from toolscript.domain.errors import Invalid
 from toolscript.settings import (
+    DEFAULT_MODEL,
     Settings,
     describe_values,
     find_unknown_variables,
@@ -74,7 +75,7 @@ def refusal(**how: Any) -> Invalid:
         ("search_limit", 3, "7", 7, 9),
         ("search_threshold", 0.35, "0.5", 0.5, 0.6),
         ("search_alpha", 0.7, "0", 0.0, 1.0),
-        ("search_model", "Xenova/bge-small-en-v1.5", "hashed-64", "hashed-64", "other"),
+        ("search_model", DEFAULT_MODEL, "hashed-64", "hashed-64", "other"),
         ("search_device", "auto", "cpu", "cpu", "gpu"),
         ("host", "127.0.0.1", "0.0.0.0", "0.0.0.0", "::1"),
         ("port", 3780, "8080", 8080, 0),

@@ -11,12 +11,11 @@ from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEm
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.model_folders import (
     PACKAGED,
-    PACKAGED_FOR_TOOLS,
     ModelFolder,
     download,
     find_locally,
     find_model_card,
-    is_packaged,
+    find_packaged_for_tools,
 )
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
@@ -42,20 +41,25 @@ class Model:
 
 async def open_model(settings: Settings, indexed_with: str | None) -> Model:
     """Opens the model of tools: the configured one; else a packaged one; else none, and search is by words only."""
-    packaged = PACKAGED_FOR_TOOLS if is_packaged(PACKAGED_FOR_TOOLS) else PACKAGED
-    return await _open_model(settings, indexed_with, packaged)
+    return await _open_model(settings, indexed_with, find_packaged_for_tools())
 
 
 async def open_text_model(settings: Settings, tools: Model, indexed_with: str | None) -> Model:
     """Opens the model of documents and knowledge: that of tools, unless another one is configured or that one is
     trained for tools. Then it is the one that `indexed_with` names, so that nothing has to be embedded again, or the
-    packaged one; it is loaded with the first text."""
+    packaged one; it is loaded with the first text. If that one is broken there is none, and search is by words."""
     name = settings.text_model
     if not name and tools.is_for_tools:
         name = indexed_with if indexed_with and find_model_card(indexed_with) else PACKAGED
     if not name or name == settings.search_model:
         return tools
-    return await _open_model(replace(settings, search_model=name), None, PACKAGED, lazy=True)
+    try:
+        return await _open_model(replace(settings, search_model=name), None, PACKAGED, lazy=True)
+    except ToolscriptError as error:
+        if settings.text_model:
+            raise
+        log.warning("no_model", extra={"reason": error.message, "consequence": "documents are searched by words only"})
+        return Model(None, error.message)
 
 
 async def _open_model(settings: Settings, indexed_with: str | None, packaged: str, *, lazy: bool = False) -> Model:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card, find_packaged_for_tools
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.app.access import open_keys
 from toolscript.app.app import App, open_app
@@ -24,6 +24,8 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
+BGE = "Xenova/bge-small-en-v1.5"
+
 
 async def first_hit(app: App, query: str) -> str:
     await app.sync.run(load_demo_items())
@@ -34,10 +36,10 @@ async def first_hit(app: App, query: str) -> str:
 async def test_without_network_the_packaged_model_is_used_and_the_fallback_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = load_settings(data_dir=tmp_path)
+    settings = load_settings(data_dir=tmp_path, search_model=BGE)
     async with open_app(settings) as app:
         assert app.model.embedder is not None
-        assert app.model.embedder.model == PACKAGED
+        assert app.model.embedder.model == find_packaged_for_tools()
         assert "cannot be reached" in str(app.model.fallback_reason)
         assert await first_hit(app, "put my changes into version control") == "git__git_commit"
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
@@ -66,13 +68,11 @@ async def test_with_an_index_of_the_packaged_model_the_hub_is_not_tried_until_a_
 async def test_without_a_model_search_is_by_words_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = tmp_path / "broken" / PACKAGED
+    data = tmp_path / "data"
+    broken = data / "models" / find_packaged_for_tools()
     shutil.copytree(SHIPPED, broken)
     (broken / "tokenizer.json").unlink()
-    data = tmp_path / "data"
-    (data / "models").mkdir(parents=True)
-    broken.rename(data / "models" / PACKAGED)
-    async with open_app(load_settings(data_dir=data)) as app:
+    async with open_app(load_settings(data_dir=data, search_model=BGE)) as app:
         assert app.model.embedder is None
         assert await first_hit(app, "read_fil") == "filesystem__read_file"
         assert (await app.tool_search.search("read text of a file")).report.degraded == ["embedder"]

@@ -11,6 +11,7 @@ from tests.fixtures.http_services import SHIPPED
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.documents.points import DOCUMENTS
@@ -85,3 +86,19 @@ async def test_a_setting_selects_the_model_of_documents(small: Settings) -> None
         await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
         assert await app.index.count(TOOLS) == 56
         assert await app.index.count(DOCUMENTS) == 1
+
+
+@pytest.mark.req("S-08")
+async def test_a_broken_model_of_documents_leaves_tools_alone(
+    trained: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = trained.data / "models" / PACKAGED
+    shutil.copytree(SHIPPED, broken)
+    (broken / "tokenizer.json").unlink()
+    async with open_app(trained) as app:
+        assert app.model.embedder is not None
+        assert app.text_model.embedder is None
+    assert "no_model" in caplog.text
+    with pytest.raises(Invalid, match="no usable model"):
+        async with open_app(replace(trained, text_model=PACKAGED)):
+            pass

@@ -74,9 +74,9 @@ def find_model_card(name: str) -> ModelCard | None:
     return next((c for c in read_registry() if name.casefold() in map(str.casefold, c.names)), None)
 
 
-def is_packaged(name: str) -> bool:
-    """Whether the package brings the model."""
-    return (_package() / name).is_dir()
+def find_packaged_for_tools() -> str:
+    """The name of the packaged model that serves tools."""
+    return PACKAGED_FOR_TOOLS if (_package() / PACKAGED_FOR_TOOLS).is_dir() else PACKAGED
 
 
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.onnx.model_folders import PACKAGED_FOR_TOOLS, find_locally, is_packaged
+from toolscript.adapters.onnx.model_folders import PACKAGED_FOR_TOOLS, find_locally, find_packaged_for_tools
 from toolscript.settings import DEFAULT_MODEL
 from training.export import CHECKSUMS, read_samples
 from training.weights import hash_file
@@ -17,7 +17,9 @@ MAX_BYTES = 25_000_000
 
 pytestmark = [
     pytest.mark.req("S-07"),
-    pytest.mark.skipif(not is_packaged(PACKAGED_FOR_TOOLS), reason="the package has no model for tools yet"),
+    pytest.mark.skipif(
+        find_packaged_for_tools() != PACKAGED_FOR_TOOLS, reason="the package has no model for tools yet"
+    ),
 ]
 
 
