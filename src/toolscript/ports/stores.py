@@ -19,8 +19,9 @@ from toolscript.domain.catalog import (
     SuggestionStatus,
 )
 from toolscript.domain.documents import Document, StoredDocument
+from toolscript.domain.feedback import Step, Success
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source
-from toolscript.domain.search import TermCounts
+from toolscript.domain.search import TermCounts, Vector
 
 Ids = Several[str] | None
 """Names or ids; None means all."""
@@ -184,6 +185,48 @@ class SkillStore(Protocol):
         """Records a person's decision about a pending suggestion. With `into`, its item goes into that existing skill
         (an id) or new skill. Raises NotFound for an unknown suggestion or skill, Conflict for a suggestion that is not
         pending or a skill id that is taken."""
+
+
+class FeedbackStore(Protocol):
+    """The requests that items served, and how far their vectors moved toward these, in the database of the items. Every
+    write is one transaction; those that change steps increase the version of the catalogue.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.feedback import SqlFeedback
+    >>> async def record():
+    ...     database = Database("sqlite://")
+    ...     store = SqlFeedback(database)
+    ...     for request in ("show the log", "Show  the log"):
+    ...         await store.add_success(Success("git__log", request), max_per_item=32, max_per_caller=16)
+    ...     found = await store.get_successes()
+    ...     await database.close()
+    ...     return [success.request for success in found]
+    >>> asyncio.run(record())
+    ['show the log']
+    """
+
+    async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
+        """Records a success, or the new time of one with the same item and request. Of an item, only so many successes
+        are kept, and only so many of the same caller: the newest."""
+
+    async def remove_success(self, success: Success) -> bool:
+        """Deletes the success of that item, request and caller; returns whether it existed."""
+
+    async def get_successes(self, item_ids: Ids = None) -> list[Success]:
+        """The successes of these items, ordered by item and time."""
+
+    async def save_vectors(self, model: str, vectors: Mapping[str, Vector]) -> None:
+        """Keeps the vectors that a model made of requests, by their digests."""
+
+    async def get_steps(self, item_ids: Ids = None) -> dict[str, Step]:
+        """The steps of these items, by id."""
+
+    async def replace_steps(self, steps: Sequence[Step]) -> None:
+        """Makes these the steps of all items."""
+
+    async def reset(self, item_ids: Ids = None) -> int:
+        """Deletes the successes and steps of these items; returns how many successes there were."""
 
 
 class DocumentStore(Protocol):

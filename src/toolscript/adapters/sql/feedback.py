@@ -1,0 +1,112 @@
+"""Feedback in SQL: the newest requests that each tool served, and the steps of the tools' vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolscript.adapters.sql.catalogue_version import write_catalogue
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.session import Row, Session, load
+from toolscript.domain.feedback import Step, Success
+from toolscript.domain.search import Vector
+
+
+class SqlFeedback:
+    """The feedback of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
+        def work(session: Session) -> None:
+            session.run(
+                "INSERT INTO feedback_successes (item_id, digest, request, caller, recorded_at, model, vector) "
+                "VALUES (:item_id, :digest, :request, :caller, :recorded_at, :model, :vector) "
+                "ON CONFLICT (item_id, digest) DO UPDATE SET recorded_at = excluded.recorded_at",
+                item_id=success.item_id,
+                digest=success.digest,
+                request=success.request,
+                caller=success.caller,
+                recorded_at=success.recorded_at,
+                model=success.model,
+                vector=_pack(success.vector),
+            )
+            _keep_newest(session, max_per_caller, item_id=success.item_id, caller=success.caller)
+            _keep_newest(session, max_per_item, item_id=success.item_id)
+
+        await self._database.write(work)
+
+    async def remove_success(self, success: Success) -> bool:
+        def work(session: Session) -> bool:
+            where = "item_id = :item AND digest = :digest AND caller = :caller"
+            given = {"item": success.item_id, "digest": success.digest, "caller": success.caller}
+            return session.run(f"DELETE FROM feedback_successes WHERE {where}", **given) > 0
+
+        return await self._database.write(work)
+
+    async def get_successes(self, item_ids: Collection[str] | None = None) -> list[Success]:
+        rows = await self._read("feedback_successes", item_ids)
+        return sorted((_load(Success, row) for row in rows), key=lambda s: (s.item_id, s.recorded_at, s.request))
+
+    async def save_vectors(self, model: str, vectors: Mapping[str, Vector]) -> None:
+        rows = [{"digest": digest, "model": model, "vector": _pack(vector)} for digest, vector in vectors.items()]
+        statement = "UPDATE feedback_successes SET model = :model, vector = :vector WHERE digest = :digest"
+        await self._database.write(lambda session: session.run_many(statement, rows))
+
+    async def get_steps(self, item_ids: Collection[str] | None = None) -> dict[str, Step]:
+        rows = await self._read("feedback_steps", item_ids)
+        return {row["item_id"]: _load(Step, row) for row in rows}
+
+    async def replace_steps(self, steps: Sequence[Step]) -> None:
+        columns = ("item_id", "model", "item_digest", "stamp", "successes", "cosine", "refusal")
+        rows = [{**{c: getattr(step, c) for c in columns}, "vector": _pack(step.vector)} for step in steps]
+        names = [*columns, "vector"]
+
+        def work(session: Session) -> None:
+            session.run("DELETE FROM feedback_steps")
+            session.run_many(
+                f"INSERT INTO feedback_steps ({', '.join(names)}) VALUES ({', '.join(f':{n}' for n in names)})", rows
+            )
+
+        await write_catalogue(self._database, work)
+
+    async def reset(self, item_ids: Collection[str] | None = None) -> int:
+        def work(session: Session) -> int:
+            where, given = _select(session, item_ids)
+            session.run(f"DELETE FROM feedback_steps WHERE {where}", **given)
+            return session.run(f"DELETE FROM feedback_successes WHERE {where}", **given)
+
+        return await write_catalogue(self._database, work)
+
+    async def _read(self, table: str, item_ids: Collection[str] | None) -> list[dict[str, Any]]:
+        def work(session: Session) -> list[dict[str, Any]]:
+            where, given = _select(session, item_ids)
+            return session.rows(f"SELECT * FROM {table} WHERE {where}", **given)
+
+        return await self._database.read(work)
+
+
+def _select(session: Session, item_ids: Collection[str] | None) -> tuple[str, dict[str, Any]]:
+    if item_ids is None:
+        return "TRUE", {}
+    return session.among("item_id", "ids"), {"ids": sorted(item_ids)}
+
+
+def _keep_newest(session: Session, count: int, **same: str) -> None:
+    """Deletes all but the newest of the successes with these values."""
+    where = " AND ".join(f"{column} = :{column}" for column in same)
+    newest = f"SELECT digest FROM feedback_successes WHERE {where} ORDER BY recorded_at DESC, digest LIMIT :count"
+    session.run(f"DELETE FROM feedback_successes WHERE {where} AND digest NOT IN ({newest})", **same, count=count)
+
+
+def _pack(vector: Vector | None) -> bytes | None:
+    return None if vector is None else np.asarray(vector, dtype="<f4").tobytes()
+
+
+def _load(kind: Any, row: Row) -> Any:
+    packed = row["vector"]
+    vector = None if packed is None else np.frombuffer(packed, dtype="<f4").astype(np.float32)
+    return load(kind, {**row, "vector": vector})

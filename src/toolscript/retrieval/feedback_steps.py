@@ -1,0 +1,135 @@
+"""How far the vector of a tool moves toward the requests that it served, and the guard that refuses steps.
+
+The idea is that of OATS (arXiv 2603.13426): a tool's text says what it does, requests say how people call that. A step
+is computed from the vector of the tool's own text, so steps never add up over time. It is bounded: whatever the
+requests are, the moved vector has a cosine of `MIN_COSINE` or more with the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolscript.domain.search import Vector
+
+MIN_COSINE = 0.95
+# The weight of the requests' mean beside the text's own vector: this for very many requests, half of it for two.
+MAX_WEIGHT, HALF_WEIGHT_AT = 0.3, 2
+# One of so many requests is left out of the step and tests it.
+TEST_EVERY = 4
+# Requests that are compared with all tools at a time, to save memory.
+ROWS = 1024
+# Scores and sums that differ by less are equal.
+NEAR = 1e-6
+
+OWN_WORSE = "the requests left out to test the step would rank lower"
+OTHERS_WORSE = "requests that other tools served would rank lower"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """The moved vector of a tool, or why it stays."""
+
+    vector: Vector | None
+    cosine: float = 1.0
+    """Between the original and the moved vector."""
+    refusal: str = ""
+
+
+def move_toward(original: Vector, requests: Sequence[Vector]) -> Vector:
+    """The unit vector a bounded step away from the original, toward the mean of the requests. Fewer requests make a
+    smaller step; none make none."""
+    start = _scale(original)
+    if not len(requests):
+        return start
+    weight = MAX_WEIGHT * len(requests) / (len(requests) + HALF_WEIGHT_AT)
+    moved = _scale((1 - weight) * start + weight * _scale(np.mean(requests, axis=0)))
+    cosine = float(start @ moved)
+    if cosine >= MIN_COSINE:
+        return moved
+    aside = _scale(moved - cosine * start)  # at a right angle to the start
+    return np.asarray(MIN_COSINE * start + np.sqrt(1 - MIN_COSINE**2) * aside, dtype=np.float32)
+
+
+def compute_steps(
+    originals: Mapping[str, Vector], requests: Mapping[str, Mapping[str, Vector]]
+) -> dict[str, StepResult]:
+    """The steps of the tools that served these requests (tool to digest to vector).
+
+    Each step is judged beside the steps of all other tools, by the requests that it was not computed from: those of the
+    tool that were left out of it, and those that other tools served. Where it makes their right tools rank lower on the
+    whole (by the sum of reciprocal ranks), it is refused.
+    """
+    served = {tool: dict(sorted(each.items())) for tool, each in sorted(requests.items()) if tool in originals and each}
+    return _Guard(originals, served).judge() if served else {}
+
+
+class _Guard:
+    """All tools with their steps, and the rank of the right tool for every past request."""
+
+    def __init__(self, originals: Mapping[str, Vector], served: Mapping[str, Mapping[str, Vector]]) -> None:
+        self._tools = list(served)
+        rows = {tool: row for row, tool in enumerate(originals)}
+        self._columns = np.array([rows[tool] for tool in served])
+        self._vectors = np.stack([_scale(vector) for vector in originals.values()])
+        self._originals = self._vectors[self._columns]
+        self._requests = np.stack([_scale(vector) for each in served.values() for vector in each.values()])
+        sizes = [len(each) for each in served.values()]
+        self._is_test = np.concatenate([np.arange(size) % TEST_EVERY == TEST_EVERY - 1 for size in sizes])
+        self._owners = np.repeat(np.arange(len(sizes)), sizes)
+        self._same = _find_same([digest for each in served.values() for digest in each])
+        for number, column in enumerate(self._columns):
+            kept = self._requests[(self._owners == number) & ~self._is_test]
+            self._vectors[column] = move_toward(self._originals[number], kept)
+
+    def judge(self) -> dict[str, StepResult]:
+        scores = np.einsum("ij,ij->i", self._requests, self._vectors[self._columns[self._owners]])
+        ranks = np.concatenate(
+            [
+                self._rank(np.arange(start, min(start + ROWS, len(scores))), scores[start : start + ROWS])
+                for start in range(0, len(scores), ROWS)
+            ]
+        )
+        return {tool: self._judge_step(number, scores, ranks) for number, tool in enumerate(self._tools)}
+
+    def _judge_step(self, number: int, scores: Any, ranks: Any) -> StepResult:
+        """Compares the ranks of all requests with those that they would have without this one step."""
+        moved, original = self._vectors[self._columns[number]], self._originals[number]
+        own = np.flatnonzero(self._owners == number)
+        with_step, without_step = self._requests @ moved, self._requests @ original
+        changes = (without_step > scores + NEAR).astype(int) - (with_step > scores + NEAR)
+        changes[[row for place in own for row in self._same[place]]] = 0
+        ranks_without = ranks + changes
+        ranks_without[own] = self._rank(own, without_step[own])
+        gains = 1 / ranks - 1 / ranks_without
+        test = gains[own][self._is_test[own]].sum()
+        gains[own] = 0
+        if test < -NEAR:
+            return StepResult(None, refusal=OWN_WORSE)
+        if test + gains.sum() < -NEAR:
+            return StepResult(None, refusal=OTHERS_WORSE)
+        return StepResult(moved, float(original @ moved))
+
+    def _rank(self, rows: Any, scores: Any) -> Any:
+        """For each of these requests one more than the number of wrong tools with a higher score than this."""
+        is_higher = self._requests[rows] @ self._vectors.T > scores[:, None] + NEAR
+        for place, row in enumerate(rows):
+            is_higher[place, self._columns[self._owners[self._same[row]]]] = False
+        return 1 + is_higher.sum(axis=1)
+
+
+def _find_same(digests: Sequence[str]) -> list[list[int]]:
+    """For each request the places of the same one. Tools that served the same request are all right for it, so their
+    order among each other does not matter."""
+    places: dict[str, list[int]] = {}
+    for place, digest in enumerate(digests):
+        places.setdefault(digest, []).append(place)
+    return [places[digest] for digest in digests]
+
+
+def _scale(vector: Any) -> Vector:
+    length = float(np.linalg.norm(vector))
+    return np.asarray(vector / length if length else vector, dtype=np.float32)

@@ -1,0 +1,112 @@
+"""What every store of feedback promises: bounded, one success per request, steps with their vectors, and erasable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.feedback import SqlFeedback
+from toolscript.domain.feedback import Step, Success
+from toolscript.ports.stores import FeedbackStore
+
+VECTOR = np.array([0.25, -0.5, 0.75], dtype=np.float32)
+STEP = Step("git__log", "model", "digest", "stamp", successes=3, cosine=0.97, vector=VECTOR)
+REFUSED = Step("git__diff", "model", "digest", "stamp", successes=1, refusal="others")
+
+
+@pytest.fixture
+def store(database: Database) -> FeedbackStore:
+    return SqlFeedback(database)
+
+
+async def add(store: FeedbackStore, *successes: Success, max_per_item: int = 32, max_per_caller: int = 16) -> None:
+    for success in successes:
+        await store.add_success(success, max_per_item=max_per_item, max_per_caller=max_per_caller)
+
+
+async def test_successes_come_back_by_item_and_time(store: FeedbackStore) -> None:
+    early, late = Success("git__log", "what happened?", "ci", 1.5), Success("git__log", "Übersicht 😀", "", 2.5)
+    other = Success("git__diff", "x" * 1000, "ci", 1.0)
+    await add(store, late, early, other)
+    assert await store.get_successes() == [other, early, late]
+    assert await store.get_successes(["git__log"]) == [early, late]
+    assert await store.get_successes([]) == []
+
+
+async def test_the_same_request_counts_once_and_keeps_its_first_caller(store: FeedbackStore) -> None:
+    first = Success("git__log", "Show the log", "ci", 1.0)
+    await add(store, first, Success("git__log", "show  the LOG", "other", 5.0))
+    assert await store.get_successes() == [replace(first, recorded_at=5.0)]
+
+
+async def test_the_newest_successes_of_an_item_are_kept(store: FeedbackStore) -> None:
+    made = [Success("git__log", f"request {n}", f"caller {n}", float(n)) for n in range(6)]
+    await add(store, *made, Success("git__diff", "request 0"), max_per_item=4)
+    assert await store.get_successes(["git__log"]) == made[2:]
+    assert len(await store.get_successes(["git__diff"])) == 1
+
+
+async def test_one_caller_does_not_displace_the_successes_of_others(store: FeedbackStore) -> None:
+    modest = Success("git__log", "the one request", "modest", 0.0)
+    flood = [Success("git__log", f"request {n}", "eager", float(n)) for n in range(1, 10)]
+    await add(store, modest, *flood, max_per_item=4, max_per_caller=2)
+    assert await store.get_successes() == [modest, *flood[-2:]]
+
+
+async def test_a_caller_takes_back_only_its_own_success(store: FeedbackStore) -> None:
+    success = Success("git__log", "show the log", "ci", 1.0)
+    await add(store, success)
+    assert not await store.remove_success(replace(success, caller="other"))
+    assert await store.remove_success(replace(success, request="SHOW the log"))
+    assert not await store.remove_success(success)
+    assert await store.get_successes() == []
+
+
+async def test_vectors_of_requests_are_kept_with_their_model(store: FeedbackStore) -> None:
+    success = Success("git__log", "show the log")
+    await add(store, success, replace(success, item_id="git__diff"))
+    assert [each.vector for each in await store.get_successes()] == [None, None]
+    await store.save_vectors("model", {success.digest: VECTOR})
+    for each in await store.get_successes():
+        assert each.model == "model"
+        assert each.vector is not None
+        assert each.vector.tolist() == VECTOR.tolist()
+
+
+async def test_steps_are_replaced_all_at_once(store: FeedbackStore) -> None:
+    await store.replace_steps([STEP, REFUSED])
+    found = await store.get_steps()
+    assert found == {STEP.item_id: STEP, REFUSED.item_id: REFUSED}
+    assert found[STEP.item_id].vector.tolist() == VECTOR.tolist()  # type: ignore[union-attr]
+    assert found[REFUSED.item_id].vector is None
+    assert await store.get_steps([REFUSED.item_id]) == {REFUSED.item_id: REFUSED}
+    await store.replace_steps([REFUSED])
+    assert await store.get_steps() == {REFUSED.item_id: REFUSED}
+
+
+async def test_a_reset_deletes_everything_about_an_item_or_about_all(store: FeedbackStore) -> None:
+    await add(store, Success("git__log", "a"), Success("git__log", "b"), Success("git__diff", "c"))
+    await store.replace_steps([STEP, REFUSED])
+    assert await store.reset(["git__log"]) == 2
+    assert [each.item_id for each in await store.get_successes()] == ["git__diff"]
+    assert list(await store.get_steps()) == ["git__diff"]
+    assert await store.reset() == 1
+    assert (await store.get_successes(), await store.get_steps()) == ([], {})
+
+
+async def test_changed_steps_advance_the_catalogue_and_recorded_requests_do_not(
+    store: FeedbackStore, database: Database
+) -> None:
+    version = SqlCatalogueVersion(database)
+    versions = [await version.read()]
+    await add(store, Success("git__log", "a"))
+    versions.append(await version.read())
+    await store.replace_steps([STEP])
+    versions.append(await version.read())
+    await store.reset()
+    versions.append(await version.read())
+    assert versions[0] == versions[1] < versions[2] < versions[3]
