@@ -130,6 +130,12 @@ class Settings:
     search_no_cache: bool = _setting(
         False, "Do not cache embeddings on disk; they are computed again at every start.", allowed=("true", "false")
     )
+    feedback: bool = _setting(
+        True,
+        "Learn from use: when a caller searches and then calls a hit, keep the request and move the tool's vector a "
+        "bounded step toward it. The same for all gateways on one index.",
+        allowed=("true", "false"),
+    )
     embeddings_url: str | None = _setting(
         None, "Base URL of an OpenAI-compatible embeddings API, used instead of a local model."
     )

@@ -15,6 +15,7 @@ from toolscript.adapters.private_files import make_private_folder, restrict_tree
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
+from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.adapters.sql.rate_buckets import PostgresBuckets
@@ -35,6 +36,7 @@ from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import (
     CatalogueVersion,
     DocumentStore,
+    FeedbackStore,
     ItemStore,
     KnowledgeReader,
     KnowledgeStore,
@@ -62,6 +64,7 @@ from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.tools.call import CallTool
+from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
@@ -99,6 +102,7 @@ class App:
     """The index of tools and skills: that of everything else, too, unless this is the demo."""
     item_store: ItemStore
     skill_store: SkillStore
+    feedback_store: FeedbackStore
     documents: DocumentStore
     key_store: KeyStore
     knowledge: KnowledgeReader
@@ -148,6 +152,9 @@ class App:
         self.call_tool = CallTool(
             items, self.snapshots, gateway, self.tool_search, self.argument_checker, observability.events
         )
+        self.feedback = Feedback(
+            self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
+        )
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
         self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)
@@ -188,6 +195,8 @@ class App:
             on_change=self.snapshots.advance,
             version=self.catalogue_version,
             configuration=str(settings.config.expanduser().absolute()) if settings.config else "",
+            feedback=self.feedback_store,
+            learns=settings.feedback,
         )
 
     def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
@@ -229,7 +238,7 @@ async def open_app(
     check_environment(settings)
     async with AsyncExitStack() as stack:
         app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving, demo=demo)
-        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys)
+        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys, app.feedback)
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
         if app.catalogue_version:
@@ -276,6 +285,7 @@ async def _open_adapters(
         catalogue_index=catalogue[0],
         item_store=SqlItems(catalogue[1]),
         skill_store=SqlSkills(catalogue[1]),
+        feedback_store=SqlFeedback(catalogue[1]),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
         knowledge=knowledge,

@@ -84,6 +84,15 @@ class Grant:
         return self.caller is None and self.scopes != frozenset(Scope)
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends requests: the name of the key, or without one the address. Two requests with equal values are of the
+    same caller."""
+
+    key: str | None = None
+    address: str = ""
+
+
 def is_tenant_name(name: object) -> TypeGuard[str]:
     """Whether this is a valid tenant name. Names are compared exactly, without trimming or case folding."""
     return (

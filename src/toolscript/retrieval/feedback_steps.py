@@ -64,10 +64,10 @@ def compute_steps(
     whole (by the sum of reciprocal ranks), it is refused.
     """
     served = {tool: dict(sorted(each.items())) for tool, each in sorted(requests.items()) if tool in originals and each}
-    return _Guard(originals, served).judge() if served else {}
+    return _StepJudge(originals, served).judge() if served else {}
 
 
-class _Guard:
+class _StepJudge:
     """All tools with their steps, and the rank of the right tool for every past request."""
 
     def __init__(self, originals: Mapping[str, Vector], served: Mapping[str, Mapping[str, Vector]]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
-from toolscript.domain.access import Grant, Principal, Scope
+from toolscript.domain.access import Caller, Grant, Principal, Scope
 from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name
 from toolscript.services.access.keys import is_key
@@ -26,7 +26,9 @@ KEY_REQUIRED = (
     "expired or revoked is not valid"
 )
 STILL_STARTING = "the search engine is not ready: it is still starting, try again in a moment"
-OPERATOR, OWNER = "TOOLSCRIPT_API_KEY", "owner of the data folder"
+OPERATOR, OWNER_NAME = "TOOLSCRIPT_API_KEY", "owner of the data folder"
+# Who has started this process and uses it without HTTP: over stdio, or on the command line.
+OWNER = Caller(address="owner")
 _WHAT_SCOPES_ALLOW = {
     Scope.SEARCH: "search and describe tools",
     Scope.CALL: "call tools",
@@ -58,7 +60,7 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
     elif not settings.api_key and not await app.keys.exist():
         return Grant()
     if app and token and is_local_token(app.local_key, token):
-        return Grant(OWNER)
+        return Grant(OWNER_NAME)
     raise build_unauthorized(KEY_REQUIRED)
 
 
@@ -129,6 +131,12 @@ async def admit_client(app: App, headers: Mapping[str, str], address: str | None
     if token and is_local_token(app.local_key, token):
         return
     await app.knowledge_rates.admit(get_client_key(address or ""))
+
+
+def identify_caller(grant: Grant, address: str | None) -> Caller:
+    """Returns whose searches and calls belong together: those with the same key, or without one from the same client
+    address."""
+    return Caller(key=grant.caller) if grant.caller else Caller(address=get_client_key(address or ""))
 
 
 def get_client_key(address: str) -> str:

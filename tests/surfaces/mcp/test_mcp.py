@@ -191,7 +191,7 @@ async def test_an_agent_sees_exactly_six_described_tools(agent: Agent) -> None:
     assert searching["properties"]["type"]["enum"] == ["tool", "prompt", "resource"]
     assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
-    assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments"}
+    assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments", "query"}
     assert list(tools["search_documents"].input_schema["properties"]) == ["query", "limit", "search_type", "filters"]
     assert list(tools["search_knowledge"].input_schema["properties"]) == ["query", "limit", "type", "topics"]
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}

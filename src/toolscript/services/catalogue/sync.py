@@ -14,12 +14,14 @@ from dataclasses import asdict, replace
 from toolscript.domain.catalog import Item, ItemFingerprint
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
-from toolscript.ports.stores import CatalogueVersion, ItemStore, SkillStore
+from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, SyncReport
+from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
 
 log = logging.getLogger(__name__)
@@ -42,18 +44,24 @@ class Sync:
         on_change: Callable[[Change], None] = lambda _: None,
         version: CatalogueVersion | None = None,
         configuration: str = "",
+        feedback: FeedbackStore | None = None,
+        learns: bool = True,
     ) -> None:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
         increased after every pass over the index, where other processes search it too. `configuration` identifies the
-        configuration that names the servers."""
+        configuration that names the servers. Unless `learns`, steps that `feedback` has are not applied."""
         self._item_store = item_store
-        self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change, version)
+        steps = ToolSteps(feedback, embedder.model if embedder else "", is_on=learns)
+        self._index = CatalogueIndex(
+            item_store, skill_store, index, embedder, cache, classifier, on_change, version, steps
+        )
         self._configuration, self._is_shared = configuration, version is not None
         self._lock = asyncio.Lock()
         self.refinement = Refinement(
             item_store, skill_store, self._index, refiner, lock=self._lock, interval=refine_every
         )
+        self.learning = Learning(item_store, feedback, self._index, embedder, is_on=learns, lock=self._lock)
 
     @property
     def embedded(self) -> int:
@@ -75,7 +83,7 @@ class Sync:
             kept = [item for item in items if item.server in named]
             skills = await self._index.read_skills()
             nothing = IndexPass({}, skills)
-            is_complete = await self._index.count() == len(kept)
+            is_complete = await self._index.count() == len(kept) and not await self._index.has_outdated_steps(kept)
             if not is_complete or any(self._index.needs_classification(item, nothing) for item in kept):
                 await self._index.update(kept, IndexPass(await self._index.find_points(None), skills), progress)
             await self._index.copy_cache(kept)
@@ -89,7 +97,7 @@ class Sync:
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             self._index.servers = frozenset(item.server for item in items)
-            if await self._index.count() != len(items):
+            if await self._index.count() != len(items) or await self._index.has_outdated_steps(items):
                 skills = await self._index.read_skills()
                 points = await self._index.find_points(None)
                 await self._index.update(items, IndexPass(points, skills, only_adds=True), progress)
@@ -131,6 +139,8 @@ class Sync:
                 stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
             work = IndexPass(await self._index.find_points(servers), await self._index.read_skills())
             done = await self._index.update(list(stored.values()), work, progress)
+        if added or changed:
+            self.learning.start_soon()  # a changed text has a new vector, from which its step starts again
         report = replace(done, added=len(added), changed=len(changed), vanished=len(vanished))
         log.info("synced", extra=asdict(report))
         return report
@@ -176,6 +186,7 @@ class Sync:
 
     async def close(self) -> None:
         await self.refinement.close()
+        await self.learning.close()
 
     async def _retire(self, item_ids: Sequence[str]) -> None:
         if item_ids:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toolscript.domain.catalog import Assignment, StoredItem
+from toolscript.domain.feedback import Step
 from toolscript.domain.search import Collection, FieldType, Point, Vector
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.reconcile import Payload
@@ -39,6 +40,8 @@ class ToolDraft:
 
     stored: StoredItem
     model: str
+    step: Step | None = None
+    """How far the vector moves from that of the text."""
 
     @property
     def key(self) -> str:
@@ -46,7 +49,7 @@ class ToolDraft:
 
     @property
     def source(self) -> str:
-        """What the vector is made of."""
+        """What the vector of the text is made of."""
         return describe_vector(self.model, self.stored.item.digest)
 
     @property
@@ -60,6 +63,7 @@ class ToolDraft:
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
         """The point, with the payload that searches return."""
         item, assignments = self.stored.item, self.stored.assignments
+        stamp = self.step.stamp if self.step else ""
         payload = {
             "type": item.type.value,
             "server": item.server,
@@ -69,22 +73,24 @@ class ToolDraft:
             "skill_ids": [a.skill_id for a in assignments],
             "primary_skill_id": next((a.skill_id for a in assignments if a.is_primary), None),
             "is_active": self.stored.is_active,
-            "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments),
-            "vector_of": self.source,
+            "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments, stamp),
+            "vector_of": describe_vector(self.model, item.digest, stamp),
         }
         terms = document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH)
-        return [Point(item.id, vectors.get(self.source), terms, payload)]
+        vector = self.step.vector if self.step else vectors.get(self.source)
+        return [Point(item.id, vector, terms, payload)]
 
 
-def compute_fingerprint(model: str, number: int, digest: str, assignments: Sequence[Assignment]) -> str:
+def compute_fingerprint(model: str, number: int, digest: str, assignments: Sequence[Assignment], step: str = "") -> str:
     """The fingerprint of everything that an item's point is built from."""
     skills = [[a.skill_id, a.is_primary] for a in assignments]
-    return hashlib.sha256(json.dumps([RECIPE, model, digest, number, skills]).encode()).hexdigest()[:32]
+    made_of = [RECIPE, model, digest, number, skills, *([step] if step else [])]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
-def describe_vector(model: str, digest: str) -> str:
-    """What a vector is made of: the model, and the text of an item with that digest."""
-    return f"{model}-{describe_text(digest)}"
+def describe_vector(model: str, digest: str, step: str = "") -> str:
+    """What a vector is made of: the model, the text of an item with that digest, and the stamp of a step."""
+    return f"{model}-{describe_text(digest)}" + (f"+{step}" if step else "")
 
 
 def describe_text(digest: str) -> str:

@@ -18,6 +18,7 @@ from toolscript.domain.errors import ToolscriptError
 from toolscript.surfaces.cli.commands.completion import completion
 from toolscript.surfaces.cli.commands.documents import documents
 from toolscript.surfaces.cli.commands.evaluate import evaluate
+from toolscript.surfaces.cli.commands.feedback import feedback
 from toolscript.surfaces.cli.commands.gateway import gateway
 from toolscript.surfaces.cli.commands.index import index
 from toolscript.surfaces.cli.commands.ingest import ingest
@@ -124,5 +125,5 @@ def run() -> None:
 
 for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
     run.add_command(command)
-for command in (knowledge, index, keys, evaluate, train_data, completion):
+for command in (knowledge, index, keys, feedback, evaluate, train_data, completion):
     run.add_command(command)

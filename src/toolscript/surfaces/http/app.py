@@ -18,7 +18,7 @@ from toolscript.surfaces.http.guard import Guard, parse_origin
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, InputLimits
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
-from toolscript.surfaces.http.routers import documents, hierarchical, knowledge, skills, states, tools
+from toolscript.surfaces.http.routers import documents, feedback, hierarchical, knowledge, skills, states, tools
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.server import build_endpoint
 
@@ -29,6 +29,7 @@ ROUTERS = (
     documents.health_router,
     knowledge.router,
     skills.router,
+    feedback.router,
     tools.router,
     tools.clients_router,
 )

@@ -13,10 +13,11 @@ from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
 from toolscript.app.app import App
+from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.callers import admit_client, build_unauthorized, identify_principal
+from toolscript.surfaces.callers import admit_client, build_unauthorized, identify_caller, identify_principal
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -59,6 +60,11 @@ async def get_principal(request: Request, app: CurrentApp) -> Principal:
 
 
 Caller = Annotated[Principal, Depends(get_principal)]
+
+
+def get_caller(request: Request) -> access.Caller:
+    """Returns whose request this is, on routes whose key the guard has checked."""
+    return identify_caller(request.scope["grant"], request.client.host if request.client else None)
 
 
 async def admit_tenant(app: CurrentApp, caller: Caller) -> Plan:

@@ -186,15 +186,15 @@ class DescribeToolArguments(ToolArguments):
 
 
 class CallToolArguments(ToolArguments):
-    """Call a tool that search_tools has found. `arguments` is an object with the parameters of its signature; those
-    with a question mark are optional. A prompt returns its messages, a resource its contents. Wrong arguments are
-    refused with the name of the field; the tool's own errors are returned unchanged."""
+    """Call a tool that search_tools has found. `arguments` has the parameters of its signature; those with a question
+    mark are optional. A prompt returns its messages, a resource its contents."""
 
     tool_id: ToolId
     # The service checks them against the tool's own schema.
     arguments: Annotated[
         Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object", "additionalProperties": True})
     ] = Field(None, description="The tool's arguments.")
+    query: Text | SkipJsonSchema[None] = Field(None, description="A query that should find it.")
 
 
 class SearchDocumentsArguments(ToolArguments):

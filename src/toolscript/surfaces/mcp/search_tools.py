@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
+from toolscript.domain.access import Caller
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.domain.search import SearchPart, SearchReport
@@ -19,6 +20,7 @@ from toolscript.services.tools.hierarchical_search import (
     SkillHit,
     Strategy,
 )
+from toolscript.surfaces.callers import OWNER
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
 MAX_DESCRIPTION_LENGTH = 110
@@ -48,9 +50,9 @@ class _ResultLine(NamedTuple):
     need: str | None = None
 
 
-async def search_tools(app: App, arguments: SearchToolsArguments) -> str:
-    """Returns the results of `search_tools` as text. Raises InvalidArguments for an unknown skill, and the errors of
-    the services."""
+async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller = OWNER) -> str:
+    """Returns the results of `search_tools` as text, and notes them for feedback. Raises InvalidArguments for an
+    unknown skill, and the errors of the services."""
     strategy = arguments.strategy or "standard"
     query = HierarchicalQuery(
         arguments.query,
@@ -60,8 +62,8 @@ async def search_tools(app: App, arguments: SearchToolsArguments) -> str:
         strategy=Strategy.DIRECT if strategy == "standard" else Strategy(strategy),
     )
     if arguments.skill_ids:
-        return await _search_in_skills(app, query, arguments.skill_ids)
-    return await (_search_standard if strategy == "standard" else _search_by_meaning)(app, query)
+        return await _search_in_skills(app, query, caller, arguments.skill_ids)
+    return await (_search_standard if strategy == "standard" else _search_by_meaning)(app, query, caller)
 
 
 async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
@@ -74,7 +76,7 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
     return "\n".join([*(line for hit in hits for line in _format_skill(hit)), _suggest_next_call(hits)])
 
 
-async def _search_standard(app: App, query: HierarchicalQuery) -> str:
+async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> str:
     limit = query.limit if query.item_type is None else MAX_RESULTS_OF_ALL_TYPES
     found = await app.tool_search.search(query.query, limit=limit, threshold=app.settings.search_threshold)
     hits = [
@@ -84,14 +86,16 @@ async def _search_standard(app: App, query: HierarchicalQuery) -> str:
     ][: query.limit]
     notes = _describe_degradation(found.report)
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
-        return await _search_by_meaning(app, query)
+        return await _search_by_meaning(app, query, caller)
     if hits:
+        app.feedback.note_search(caller, query.query, [hit.id for hit in hits])
         return await _format_results(app, notes, hits)
     return "\n".join([*notes, _report_nothing(found.query, query.item_type)])
 
 
-async def _search_by_meaning(app: App, query: HierarchicalQuery) -> str:
+async def _search_by_meaning(app: App, query: HierarchicalQuery, caller: Caller) -> str:
     found = await app.hierarchical_search.search(query)
+    app.feedback.note_search(caller, query.query, [tool.id for tool in found.tools])
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
     if found.tools:
         is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
@@ -100,7 +104,7 @@ async def _search_by_meaning(app: App, query: HierarchicalQuery) -> str:
     return "\n".join(notes or [*_describe_scope(found), _report_nothing(found.query, query.item_type)])
 
 
-async def _search_in_skills(app: App, query: HierarchicalQuery, skill_ids: Sequence[str]) -> str:
+async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, skill_ids: Sequence[str]) -> str:
     existing = {counted.skill.id for counted in await app.skills.all()}
     for skill_id in skill_ids:
         if skill_id not in existing:
@@ -108,6 +112,7 @@ async def _search_in_skills(app: App, query: HierarchicalQuery, skill_ids: Seque
     if app.model.embedder is None:
         return _NO_MODEL
     hits = await app.hierarchical_search.find_tools(query, skill_ids)
+    app.feedback.note_search(caller, query.query, [hit.id for hit in hits])
     if not hits:
         everywhere = "search_tools without skill_ids searches everywhere."
         return f"Nothing in {', '.join(skill_ids)} fits {query.query!r}. {everywhere}"

@@ -31,11 +31,11 @@ from starlette.requests import Request
 from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
-from toolscript.domain.access import Grant, Principal
+from toolscript.domain.access import Caller, Grant, Principal
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
 from toolscript.services.knowledge.search import KnowledgeQuery
-from toolscript.surfaces.callers import admit_client, identify_principal, require_scope
+from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import (
@@ -153,10 +153,11 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
     async def answer(params: CallToolRequestParams, request: Request | None) -> CallToolResult:
         app = await wait_for_app()
         headers, client = (request.headers, request.client) if request else ({}, None)
+        caller = identify_caller(request.scope["grant"], client.host if client else None) if request else OWNER
         if params.name == "search_knowledge":
             await admit_client(app, headers, client.host if client else None)
         try:
-            return await answer_call(app, params, lambda: identify_principal(app, headers))
+            return await answer_call(app, params, lambda: identify_principal(app, headers), caller)
         except Unavailable as error:
             if params.name == "search_knowledge":
                 raise Unavailable(public_error_message(error), details=error.details) from error
@@ -168,14 +169,17 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
 
 
 async def answer_call(
-    app: App, params: CallToolRequestParams, identify_caller: Callable[[], Awaitable[Principal]]
+    app: App,
+    params: CallToolRequestParams,
+    identify_tenant: Callable[[], Awaitable[Principal]],
+    caller: Caller = OWNER,
 ) -> CallToolResult:
-    """Answers a call of one of the tools; identifies the caller only for documents. Raises InvalidArguments and the
+    """Answers a call of one of the tools; identifies the tenant only for documents. Raises InvalidArguments and the
     errors of the services."""
     arguments = params.arguments or {}
     match params.name:
         case "search_tools":
-            return _build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments)))
+            return _build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments), caller))
         case "search_skills":
             return _build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
@@ -183,9 +187,12 @@ async def answer_call(
             description = {k: v for k, v in build_tool_response(item).items() if v is not None}
             return _build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
-            return await _call_tool(app, CallToolArguments.parse(arguments))
+            call = CallToolArguments.parse(arguments)
+            result = await _call_tool(app, call)
+            app.feedback.note_call(caller, call.tool_id, call.query)
+            return result
         case "search_documents":
-            principal = await identify_caller()
+            principal = await identify_tenant()
             return _build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
         case "search_knowledge":
             return await _search_knowledge(app, SearchKnowledgeArguments.parse(arguments))

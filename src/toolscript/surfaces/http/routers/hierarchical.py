@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from toolscript.domain.catalog import ItemType
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp
+from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
@@ -35,6 +35,7 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
     query = HierarchicalQuery(**body.model_dump(exclude={"count_tokens"}))
     results = await app.hierarchical_search.search(query)
+    app.feedback.note_search(get_caller(request), results.query, (tool.id for tool in results.tools))
     response = responses.build_hierarchical_response(results, with_schemas=body.include_schemas)
     if body.count_tokens:
         tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
@@ -59,6 +60,7 @@ async def search_skills(
     response_model=list[schemas.FoundToolResponse],
 )
 async def search_tools(
+    request: Request,
     app: CurrentApp,
     query: Text,
     skill_ids: Annotated[str | None, Query(pattern=ONE_LINE, description="Ids of skills, comma-separated.")] = None,
@@ -69,4 +71,5 @@ async def search_tools(
     skills = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)
+    app.feedback.note_search(get_caller(request), query, (tool.id for tool in tools))
     return JsonResponse([responses.build_tool_hit(tool, with_schemas=False) for tool in tools])

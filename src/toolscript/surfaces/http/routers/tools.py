@@ -13,7 +13,7 @@ from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.bodies import read_body
-from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp
+from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import tools as schemas
@@ -50,6 +50,7 @@ async def get_search_stats(app: CurrentApp) -> JsonResponse:
     responses=errors(400),
 )
 async def search_tools(
+    request: Request,
     app: CurrentApp,
     q: Annotated[
         str,
@@ -67,9 +68,9 @@ async def search_tools(
 ) -> JsonResponse:
     limit = app.settings.search_limit if limit is None else limit
     threshold = app.settings.search_threshold if threshold is None else threshold
-    return JsonResponse(
-        responses.build_search_response(await app.tool_search.search(q, limit=limit, threshold=threshold))
-    )
+    results = await app.tool_search.search(q, limit=limit, threshold=threshold)
+    app.feedback.note_search(get_caller(request), results.query, (hit.id for hit in results.hits))
+    return JsonResponse(responses.build_search_response(results))
 
 
 @router.get("/tools", summary="List tools, prompts and resources", response_model=schemas.ToolListResponse)
@@ -105,7 +106,9 @@ async def call_tool(
     ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
-    return JsonResponse(responses.build_call_response(await app.call_tool.call(tool_id, arguments, within=timeout)))
+    result = await app.call_tool.call(tool_id, arguments, within=timeout)
+    app.feedback.note_call(get_caller(request), tool_id)
+    return JsonResponse(responses.build_call_response(result))
 
 
 class _TypeScriptResponse(PlainTextResponse):

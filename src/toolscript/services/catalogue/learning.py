@@ -1,0 +1,163 @@
+"""Moves the vectors of tools toward the requests that they served, in the background or on request.
+
+Every run computes all steps again from the vectors of the tools' texts and the recorded successes, so a run does not
+depend on earlier ones, and where successes are removed their effect goes with them. See docs/decisions/0017.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from toolscript.domain.catalog import ItemFingerprint
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.feedback import Step, Success
+from toolscript.domain.search import Vector
+from toolscript.ports.models import Embedder
+from toolscript.ports.stores import FeedbackStore, ItemStore
+from toolscript.retrieval.feedback_steps import StepResult, compute_steps
+from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
+
+INTERVAL_SECONDS = 30.0
+# Increased when steps are computed differently, so that points with older ones are written again.
+RECIPE = 1
+DIGITS = 4
+
+log = logging.getLogger(__name__)
+
+
+class Learning:
+    """Computes steps and writes them to store and index. One run at a time."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        feedback: FeedbackStore | None,
+        index: CatalogueIndex,
+        embedder: Embedder | None,
+        *,
+        is_on: bool,
+        lock: asyncio.Lock,
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        """`lock` is locked while the index is read and written, but not while steps are computed. In the background a
+        run starts at most every `interval` seconds."""
+        self._item_store = item_store
+        self._feedback = feedback
+        self._index = index
+        self._embedder = embedder
+        self._is_on = is_on and embedder is not None
+        self._lock = lock
+        self._interval = interval
+        self._running = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._is_requested = False
+        self._next_run_at = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether steps are computed: feedback is on, and there is a model to embed requests."""
+        return self._is_on and self._feedback is not None
+
+    async def run(self) -> None:
+        """Brings all steps, and the points that they move, to what the recorded successes say. Raises Unavailable when
+        feedback is off."""
+        if self._feedback is None or self._embedder is None or not self._is_on:
+            raise Unavailable("no steps can be taken: TOOLSCRIPT_FEEDBACK is false, or there is no embedding model")
+        async with self._running:
+            before = await self._feedback.get_steps()
+            successes = await self._embed(self._feedback, self._embedder, await self._feedback.get_successes())
+            steps = await self._compute(self._embedder.model, successes)
+            if steps != before:
+                await self._feedback.replace_steps(list(steps.values()))
+            await self._update_points({*before, *steps})
+
+    async def reset(self, item_ids: Collection[str] | None = None) -> int:
+        """Deletes what was learnt about these items (None: all), brings their vectors back, and returns the number of
+        deleted successes. Works also while feedback is off."""
+        if self._feedback is None:
+            return 0
+        async with self._running:
+            before = await self._feedback.get_steps()
+            removed = await self._feedback.reset(item_ids)
+            await self._update_points(before if item_ids is None else item_ids)
+        if self.is_on and item_ids is not None:  # the guard may judge steps of other tools differently now
+            await self.run()
+        return removed
+
+    def start_soon(self) -> None:
+        """Runs in the background."""
+        if not self.is_on:
+            return
+        self._is_requested = True  # a request during a run leads to another run
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run_in_background(), name="learning from feedback")
+
+    async def close(self) -> None:
+        """Ends the run in the background; the next one completes it."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run_in_background(self) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            while self._is_requested:
+                await asyncio.sleep(self._next_run_at - now())
+                self._is_requested, self._next_run_at = False, now() + self._interval
+                await self.run()
+        except Exception:  # the points stay as they are until the next success
+            log.exception("learning_failed")
+
+    async def _embed(
+        self, feedback: FeedbackStore, embedder: Embedder, successes: Sequence[Success]
+    ) -> dict[str, dict[str, Vector]]:
+        """The vectors of all requests by item and digest. Those that the model has not embedded yet are embedded one at
+        a time, so that searches come between them, and kept."""
+        made: dict[str, Vector] = {}
+        found: dict[str, dict[str, Vector]] = {}
+        for success in successes:
+            vector = success.vector if success.model == embedder.model else None
+            if vector is None and success.digest not in made:
+                made[success.digest] = await embedder.embed_query(success.request)
+            found.setdefault(success.item_id, {})[success.digest] = made[success.digest] if vector is None else vector
+        if made:
+            await feedback.save_vectors(embedder.model, made)
+        return found
+
+    async def _compute(self, model: str, requests: Mapping[str, Mapping[str, Vector]]) -> dict[str, Step]:
+        if not requests:
+            return {}
+        async with self._lock:
+            items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
+            originals = await self._index.read_originals(items)
+        results = await asyncio.to_thread(compute_steps, originals, requests)
+        return {i.id: _build_step(i, model, requests[i.id], results[i.id]) for i in items if i.id in results}
+
+    async def _update_points(self, item_ids: Collection[str]) -> None:
+        """Writes those of the points again whose steps have changed."""
+        if not item_ids:
+            return
+        async with self._lock:
+            items = await self._item_store.get_fingerprints(item_ids=item_ids)
+            work = IndexPass(await self._index.find_points_by_id(item_ids), await self._index.read_skills())
+            await self._index.update(items, work)
+
+
+def _build_step(item: ItemFingerprint, model: str, requests: Mapping[str, Vector], result: StepResult) -> Step:
+    made_of = [RECIPE, model, item.digest, sorted(requests)]
+    return Step(
+        item.id,
+        model,
+        item.digest,
+        hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32],
+        len(requests),
+        round(result.cosine, DIGITS),
+        result.refusal,
+        result.vector,
+    )

@@ -1,0 +1,64 @@
+"""Feedback over HTTP: mark the tools that served requests, see what was learnt, and forget it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+
+from toolscript.surfaces.http.dependencies import ADMIN, CALL, CurrentApp, get_caller
+from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas import feedback as schemas
+from toolscript.surfaces.json import feedback as responses
+
+router = APIRouter(prefix="/api/v1/feedback", tags=["feedback"], dependencies=[ADMIN])
+
+ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem__read_file"])]
+
+
+@router.post(
+    "",
+    summary="Mark a tool as the right one for a request",
+    response_model=schemas.MarkResponse,
+    responses=errors(400, 404),
+    dependencies=[CALL],
+)
+async def mark_tool(request: Request, app: CurrentApp, body: schemas.MarkRequest) -> JsonResponse:
+    changed = await app.feedback.mark(get_caller(request), body.tool_id, body.query, useful=body.useful)
+    return JsonResponse(responses.build_mark_response(body.tool_id, body.query, useful=body.useful, changed=changed))
+
+
+@router.get("", summary="List the tools with feedback", response_model=schemas.FeedbackListResponse)
+async def list_feedback(app: CurrentApp) -> JsonResponse:
+    return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
+
+
+@router.post("/apply", summary="Compute all steps now", response_model=schemas.FeedbackListResponse)
+async def apply_feedback(app: CurrentApp) -> JsonResponse:
+    await app.feedback.apply()
+    return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
+
+
+@router.delete("", summary="Forget everything that was learnt", response_model=schemas.FeedbackResetResponse)
+async def reset_feedback(app: CurrentApp) -> JsonResponse:
+    return JsonResponse({"removed": await app.feedback.reset()})
+
+
+@router.get(
+    "/{tool_id:path}",
+    summary="The requests that a tool has learnt from",
+    response_model=schemas.ToolFeedbackResponse,
+    responses=errors(404),
+)
+async def get_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(responses.build_tool_feedback_response(await app.feedback.get(tool_id)))
+
+
+@router.delete(
+    "/{tool_id:path}",
+    summary="Forget what was learnt about a tool",
+    response_model=schemas.FeedbackResetResponse,
+)
+async def reset_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse({"removed": await app.feedback.reset(tool_id)})

@@ -1,0 +1,91 @@
+"""A gateway learns from use: what was searched and then called ranks higher for similar requests, until it is reset."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import run_gateway
+
+PACKAGED = "all-MiniLM-L6-v2"
+DEADLINE_SECONDS = 60.0
+TOOLS = {
+    "run_pipeline": "Deploy the software with the continuous delivery system",
+    "send_parcel": "Hand a parcel over to the carrier",
+    "track_parcel": "Show where a parcel is",
+    "publish_page": "Publish a page of the web site for everybody",
+    "send_newsletter": "Send the newsletter to all customers",
+    "list_pipelines": "List the pipelines of the continuous delivery system",
+}
+TOOL = "ops__run_pipeline"
+REQUESTS = [
+    "send the new version out into the world",
+    "bring version 2.1 to all customers",
+    "get the release out today",
+    "let everybody have what we have built",
+]
+PARAPHRASE = "get version 2.2 out to the people"
+
+
+@pytest.fixture
+def http(tmp_path: Path) -> Iterator[httpx.Client]:
+    tools = [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in TOOLS.items()]
+    (tmp_path / "lists.json").write_text(json.dumps({"tools": tools}))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"ops": make_scripted_spec(watch=str(tmp_path / "lists.json"))}}))
+    arguments = ("--config", str(config), "--data-dir", str(tmp_path / "data"))
+    with (
+        run_gateway(tmp_path, *arguments, SEARCH_MODEL=PACKAGED) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        yield client
+
+
+def search(http: httpx.Client, query: str) -> dict[str, float]:
+    """The confidences of the hits, best first."""
+    found = http.get("/search", params={"q": query, "limit": 10, "threshold": 0}).json()["results"]
+    return {hit["toolId"]: hit["confidence"] for hit in found}
+
+
+def compute_lead(hits: dict[str, float]) -> float:
+    """By how much the tool is before all others, or behind the first."""
+    return hits[TOOL] - max(confidence for tool, confidence in hits.items() if tool != TOOL)
+
+
+def wait_for_step(http: httpx.Client, successes: int) -> dict[str, Any]:
+    """What was learnt about the tool, once so many successes were."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        tools: list[dict[str, Any]] = http.get("/api/v1/feedback").json()["tools"]
+        if tools and tools[0]["successes"] == successes and tools[0]["state"] != "waiting":
+            return tools[0]
+        time.sleep(0.05)
+    pytest.fail(http.get("/api/v1/feedback").text)
+
+
+def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while TOOL not in (before := search(http, PARAPHRASE)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    for request in REQUESTS:
+        assert TOOL in search(http, request)
+        assert http.post(f"/tools/{TOOL}", json={}).status_code == 200
+    wait_for_step(http, len(REQUESTS))
+    http.post("/api/v1/feedback/apply").raise_for_status()
+    learnt = wait_for_step(http, len(REQUESTS))
+    assert learnt["state"] == "moved", learnt
+    after = search(http, PARAPHRASE)
+    assert next(iter(after)) == TOOL
+    assert compute_lead(after) > compute_lead(before)
+
+    assert http.delete(f"/api/v1/feedback/{TOOL}").json() == {"removed": len(REQUESTS)}
+    assert list(search(http, PARAPHRASE).items()) == list(before.items())

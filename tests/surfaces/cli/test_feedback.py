@@ -1,0 +1,54 @@
+"""Feedback on the command line: without and with a gateway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from toolscript.surfaces.cli.main import run
+
+TOOL = "git__git_commit"
+
+
+def invoke(*arguments: str, code: int = 0) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def read(*arguments: str) -> Any:
+    return json.loads(invoke(*arguments, "--json"))
+
+
+@pytest.mark.parametrize("with_gateway", [False, True])
+def test_marks_are_listed_shown_and_forgotten(
+    small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
+) -> None:
+    if with_gateway:
+        start_gateway()
+    assert "No tool has served" in invoke("feedback")
+    assert f"Recorded: {TOOL}" in invoke("feedback", "mark", TOOL, "keep a snapshot")
+    assert "moved" in invoke("feedback", "apply")
+    (tool,) = read("feedback")["tools"]
+    assert (tool["tool_id"], tool["successes"], tool["state"]) == (TOOL, 1, "moved")
+    assert read("feedback", "list")["tools"] == [tool]
+    assert read("feedback", "show", TOOL)["requests"] == ["keep a snapshot"]
+    assert "Taken back" in invoke("feedback", "mark", TOOL, "keep a snapshot", "--not-useful")
+    invoke("feedback", "mark", TOOL, "keep a snapshot")
+    assert "nothing was removed" in invoke("feedback", "reset", code=2)
+    assert "Forgot 1 request" in invoke("feedback", "reset", TOOL)
+    assert read("feedback", "reset", "--yes") == {"removed": 0}
+    assert "no feedback" in invoke("feedback", "show", TOOL, code=4)
+
+
+def test_feedback_can_be_switched_off(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_FEEDBACK", "false")
+    assert "switched off" in invoke("feedback")
+    assert "switched off" in invoke("feedback", "mark", TOOL, "keep a snapshot", code=3)

@@ -1,0 +1,163 @@
+"""Vectors that move toward requests: reversible, from the original each time, and part of what a sync compares."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from toolscript.app.app import App, open_app
+from toolscript.domain.access import Caller
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.search import Vector
+from toolscript.retrieval.feedback_steps import MIN_COSINE
+from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.settings import Settings, load_settings
+
+TOOL, OTHER = "git__git_commit", "git__git_log"
+REQUEST = "put my latest changes into version control"
+ADA = Caller(key="ada")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
+
+
+@pytest.fixture
+async def app(settings: Settings) -> AsyncIterator[App]:
+    async with open_app(settings) as opened:
+        await opened.sync.run(load_demo_items())
+        yield opened
+
+
+async def read_vector(app: App, tool: str = TOOL) -> Vector:
+    return (await app.catalogue_index.vectors(TOOLS, [tool]))[tool]
+
+
+async def learn(app: App, tool: str = TOOL, *requests: str) -> None:
+    for request in requests or (REQUEST,):
+        await app.feedback.mark(ADA, tool, request)
+    await app.feedback.apply()
+
+
+def change_text(tool: str) -> list[Item]:
+    items = load_demo_items()
+    return [replace(item, description="Record a snapshot") if item.id == tool else item for item in items]
+
+
+async def test_a_tool_moves_a_bounded_step_toward_what_it_served(app: App) -> None:
+    assert app.model.embedder is not None
+    goal, before = await app.model.embedder.embed_query(REQUEST), await read_vector(app)
+    others = await read_vector(app, OTHER)
+    await learn(app)
+    after = await read_vector(app)
+    assert float(after @ goal) > float(before @ goal)
+    assert 1 > float(after @ before) >= MIN_COSINE - 1e-4
+    assert np.allclose(await read_vector(app, OTHER), others)
+
+
+async def test_steps_do_not_add_up(app: App) -> None:
+    await learn(app)
+    once = await read_vector(app)
+    await app.feedback.apply()
+    await app.sync.index_catalogue()
+    assert np.allclose(await read_vector(app), once)
+
+
+async def test_a_reset_brings_the_original_vector_back(app: App) -> None:
+    before, kept = await read_vector(app), await read_vector(app, OTHER)
+    await learn(app)
+    await learn(app, OTHER)
+    assert await app.feedback.reset(TOOL) == 1
+    assert np.allclose(await read_vector(app), before, atol=1e-6)
+    assert not np.allclose(await read_vector(app, OTHER), kept)
+    assert await app.feedback.reset() == 1
+    assert np.allclose(await read_vector(app, OTHER), kept, atol=1e-6)
+    assert await app.feedback.list() == []
+
+
+async def test_a_sync_keeps_the_steps_and_writes_nothing(app: App) -> None:
+    await learn(app)
+    moved = await read_vector(app)
+    report = await app.sync.run(load_demo_items())
+    assert (report.indexed, report.embedded, report.classified) == (0, 0, 0)
+    assert np.allclose(await read_vector(app), moved)
+
+
+async def test_the_skills_follow_the_moved_tools(app: App) -> None:
+    before = {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)}
+    await learn(app)
+    moved = {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)}
+    assert moved != before
+    await app.sync.index_catalogue()
+    assert {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)} == moved
+    await app.feedback.reset()
+    assert {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)} == before
+
+
+async def test_a_changed_text_starts_again_from_its_new_vector(app: App) -> None:
+    await learn(app)
+    old = await read_vector(app)
+    await app.sync.run(change_text(TOOL))
+    (entry,) = await app.feedback.list()
+    await app.feedback.apply()
+    (after,) = await app.feedback.list()
+    assert (entry.item_id, after.step and after.step.refusal) == (TOOL, "")
+    moved = await read_vector(app)
+    await app.feedback.reset()
+    fresh = await read_vector(app)
+    assert not np.allclose(moved, old)
+    assert 1 > float(moved @ fresh) >= MIN_COSINE - 1e-4
+
+
+async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App, settings: Settings) -> None:
+    before = await read_vector(app)
+    await learn(app)
+    moved = await read_vector(app)
+    await app.catalogue_index.close()
+    async with open_app(replace(settings, feedback=False)) as silent:
+        await silent.sync.complete_index()
+        assert np.allclose(await read_vector(silent), before, atol=1e-6)
+        with pytest.raises(Unavailable, match="TOOLSCRIPT_FEEDBACK"):
+            await silent.feedback.mark(ADA, TOOL, REQUEST)
+        with pytest.raises(Unavailable, match="TOOLSCRIPT_FEEDBACK"):
+            await silent.feedback.apply()
+        await silent.catalogue_index.close()
+    async with open_app(settings) as again:
+        await again.sync.configure({item.server for item in load_demo_items()})
+        assert np.allclose(await read_vector(again), moved, atol=1e-6)
+
+
+async def test_requests_are_embedded_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder: Any = app.model.embedder
+    embedded: list[str] = []
+    original = embedder.embed_query
+
+    async def embed(text: str) -> Any:
+        embedded.append(text)
+        return await original(text)
+
+    monkeypatch.setattr(embedder, "embed_query", embed)
+    await learn(app)
+    await app.feedback.apply()
+    await learn(app, OTHER, "show the history")
+    assert embedded.count(REQUEST) == 1
+    assert embedded.count("show the history") == 1
+
+
+async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> None:
+    await learn(app)
+    await app.sync.run([item for item in load_demo_items() if item.id != TOOL])
+    await app.feedback.apply()
+    assert [entry.step for entry in await app.feedback.list()] == [None]
+    await app.sync.run(load_demo_items())
+    await app.feedback.apply()
+    assert [entry.step is not None for entry in await app.feedback.list()] == [True]
