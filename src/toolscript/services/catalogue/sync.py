@@ -88,7 +88,8 @@ class Sync:
                 await self._index.update(kept, IndexPass(await self._index.find_points(None), skills), progress)
             await self._index.copy_cache(kept)
             await self._index.update_skills(None, skills)
-            return frozenset(item.server for item in kept)
+        self.learning.start_soon()  # another gateway may have recorded successes, or the model has changed
+        return frozenset(item.server for item in kept)
 
     async def complete_index(self, progress: Progress | None = None) -> frozenset[str]:
         """Writes the points that the index lacks, and returns the servers of the catalogue's items. For commands that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.feedback import Success
 from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE
 from toolscript.services.catalogue.demo import load_demo_items
@@ -134,6 +136,15 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
     async with open_app(settings) as again:
         await again.sync.configure({item.server for item in load_demo_items()})
         assert np.allclose(await read_vector(again), moved, atol=1e-6)
+
+
+async def test_a_start_learns_from_what_another_gateway_recorded(app: App) -> None:
+    await app.feedback_store.add_success(Success(TOOL, REQUEST), max_per_item=32, max_per_caller=16)
+    await app.sync.configure({item.server for item in load_demo_items()})
+    async with asyncio.timeout(60):
+        while not await app.feedback_store.get_steps():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert [entry.item_id for entry in await app.feedback.list() if entry.step] == [TOOL]
 
 
 async def test_requests_are_embedded_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
