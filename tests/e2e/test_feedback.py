@@ -59,15 +59,17 @@ def compute_lead(hits: dict[str, float]) -> float:
     return hits[TOOL] - max(confidence for tool, confidence in hits.items() if tool != TOOL)
 
 
-def wait_for_step(http: httpx.Client, successes: int) -> dict[str, Any]:
-    """What was learnt about the tool, once so many successes were."""
+def wait_for_successes(http: httpx.Client, successes: int) -> None:
+    """Waits until so many successes of the tool are written."""
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        tools: list[dict[str, Any]] = http.get("/api/v1/feedback").json()["tools"]
-        if tools and tools[0]["successes"] == successes and tools[0]["state"] != "waiting":
-            return tools[0]
+    while [tool["successes"] for tool in list_feedback(http)] != [successes]:
+        assert time.monotonic() < deadline, list_feedback(http)
         time.sleep(0.05)
-    pytest.fail(http.get("/api/v1/feedback").text)
+
+
+def list_feedback(http: httpx.Client) -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = http.get("/api/v1/feedback").json()["tools"]
+    return tools
 
 
 def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
@@ -79,10 +81,9 @@ def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: h
     for request in REQUESTS:
         assert TOOL in search(http, request)
         assert http.post(f"/tools/{TOOL}", json={}).status_code == 200
-    wait_for_step(http, len(REQUESTS))
+    wait_for_successes(http, len(REQUESTS))
     http.post("/api/v1/feedback/apply").raise_for_status()
-    learnt = wait_for_step(http, len(REQUESTS))
-    assert learnt["state"] == "moved", learnt
+    assert [tool["state"] for tool in list_feedback(http)] == ["moved"]
     after = search(http, PARAPHRASE)
     assert next(iter(after)) == TOOL
     assert compute_lead(after) > compute_lead(before)

@@ -81,8 +81,13 @@ class Replicas:
 
 @pytest.fixture
 def replicas(tmp_path: Path, postgres: str) -> Iterator[Replicas]:
+    drop_index(postgres)  # other tests leave theirs
     with ExitStack() as stack:
         yield Replicas(tmp_path, postgres, stack)
+    drop_index(postgres)
+
+
+def drop_index(postgres: str) -> None:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS toolscript_index CASCADE")
 

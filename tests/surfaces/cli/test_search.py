@@ -124,7 +124,8 @@ def test_with_json_an_error_is_the_envelope(toolscript: Toolscript) -> None:
 def test_the_index_is_rebuilt_with_another_model(toolscript: Toolscript) -> None:
     toolscript("search", "read_file")
     answer = json.loads(toolscript("index", "rebuild", "--model", "hashed-32", "--json").stdout)
-    assert answer == {"model": "hashed-32", "tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
+    counts = {"tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
+    assert answer == {"model": "hashed-32", "text_model": "hashed-32", **counts}
     assert toolscript("search", "read_file", "--model", "hashed-32").exit_code == 0
     assert "Indexed 56 tools" in toolscript("index", "rebuild").stdout
 

@@ -388,6 +388,6 @@ def test_a_deleted_index_is_rebuilt_with_its_skills(alone: Toolscript, small_fol
     shutil.rmtree(small_folder / "demo" / "index")
     rebuilt = data_of(alone("index", "rebuild", "--json"))
     counts = {"tools": 56, "skills": len(load_skills()), "documents": 0, "knowledge": 0}
-    assert rebuilt == {"model": "hashed-64", **counts}
+    assert rebuilt == {"model": "hashed-64", "text_model": "hashed-64", **counts}
     assert data_of(alone("skills", "search", "read a file", "--json")) == before
     assert f"56 tools, {len(load_skills())} skills, 0 documents" in alone("index", "rebuild").stdout

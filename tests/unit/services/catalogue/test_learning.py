@@ -138,13 +138,15 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
         assert np.allclose(await read_vector(again), moved, atol=1e-6)
 
 
-async def test_a_start_learns_from_what_another_gateway_recorded(app: App) -> None:
+async def test_a_start_learns_from_what_another_gateway_recorded(app: App, settings: Settings) -> None:
     await app.feedback_store.add_success(Success(TOOL, REQUEST), max_per_item=32, max_per_caller=16)
-    await app.sync.configure({item.server for item in load_demo_items()})
-    async with asyncio.timeout(60):
-        while not await app.feedback_store.get_steps():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    assert [entry.item_id for entry in await app.feedback.list() if entry.step] == [TOOL]
+    await app.catalogue_index.close()
+    async with open_app(settings) as started:
+        await started.sync.configure({item.server for item in load_demo_items()})
+        async with asyncio.timeout(60):
+            while not await started.feedback_store.get_steps():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert [entry.item_id for entry in await started.feedback.list() if entry.step] == [TOOL]
 
 
 async def test_requests_are_embedded_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,7 @@ async def test_a_cancelled_put_stops_its_work(ingest: Ingest) -> None:
             await released.wait()
             return await super().embed_documents(texts)
 
-    slow = IngestDocuments(ingest.store, ingest.index, SlowEmbedder(32))
+    slow = IngestDocuments(ingest.store, ingest.index, SlowEmbedder(ingest.embedder.dimensions))
     put = asyncio.create_task(slow.put("acme", [LONG, SHORT]))
     await begun.wait()
     put.cancel()
@@ -284,7 +284,7 @@ async def test_while_one_batch_is_embedded_the_one_before_is_indexed_and_the_nex
                     pass
             return await super().embed_documents(texts)
 
-    stepping = IngestDocuments(ingest.store, ingest.index, SteppingEmbedder(32))
+    stepping = IngestDocuments(ingest.store, ingest.index, SteppingEmbedder(ingest.embedder.dimensions))
     async with asyncio.timeout(60):
         await stepping.put("acme", [Document(f"d{n:03d}", f"text {n}") for n in range(125)])
     await ingest.assert_whole()
@@ -304,7 +304,7 @@ async def test_a_long_document_lets_short_ones_be_embedded_in_between(ingest: In
             return await super().embed_documents(texts)
 
     under_way: list[asyncio.Task[PutReport]] = []
-    service = IngestDocuments(ingest.store, ingest.index, SlowEmbedder(32))
+    service = IngestDocuments(ingest.store, ingest.index, SlowEmbedder(ingest.embedder.dimensions))
     await service.put("acme", [replace(LONG, text=sentences(*range(400)))])
     await asyncio.gather(*under_way)
     assert calls.index(1) < len(calls) - 1
