@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 
 from toolscript.domain.catalog import ItemFingerprint
 from toolscript.domain.errors import Unavailable
@@ -21,13 +19,12 @@ from toolscript.ports.models import Embedder
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.feedback_steps import StepResult, compute_steps
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
+from toolscript.services.support.background_run import BackgroundRun
 
 INTERVAL_SECONDS = 30.0
 # Increased when steps are computed differently, so that points with older ones are written again.
 RECIPE = 1
 DIGITS = 4
-
-log = logging.getLogger(__name__)
 
 
 class Learning:
@@ -52,11 +49,8 @@ class Learning:
         self._embedder = embedder
         self._is_on = is_on and embedder is not None
         self._lock = lock
-        self._interval = interval
         self._running = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
-        self._is_requested = False
-        self._next_run_at = 0.0
+        self._background = BackgroundRun(self.run, name="learning from feedback", interval=interval)
 
     @property
     def is_on(self) -> bool:
@@ -91,28 +85,12 @@ class Learning:
 
     def start_soon(self) -> None:
         """Runs in the background."""
-        if not self.is_on:
-            return
-        self._is_requested = True  # a request during a run leads to another run
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run_in_background(), name="learning from feedback")
+        if self.is_on:
+            self._background.start_soon()
 
     async def close(self) -> None:
         """Ends the run in the background; the next one completes it."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _run_in_background(self) -> None:
-        now = asyncio.get_running_loop().time
-        try:
-            while self._is_requested:
-                await asyncio.sleep(self._next_run_at - now())
-                self._is_requested, self._next_run_at = False, now() + self._interval
-                await self.run()
-        except Exception:  # the points stay as they are until the next success
-            log.exception("learning_failed")
+        await self._background.close()
 
     async def _embed(
         self, feedback: FeedbackStore, embedder: Embedder, successes: Sequence[Success]

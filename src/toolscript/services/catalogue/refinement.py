@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 
 from toolscript.domain.catalog import Classification, ClassificationRecord, Item, ItemFingerprint, Origin, StoredItem
 from toolscript.domain.search import Vector
@@ -16,6 +15,7 @@ from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
 from toolscript.services.catalogue.indexing import CatalogueIndex
+from toolscript.services.support.background_run import BackgroundRun
 from toolscript.services.support.concurrency import Progress
 
 # Large enough for several prompts at a time, small enough to lose little when interrupted.
@@ -45,11 +45,8 @@ class Refinement:
         self._index = index
         self._model = model if index.can_classify else None
         self._lock = lock
-        self._interval = interval
         self._running = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
-        self._is_requested = False
-        self._next_run_at = 0.0
+        self._background = BackgroundRun(self.run, name="refining skills", interval=interval)
         self.refined = 0
         """The number of items refined so far."""
 
@@ -79,28 +76,12 @@ class Refinement:
 
     def start_soon(self) -> None:
         """Refines new items in the background."""
-        if self._model is None:
-            return
-        self._is_requested = True  # a request during a run leads to another run
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run_in_background(), name="refining skills")
+        if self._model is not None:
+            self._background.start_soon()
 
     async def close(self) -> None:
         """Ends the run in the background."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _run_in_background(self) -> None:
-        now = asyncio.get_running_loop().time
-        try:
-            while self._is_requested:
-                await asyncio.sleep(self._next_run_at - now())
-                self._is_requested, self._next_run_at = False, now() + self._interval
-                await self.run()
-        except Exception:  # the classifier's answers stay
-            log.exception("refining_failed")
+        await self._background.close()
 
     async def _refine(self, batch: Sequence[ItemFingerprint], skills: SkillSet) -> int | None:
         """The number of items refined; None when the model is not available."""
