@@ -27,6 +27,7 @@ from tests.servers.preloaded import VARIABLE as PRELOADED
 from tests.servers.preloaded import run_preloaded
 from tests.servers.processes import ServerFailed
 from tests.servers.real import require_programs
+from tests.time_limit import pytest_runtest_teardown, pytest_xdist_make_scheduler  # noqa: F401, hooks for pytest
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
 from toolscript.app.app import App, open_app
