@@ -22,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.fixtures.databases import close_memory_databases
 from tests.servers.mongo import run_mongo
-from tests.servers.postgres import run_postgres
+from tests.servers.postgres import connect, empty_database, run_postgres
 from tests.servers.preloaded import VARIABLE as PRELOADED
 from tests.servers.preloaded import run_preloaded
 from tests.servers.processes import ServerFailed
@@ -149,26 +149,19 @@ async def minilm() -> AsyncIterator[OnnxEmbedder]:
 @pytest.fixture(scope="session")
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a PostgreSQL database of this process, on a server that lives as long as the tests."""
-    import psycopg
-
     with _use_server(POSTGRES, run_postgres, request.session) as url:
         name = f"test_{uuid.uuid4().hex}"
-        with psycopg.connect(url, autocommit=True) as connection:
+        with connect(url) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         yield urlsplit(url)._replace(path=f"/{name}").geturl()
-        with psycopg.connect(url, autocommit=True) as connection:
+        with connect(url) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture
 def postgres(postgres_server: str) -> str:
     """The URL of an empty PostgreSQL database."""
-    import psycopg
-
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        for schema in ("mcp", "documents", "knowledge"):
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
-        connection.execute("DROP TABLE IF EXISTS toolscript_migrations")
+    empty_database(postgres_server)
     return postgres_server
 
 
@@ -186,7 +179,7 @@ def mongo(mongo_server: str) -> Iterator[str]:
 
     name = f"test_{uuid.uuid4().hex}"
     yield f"{mongo_server.rstrip('/')}/{name}"
-    with MongoClient[dict[str, object]](mongo_server) as client:
+    with MongoClient[dict[str, object]](mongo_server, timeoutMS=60_000) as client:
         client.drop_database(name)
 
 

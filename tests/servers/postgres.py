@@ -20,12 +20,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
 
 from tests.servers.processes import run_server
+
+if TYPE_CHECKING:
+    import psycopg
 
 ADVICE = (
     "What to do: run `make test`, which installs the server, or set TOOLSCRIPT_TEST_POSTGRES_URL to a PostgreSQL 15+ "
@@ -33,6 +36,9 @@ ADVICE = (
 )
 # Nothing has to survive a crash of the machine: without waiting for the disk a test takes half the time.
 SETTINGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=")
+CONNECT_SECONDS = 60
+LOCK_SECONDS = 60.0
+STATEMENT_SECONDS = 300.0
 
 
 @contextmanager
@@ -46,6 +52,34 @@ def run_postgres() -> Iterator[str]:
         command = [sys.executable, "-m", "tests.servers.postgres", folder]
         with run_server("PostgreSQL", command, ADVICE) as ready:
             yield ready["uri"]
+
+
+@contextmanager
+def connect(uri: str) -> Iterator[psycopg.Connection]:
+    """A connection that commits each statement, and that does not wait without end for a lock."""
+    import psycopg
+
+    limits = f"-c lock_timeout={LOCK_SECONDS * 1000:.0f} -c statement_timeout={STATEMENT_SECONDS * 1000:.0f}"
+    with psycopg.connect(uri, autocommit=True, connect_timeout=CONNECT_SECONDS, options=limits) as connection:
+        yield connection
+
+
+def empty_database(uri: str) -> None:
+    """Removes the tables of the stores. Raises TimeoutError, which says what other connections do, when one keeps a
+    lock."""
+    import psycopg
+
+    with connect(uri) as connection:
+        try:
+            for schema in ("mcp", "documents", "knowledge"):
+                connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+            connection.execute("DROP TABLE IF EXISTS toolscript_migrations")
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+            others = connection.execute(
+                "SELECT pid, state, left(query, 500) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchall()
+            raise TimeoutError(f"{error}; the other connections to the database: {others}") from error
 
 
 @contextmanager

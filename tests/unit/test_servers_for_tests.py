@@ -21,6 +21,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers import KEY, WebServer, make_scripted_spec, serving_http
+from tests.servers import postgres as postgres_servers
+from tests.servers.postgres import connect, empty_database
 from tests.servers.preloaded import VARIABLE, run_preloaded, toolscript_command
 from tests.servers.real import QUICK, harmless_calls, real_servers
 from tests.servers.scripted import BUILT_IN, CRASHED, DIED, METHOD_NOT_FOUND, SLOPPY, UPSTREAM_ERROR
@@ -300,3 +302,15 @@ def test_a_preloaded_command_ends_with_its_caller(
         process.send_signal(number)
         process.stdout.read()  # ends when the command has closed it
         assert process.wait() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+
+
+def test_a_lock_that_a_test_has_left_behind_is_named(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(postgres) as other:
+        other.execute("CREATE SCHEMA mcp CREATE TABLE forgotten (number integer)")
+        monkeypatch.setattr(postgres_servers, "LOCK_SECONDS", 0.2)
+        with other.transaction():
+            other.execute("LOCK TABLE mcp.forgotten")
+            with pytest.raises(TimeoutError, match=r"idle in transaction.*LOCK TABLE mcp\.forgotten"):
+                empty_database(postgres)
+    monkeypatch.undo()
+    empty_database(postgres)
