@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -34,6 +34,11 @@ ROUTERS = (
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+
+# Included once for all applications of a process: FastAPI prepares included routes with their first request.
+_API = APIRouter(responses=errors(401, 403, 422, 500, 503))
+for _router in ROUTERS:
+    _API.include_router(_router)
 
 
 class GatewayApi(FastAPI):
@@ -72,7 +77,6 @@ def create_http_app(served: ServedApp) -> FastAPI:
         docs_url=None,  # the page would load its scripts from the network
         redoc_url=None,
         lifespan=run_endpoint,
-        responses=errors(401, 403, 422, 500, 503),
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTracking has its own
     )
     http.add_middleware(InputLimits)
@@ -86,8 +90,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
             expose_headers=["Retry-After", "X-Request-ID"],
         )
     add_error_handlers(http)
-    for router in ROUTERS:
-        http.include_router(router)
+    http.router.routes.extend(_API.routes)
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
     http.router.routes.append(Route(MCP_PATH, endpoint.asgi_app, methods=["POST"], include_in_schema=False))
     return http
