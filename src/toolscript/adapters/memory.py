@@ -6,6 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -140,9 +141,13 @@ class HashedEmbedder:
     def _embed(self, text: str) -> Vector:
         vector = np.zeros(self.dimensions, np.float32)
         for word in text.casefold().split() or [""]:
-            seed = zlib.crc32(word.encode())
-            vector += np.random.default_rng(seed).standard_normal(self.dimensions, dtype=np.float32)
+            vector += _embed_word(word, self.dimensions)
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
+
+
+@lru_cache(maxsize=20_000)
+def _embed_word(word: str, dimensions: int) -> Vector:
+    return np.random.default_rng(zlib.crc32(word.encode())).standard_normal(dimensions, dtype=np.float32)
 
 
 def _select(point: Point, fields: Fields) -> Payload:

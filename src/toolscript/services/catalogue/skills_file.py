@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,7 @@ def load_skills(file: Path | None = None) -> list[Skill]:
     """The packaged skills, then those of a TOML or JSON file of `[[skill]]` tables. A skill with the id of a packaged
     one replaces it; with `replace = true` at the top, the file replaces all of them. Raises Invalid, naming file, skill
     and key."""
-    text = resources.files("toolscript").joinpath("data/skills.toml").read_text(encoding="utf-8")
-    packaged = {
-        s.id: s for s in (_parse_skill(row, "skills.toml", n) for n, row in enumerate(tomllib.loads(text)["skill"]))
-    }
+    packaged = _load_packaged()
     if file is None:
         return list(packaged.values())
     content = _read(file)
@@ -46,6 +44,13 @@ def load_skills(file: Path | None = None) -> list[Skill]:
         if sum(s.id == skill.id for s in own) > 1:
             raise _invalid(file, f"skill {skill.id}", "is defined twice")
     return list({**({} if content.get("replace") else packaged), **{s.id: s for s in own}}.values())
+
+
+@cache
+def _load_packaged() -> Mapping[str, Skill]:
+    text = resources.files("toolscript").joinpath("data/skills.toml").read_text(encoding="utf-8")
+    skills = [_parse_skill(row, "skills.toml", n) for n, row in enumerate(tomllib.loads(text)["skill"])]
+    return {skill.id: skill for skill in skills}
 
 
 def _read(file: Path) -> dict[str, Any]:
