@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from string import Template
 from typing import TypeVar
@@ -135,7 +135,8 @@ def _refuse_newer(version: int) -> None:
         )
 
 
-def migrations() -> list[tuple[int, str]]:
+@cache
+def migrations() -> Sequence[tuple[int, str]]:
     """The numbers and texts of all migrations, in order."""
     folder = resources.files("toolscript").joinpath("adapters/sql/migrations")
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)

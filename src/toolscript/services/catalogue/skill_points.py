@@ -12,13 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from toolscript.domain import search
-from toolscript.domain.catalog import Skill, SkillMember
+from toolscript.domain.catalog import Skill, SkillMember, get_skill_values
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
@@ -110,7 +110,7 @@ class _SkillDraft:
 
     def _compute_fingerprint(self) -> str:
         tools = [[m.item_id, m.confidence, source] for m, source in zip(self.members, self.sources, strict=True)]
-        made_of = [RECIPE, self.model, astuple(self.skill), tools]
+        made_of = [RECIPE, self.model, get_skill_values(self.skill), tools]
         return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
