@@ -26,10 +26,8 @@ SKILLS = [
 ]
 TOOLS = [
     ("write_file", "Write text to a file on disk.", "file_operations"),
-    ("query_table", "Run a SQL query on a database table.", "databases"),
     ("reply_to_email", "Send a reply to an email message.", "email"),
     ("current_weather", "Get the current weather and temperature of a city.", "weather"),
-    ("weather_forecast", "Get the weather forecast for the week.", "weather"),
 ]
 
 
