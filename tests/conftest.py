@@ -115,9 +115,11 @@ def _memory_databases() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _generous_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Knowledge search gives up after 2 s, and a busy machine may stand still for longer."""
+    """Knowledge search gives up after 2 s, a call that waits for a thread of the store after 10 s, and a busy machine
+    may stand still for longer."""
     for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
         monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
+    monkeypatch.setattr("toolscript.adapters.worker_threads.MAX_WAIT_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")
