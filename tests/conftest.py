@@ -9,7 +9,7 @@ import os
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ from tests.servers.processes import ServerFailed
 from tests.servers.real import require_programs
 from tests.time_limit import pytest_runtest_teardown, pytest_xdist_make_scheduler  # noqa: F401, hooks for pytest
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
+from toolscript.adapters.onnx.model_folders import PACKAGED, PACKAGED_FOR_TOOLS, find_locally
 from toolscript.app.app import App, open_app
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.logs import configure_logging
@@ -140,8 +140,21 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 async def minilm() -> AsyncIterator[OnnxEmbedder]:
-    """The model that the package brings."""
-    folder = find_locally(PACKAGED, Path("nowhere"))
+    """The packaged model for documents and knowledge."""
+    async with _open_packaged(PACKAGED) as embedder:
+        yield embedder
+
+
+@pytest.fixture(scope="session")
+async def tool_model() -> AsyncIterator[OnnxEmbedder]:
+    """The packaged model for tools, which is the default."""
+    async with _open_packaged(PACKAGED_FOR_TOOLS) as embedder:
+        yield embedder
+
+
+@asynccontextmanager
+async def _open_packaged(name: str) -> AsyncIterator[OnnxEmbedder]:
+    folder = find_locally(name, Path("nowhere"))
     assert folder is not None
     embedder = OnnxEmbedder(folder, device="cpu")
     yield embedder

@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid
 PREFIX = "TOOLSCRIPT_"
 # How much of two variables must be the same for one to be taken for the other.
 MIN_RESEMBLANCE = 0.7
-DEFAULT_MODEL = "Xenova/bge-small-en-v1.5"
+DEFAULT_MODEL = "toolscript-small"
 
 
 @dataclass(frozen=True, slots=True)

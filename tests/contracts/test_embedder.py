@@ -27,14 +27,18 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(params=["onnx", "hashed", "openai", "batching-onnx", "batching-openai"])
-async def embedder(request: pytest.FixtureRequest, minilm: OnnxEmbedder) -> AsyncIterator[Embedder]:
+@pytest.fixture(params=["onnx", "onnx-for-tools", "hashed", "openai", "batching-onnx", "batching-openai"])
+async def embedder(
+    request: pytest.FixtureRequest, minilm: OnnxEmbedder, tool_model: OnnxEmbedder
+) -> AsyncIterator[Embedder]:
     kind = request.param
     if "openai" in kind:
         with EmbeddingsApi() as api:
             remote: MultiQueryEmbedder = await OpenAiEmbedder.at(api.url, "key", "some-model")
             yield BatchingEmbedder(remote, similarity=None) if "batching" in kind else remote
             await remote.close()
+    elif kind == "onnx-for-tools":
+        yield tool_model
     elif kind == "hashed":
         yield HashedEmbedder(64)
     else:

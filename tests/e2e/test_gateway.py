@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.servers.preloaded import toolscript_command
+from toolscript.settings import DEFAULT_MODEL
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def started(folder: Path) -> Iterator[RunningGateway]:
-    """A gateway with the default model, which cannot be downloaded. Tests only read from it."""
+    """A gateway with the default model and no hub. Tests only read from it."""
     unreachable = "http://127.0.0.1:9"
     with run_gateway(folder, preloaded=False, DATA_DIR=str(folder), SEARCH_MODEL="", HUB_URL=unreachable) as gateway:
         yield gateway
@@ -37,8 +38,8 @@ def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: RunningGa
     assert answer["results"][0]["toolId"] == "filesystem__read_file"
     with urllib.request.urlopen(f"{url}/search/stats") as response:
         stats = json.loads(response.read())
-    assert (stats["model"], stats["requestedModel"]) == ("all-MiniLM-L6-v2", "Xenova/bge-small-en-v1.5")
-    assert "cannot be reached" in stats["fallback"]
+    assert (stats["model"], stats["requestedModel"], stats["fallback"]) == (DEFAULT_MODEL, DEFAULT_MODEL, None)
+    assert "model" not in started.output
 
 
 def toolscript(*arguments: str) -> subprocess.CompletedProcess[str]:

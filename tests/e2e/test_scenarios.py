@@ -35,12 +35,12 @@ from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.indexing import SyncReport
-from toolscript.settings import Settings, load_settings
+from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.server import HttpServer
 
-PACKAGED = "all-MiniLM-L6-v2"
-OTHER_MODEL = "Xenova/all-MiniLM-L6-v2"
+OTHER_MODEL, ITS_NAME = "Xenova/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"
+BGE = "Xenova/bge-small-en-v1.5"
 PREFIX = "Represent this sentence for searching relevant passages: "
 INITIALIZED_WITHIN = 5.0
 
@@ -120,7 +120,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Indexed once by a first search, as any user's is; tests only search it."""
     folder = tmp_path_factory.mktemp("world")
     made = World(configure(folder, *TOOLS), folder / "data")
-    environment = {"TOOLSCRIPT_SEARCH_MODEL": PACKAGED, "TOOLSCRIPT_HUB_URL": "http://127.0.0.1:9", "HOME": str(folder)}
+    environment = {"TOOLSCRIPT_HUB_URL": "http://127.0.0.1:9", "HOME": str(folder)}
     first = ["search", "warm up", "--config", str(made.config), "--data-dir", str(made.data)]
     result = CliRunner().invoke(run, first, env=environment)
     assert result.exit_code == 0, result.output
@@ -200,23 +200,44 @@ def test_semantic_intent_matching(toolscript: Toolscript) -> None:
 # --- Embedding Model Support ---
 
 
+async def search_once(folder: Path, hub: Hub, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Searches with the command in a process of its own, on a data folder that does not exist before."""
+    command = [*toolscript_command(), "search", "execute", "--json", "--config", str(configure(folder, "Shell"))]
+    own = {"TOOLSCRIPT_HUB_URL": hub.root, "TOOLSCRIPT_DATA_DIR": str(folder / "data")} | variables
+    running = partial(subprocess.run, env=os.environ | own, capture_output=True, text=True, check=True)
+    done = await asyncio.to_thread(running, command)
+    assert json.loads(done.stdout)["results"][0]["toolId"] == "Shell__execute"
+    return done
+
+
 @pytest.mark.req("S-07")
 async def test_default_model_initialization(tmp_path: Path) -> None:
-    """Scenario: Default model initialization."""
-    data, config = tmp_path / "data", configure(tmp_path, "Shell")
-    command = [*toolscript_command(), "search", "execute", "--json", "--config", str(config)]
-    with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
-        environment = os.environ | {"TOOLSCRIPT_HUB_URL": hub.root, "TOOLSCRIPT_DATA_DIR": str(data)}
-        running = partial(subprocess.run, env=environment, capture_output=True, text=True, check=True)
-        done = await asyncio.to_thread(running, command)
-        assert json.loads(done.stdout)["results"][0]["toolId"] == "Shell__execute"
+    """Scenario: Default model initialization. It is in the package: nothing is downloaded, nothing is reported."""
+    with Hub(BGE, hub_layout(tmp_path / "repository")) as hub:
+        done = await search_once(tmp_path, hub)
+        assert "model" not in done.stderr
+        assert {cache["model"] for cache in caches(tmp_path / "data").values()} == {DEFAULT_MODEL}
+        began = time.process_time()
+        async with open_app(load_settings(variables={}, data_dir=tmp_path / "data", hub_url=hub.root)) as app:
+            assert time.process_time() - began < INITIALIZED_WITHIN
+            assert app.model.embedder is not None
+            assert (app.model.embedder.model, app.model.fallback_reason) == (DEFAULT_MODEL, None)
+        assert hub.requests == []
+
+
+@pytest.mark.req("S-07")
+async def test_a_model_of_the_hub_is_downloaded_once(tmp_path: Path) -> None:
+    """Scenario: Default model initialization, of the model that was the default there."""
+    data = tmp_path / "data"
+    with Hub(BGE, hub_layout(tmp_path / "repository")) as hub:
+        done = await search_once(tmp_path, hub, TOOLSCRIPT_SEARCH_MODEL=BGE)
         assert any("onnx/model_quantized.onnx" in request_lines for request_lines in hub.requests)
         assert "%" in done.stderr or "MB" in done.stderr  # the progress of the download
         assert (data / "models" / "bge-small-en-v1.5" / "onnx" / "model_quantized.onnx").is_file()
         assert {cache["model"] for cache in caches(data).values()} == {"bge-small-en-v1.5"}
         requests_before = len(hub.requests)
         began = time.process_time()
-        async with open_app(load_settings(variables={}, data_dir=data, hub_url=hub.root)) as app:
+        async with open_app(load_settings(variables={}, data_dir=data, hub_url=hub.root, search_model=BGE)) as app:
             assert time.process_time() - began < INITIALIZED_WITHIN
             assert app.model.embedder is not None
             assert (app.model.embedder.model, app.model.fallback_reason) == ("bge-small-en-v1.5", None)
@@ -229,7 +250,7 @@ def test_gpu_acceleration(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
     )
-    result = toolscript("search", "read_file", "--json", LOG_LEVEL="debug", SEARCH_MODEL=PACKAGED)
+    result = toolscript("search", "read_file", "--json", LOG_LEVEL="debug")
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
     response = events(result)["gpu_disabled"]
     assert response["level"] == "debug"
@@ -241,9 +262,9 @@ def test_model_selection_via_cli(toolscript: Toolscript, tmp_path: Path) -> None
     own = ("--data-dir", str(tmp_path / "data"))
     found = hits(toolscript("search", "read_file", "--json", "--model", OTHER_MODEL, *own, SEARCH_MODEL="hashed-64"))
     assert found[0]["toolId"] == "desktop-commander__read_file"
-    assert {cache["model"] for cache in caches(tmp_path / "data").values()} == {PACKAGED}
+    assert {cache["model"] for cache in caches(tmp_path / "data").values()} == {ITS_NAME}
     refused = toolscript("search", "x", "--model", "not-a-model", *own, code=2)
-    assert "Xenova/bge-small-en-v1.5" in refused.stderr
+    assert BGE in refused.stderr
     assert OTHER_MODEL in refused.stderr
 
 
@@ -254,7 +275,7 @@ def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_pa
     result = toolscript("search", "read_file", "--json", *own, SEARCH_MODEL=OTHER_MODEL)
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
     assert "model_fallback" not in events(result)
-    assert {cache["model"] for cache in caches(tmp_path / "data").values()} == {PACKAGED}
+    assert {cache["model"] for cache in caches(tmp_path / "data").values()} == {ITS_NAME}
     assert OTHER_MODEL in toolscript("search", "x", *own, code=2, SEARCH_MODEL="not-a-model").stderr
 
 
@@ -262,7 +283,7 @@ def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_pa
 async def test_query_prefix_for_retrieval_optimization(tmp_path: Path) -> None:
     """Scenario: Query prefix for retrieval optimization."""
     hub_layout(tmp_path / "models" / "bge-small-en-v1.5")
-    async with open_app(load_settings(variables={}, data_dir=tmp_path)) as app:
+    async with open_app(load_settings(variables={}, data_dir=tmp_path, search_model=BGE)) as app:
         embedder = app.model.embedder
         assert embedder is not None
         assert embedder.model == "bge-small-en-v1.5"
@@ -276,14 +297,14 @@ async def test_query_prefix_for_retrieval_optimization(tmp_path: Path) -> None:
 def test_graceful_fallback_on_model_failure(toolscript: Toolscript, tmp_path: Path) -> None:
     """Scenario: Graceful fallback on model failure. First to the model of the package, then to words alone."""
     data = tmp_path / "data"
-    result = toolscript("search", "read_fil", "--json", "--data-dir", str(data))
+    result = toolscript("search", "read_fil", "--json", "--data-dir", str(data), "--model", BGE)
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
     assert (events(result)["model_fallback"]["level"], events(result)["model_fallback"]["used"]) == (
         "warning",
-        PACKAGED,
+        DEFAULT_MODEL,
     )
     broken = tmp_path / "none"
-    (broken / "models" / PACKAGED).mkdir(parents=True)
+    (broken / "models" / DEFAULT_MODEL).mkdir(parents=True)
     without = toolscript("search", "read_fil", "--json", "--data-dir", str(broken))
     assert hits(without)[0]["toolId"] == "desktop-commander__read_file"
     response = events(without)["no_model"]
@@ -514,7 +535,8 @@ def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tm
         assert part in module
     usage = shown.partition("Usage example:\n")[2].splitlines()
     assert usage[:2] == ["```typescript", 'import { tools } from "toolscript";']
-    assert usage[-2].startswith("const result = await tools.desktopCommander.read_file({ path: ")
+    clients = {"desktop-commander__read_file": "desktopCommander", "otherserver__read_file": "otherserver"}
+    assert usage[-2].startswith(f"const result = await tools.{clients[found[0]['toolId']]}.read_file({{ path: ")
     assert usage[-1] == "```"
 
 
@@ -535,7 +557,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real gateway with all the servers behind it."""
     folder = tmp_path_factory.mktemp("gateway")
     config = configure(folder, *TOOLS, *MORE_TOOLS)
-    with run_gateway(folder, "--config", str(config), SEARCH_MODEL=PACKAGED, DATA_DIR=str(folder / "data")) as running:
+    with run_gateway(folder, "--config", str(config), DATA_DIR=str(folder / "data")) as running:
         yield running.url
 
 
@@ -650,7 +672,7 @@ def test_disable_gpu_acceleration_via_environment(toolscript: Toolscript, monkey
     monkeypatch.setattr(
         onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
     )
-    result = toolscript("search", "read_file", "--json", SEARCH_DEVICE="cpu", SEARCH_MODEL=PACKAGED)
+    result = toolscript("search", "read_file", "--json", SEARCH_DEVICE="cpu")
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
     assert tried
     assert all(providers == ["CPUExecutionProvider"] for providers in tried)
@@ -660,7 +682,7 @@ def test_disable_gpu_acceleration_via_environment(toolscript: Toolscript, monkey
 def test_force_gpu_acceleration_via_environment(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenario: Force GPU acceleration via environment."""
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    refused = toolscript("search", "read_file", code=3, SEARCH_DEVICE="gpu", SEARCH_MODEL=PACKAGED)
+    refused = toolscript("search", "read_file", code=3, SEARCH_DEVICE="gpu")
     assert "TOOLSCRIPT_SEARCH_DEVICE=gpu" in refused.stderr
     assert "no GPU here" in refused.stderr
     assert refused.stdout == ""

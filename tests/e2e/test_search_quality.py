@@ -112,7 +112,7 @@ async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[
     [("mcpproxy_golden", 0.93, 0.95, None), ("ironclaw_toolsearch", 0.97, 0.95, 0.7), ("demo", 0.84, 0.85, 0.7)],
 )
 async def test_the_default_threshold_separates_answerable_from_unanswerable_queries(
-    minilm: OnnxEmbedder,
+    tool_model: OnnxEmbedder,
     shared_data: Path,
     name: str,
     min_recall: float,
@@ -122,7 +122,7 @@ async def test_the_default_threshold_separates_answerable_from_unanswerable_quer
     tools = read_set(demo_folder() if name == "demo" else shared_data / "tools" / name)
     assert isinstance(tools, ToolSet)
     set_ids = {item.id: own for own, item in tools.items.items()}
-    async with searching(minilm, list(tools.items.values())) as search:
+    async with searching(tool_model, list(tools.items.values())) as search:
         found = [(await search.search(q.text, limit=10, threshold=0)).hits for q in tools.queries]
         scores = [
             score_by_group(q, [set_ids[h.id] for h in hits]) for q, hits in zip(tools.queries, found, strict=True)

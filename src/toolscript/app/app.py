@@ -300,8 +300,7 @@ async def _open_adapters(
 
 
 async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitStack) -> tuple[Model, Model]:
-    existing = await index.describe(TOOLS)
-    model = await open_model(settings, existing.model if existing else None)
+    model = await open_model(settings)
     _close_at_exit(stack, model.embedder)
     text_model = await open_text_model(settings, model, await _find_text_model(index) if model.is_for_tools else None)
     if text_model is not model:

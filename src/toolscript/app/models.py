@@ -6,16 +6,17 @@ import asyncio
 import logging
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.model_folders import (
     PACKAGED,
+    PACKAGED_FOR_TOOLS,
     ModelFolder,
     download,
     find_locally,
     find_model_card,
-    find_packaged_for_tools,
 )
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import ToolscriptError, Unavailable
@@ -39,9 +40,9 @@ class Model:
     """Whether it is trained for tools, so that other texts need another one."""
 
 
-async def open_model(settings: Settings, indexed_with: str | None) -> Model:
+async def open_model(settings: Settings) -> Model:
     """Opens the model of tools: the configured one; else a packaged one; else none, and search is by words only."""
-    return await _open_model(settings, indexed_with, find_packaged_for_tools())
+    return await _open_model(settings, PACKAGED_FOR_TOOLS)
 
 
 async def open_text_model(settings: Settings, tools: Model, indexed_with: str | None) -> Model:
@@ -54,7 +55,7 @@ async def open_text_model(settings: Settings, tools: Model, indexed_with: str | 
     if not name or name == settings.search_model:
         return tools
     try:
-        return await _open_model(replace(settings, search_model=name), None, PACKAGED, lazy=True)
+        return await _open_model(replace(settings, search_model=name), PACKAGED, lazy=True)
     except ToolscriptError as error:
         if settings.text_model:
             raise
@@ -62,7 +63,7 @@ async def open_text_model(settings: Settings, tools: Model, indexed_with: str | 
         return Model(None, error.message)
 
 
-async def _open_model(settings: Settings, indexed_with: str | None, packaged: str, *, lazy: bool = False) -> Model:
+async def _open_model(settings: Settings, packaged: str, *, lazy: bool = False) -> Model:
     hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
@@ -71,34 +72,36 @@ async def _open_model(settings: Settings, indexed_with: str | None, packaged: st
             from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
         remote = await OpenAiEmbedder.at(settings.embeddings_url, settings.embeddings_key, settings.search_model)
         return Model(await _batch_queries(remote))
-    folder, fallback_reason = await asyncio.to_thread(_find_model, settings, indexed_with, packaged)
+    folder, fallback_reason = await asyncio.to_thread(_find_model, settings, packaged)
     if folder is None:
         return Model(None, fallback_reason)
     inner = await asyncio.to_thread(_load, folder, settings.search_device, lazy=lazy)
     return Model(await _batch_queries(inner), fallback_reason, folder.card.trained_for == "tools")
 
 
-def _find_model(settings: Settings, indexed_with: str | None, packaged: str) -> tuple[ModelFolder | None, str | None]:
+def _find_model(settings: Settings, packaged: str) -> tuple[ModelFolder | None, str | None]:
+    """The model's folder and, if it is not the configured one, why. Raises Invalid for an unusable model, but not for
+    the default one: nobody chose it."""
     cache = settings.data / "models"
+    if settings.search_model == DEFAULT_MODEL:
+        return _find_packaged(DEFAULT_MODEL, cache)
     folder = find_locally(settings.search_model, cache)
     if folder:
         return folder, None
-    if indexed_with == packaged and settings.search_model == DEFAULT_MODEL:
-        reason = (
-            f"{settings.search_model} is not on this machine and the index was built with {packaged}; "
-            "run `toolscript index rebuild` to try the hub again"
-        )
-    else:
-        try:
-            return download(settings.search_model, cache, settings.hub_url, settings.hub_token), None
-        except Unavailable as error:
-            reason = error.message
-            log.warning("model_fallback", extra={"wanted": settings.search_model, "used": packaged, "reason": reason})
     try:
-        return find_locally(packaged, cache), reason
+        return download(settings.search_model, cache, settings.hub_url, settings.hub_token), None
+    except Unavailable as error:
+        reason = error.message
+    log.warning("model_fallback", extra={"wanted": settings.search_model, "used": packaged, "reason": reason})
+    return _find_packaged(packaged, cache, reason)
+
+
+def _find_packaged(name: str, cache: Path, reason: str | None = None) -> tuple[ModelFolder | None, str | None]:
+    try:
+        return find_locally(name, cache), reason
     except ToolscriptError as error:
         log.warning("no_model", extra={"reason": error.message, "consequence": "search by words only"})
-        return None, f"{reason}; {error.message}"
+        return None, f"{reason}; {error.message}" if reason else error.message
 
 
 def _load(folder: ModelFolder, device: str, *, lazy: bool) -> MultiQueryEmbedder:

@@ -32,7 +32,7 @@ def toolscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
 
 @pytest.fixture
 def lose_the_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    async def nothing(settings: Settings, indexed_with: str | None) -> Model:
+    async def nothing(settings: Settings) -> Model:
         return Model(None, "the hub does not answer")
 
     return lambda: monkeypatch.setattr("toolscript.app.app.open_model", nothing)

@@ -32,7 +32,6 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
 from toolscript.adapters.mcp.lenient_reader import read_items
-from toolscript.adapters.onnx.model_folders import find_packaged_for_tools
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
 from toolscript.domain.access import Principal
@@ -42,7 +41,7 @@ from toolscript.evaluation.datasets import demo_folder
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.settings import load_settings
+from toolscript.settings import DEFAULT_MODEL, load_settings
 from toolscript.surfaces.mcp.server import answer_call, build_server
 
 TIMEOUT_SECONDS = 40.0
@@ -389,11 +388,11 @@ async def test_a_degraded_search_says_so_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.req("G-08", "H-04", "S-08")
 async def test_without_a_model_tools_are_found_by_words_and_skills_are_not_searched(tmp_path: Path) -> None:
-    invalid = tmp_path / "models" / find_packaged_for_tools()  # replaces the packaged model
+    invalid = tmp_path / "models" / DEFAULT_MODEL  # replaces the packaged model
     invalid.mkdir(parents=True)
     (invalid / "config.json").write_text("{}")
-    nowhere = {"search_model": "Xenova/bge-small-en-v1.5", "hub_url": "http://127.0.0.1:9"}
-    async with app_among(load_demo_items(), tmp_path, **nowhere) as app, Client(server_of(app)) as client:
+    default = {"search_model": DEFAULT_MODEL}
+    async with app_among(load_demo_items(), tmp_path, **default) as app, Client(server_of(app)) as client:
         assert app.model.embedder is None
         agent = Agent(client)
         text = await agent.text("search_tools", query="commit changes")

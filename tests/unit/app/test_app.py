@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card, find_packaged_for_tools
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.app.access import open_keys
 from toolscript.app.app import App, open_app
@@ -22,7 +22,8 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.settings import Settings, load_settings
+from toolscript.services.documents.points import DOCUMENTS
+from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
 
 BGE = "Xenova/bge-small-en-v1.5"
 
@@ -39,41 +40,45 @@ async def test_without_network_the_packaged_model_is_used_and_the_fallback_logge
     settings = load_settings(data_dir=tmp_path, search_model=BGE)
     async with open_app(settings) as app:
         assert app.model.embedder is not None
-        assert app.model.embedder.model == find_packaged_for_tools()
+        assert app.model.embedder.model == DEFAULT_MODEL
         assert "cannot be reached" in str(app.model.fallback_reason)
         assert await first_hit(app, "put my changes into version control") == "git__git_commit"
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
 
 
-@pytest.mark.req("S-08")
-async def test_with_an_index_of_the_packaged_model_the_hub_is_not_tried_until_a_rebuild(tmp_path: Path) -> None:
-    with Hub("Xenova/bge-small-en-v1.5", hub_layout(tmp_path / "repository")) as hub:
-        settings = load_settings(data_dir=tmp_path / "data", hub_url=hub.root)
-        hub.fail_with = 503
-        async with open_app(replace(settings, hub_url="http://127.0.0.1:9")) as app:
+@pytest.mark.req("S-07", "S-10")
+@pytest.mark.parametrize("former", [BGE, PACKAGED])
+async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, former: str
+) -> None:
+    with Hub(BGE, hub_layout(tmp_path / "repository")) as hub:
+        async with open_app(load_settings(data_dir=tmp_path / "data", search_model=former, hub_url=hub.root)) as app:
             await app.sync.run(load_demo_items())
-        async with open_app(settings) as app:
-            assert app.model.embedder is not None
-            assert app.model.embedder.model == PACKAGED
-            assert "index rebuild" in str(app.model.fallback_reason)
-        assert hub.requests == []
-        hub.fail_with = None
-        async with open_app(settings, fresh_index=True) as app:
-            assert app.model.embedder is not None
-            assert app.model.embedder.model == "bge-small-en-v1.5"
-            assert app.model.fallback_reason is None
+            await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+    async with open_app(load_settings(data_dir=tmp_path / "data")) as app:
+        await app.sync.configure({item.server for item in load_demo_items()})
+        assert app.model.embedder is not None
+        assert (app.model.embedder.model, app.model.fallback_reason) == (DEFAULT_MODEL, None)
+        assert await app.index.count(TOOLS) == 56
+        assert app.text_model.embedder is not None
+        assert app.text_model.embedder.model == former.rpartition("/")[2]
+        assert await app.index.count(DOCUMENTS) == 1
+    warnings = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
+    assert warnings == ["embedding_cache_ignored"]
 
 
 @pytest.mark.req("S-08")
+@pytest.mark.parametrize("wanted", [DEFAULT_MODEL, BGE])
 async def test_without_a_model_search_is_by_words_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: str
 ) -> None:
     data = tmp_path / "data"
-    broken = data / "models" / find_packaged_for_tools()
+    broken = data / "models" / DEFAULT_MODEL
     shutil.copytree(SHIPPED, broken)
     (broken / "tokenizer.json").unlink()
-    async with open_app(load_settings(data_dir=data, search_model=BGE)) as app:
+    async with open_app(load_settings(data_dir=data, search_model=wanted)) as app:
         assert app.model.embedder is None
+        assert "no usable model" in str(app.model.fallback_reason)
         assert await first_hit(app, "read_fil") == "filesystem__read_file"
         assert (await app.tool_search.search("read text of a file")).report.degraded == ["embedder"]
     assert "no_model" in caplog.text

@@ -16,7 +16,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SimilarityRange
 
-# In the package: a model for every kind of text and, if it is there, one for tools.
+# In the package: a model for every kind of text, and one for tools.
 PACKAGED, PACKAGED_FOR_TOOLS = "all-MiniLM-L6-v2", "toolscript-small"
 ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -72,11 +72,6 @@ def read_registry() -> tuple[ModelCard, ...]:
 def find_model_card(name: str) -> ModelCard | None:
     """The card of a model by any of its names, ignoring case."""
     return next((c for c in read_registry() if name.casefold() in map(str.casefold, c.names)), None)
-
-
-def find_packaged_for_tools() -> str:
-    """The name of the packaged model that serves tools."""
-    return PACKAGED_FOR_TOOLS if (_package() / PACKAGED_FOR_TOOLS).is_dir() else PACKAGED
 
 
 def find_locally(name: str, cache_dir: Path) -> ModelFolder | None:

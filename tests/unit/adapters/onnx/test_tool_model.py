@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.onnx.model_folders import PACKAGED_FOR_TOOLS, find_locally, find_packaged_for_tools
+from toolscript.adapters.onnx.model_folders import PACKAGED_FOR_TOOLS, find_locally
 from toolscript.settings import DEFAULT_MODEL
 from training.export import CHECKSUMS, read_samples
 from training.weights import hash_file
@@ -15,12 +15,7 @@ ROOT = Path(__file__).parents[4]
 REFERENCE = ROOT / "tests" / "fixtures" / "toolscript_small.npy"
 MAX_BYTES = 25_000_000
 
-pytestmark = [
-    pytest.mark.req("S-07"),
-    pytest.mark.skipif(
-        find_packaged_for_tools() != PACKAGED_FOR_TOOLS, reason="the package has no model for tools yet"
-    ),
-]
+pytestmark = pytest.mark.req("S-07", "Q-01")
 
 
 def test_it_is_the_default_and_needs_no_hub() -> None:

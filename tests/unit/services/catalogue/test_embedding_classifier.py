@@ -141,9 +141,9 @@ CLEAR = [
 ]
 
 
-async def test_unambiguous_tools_get_the_expected_skill(minilm: OnnxEmbedder) -> None:
+async def test_unambiguous_tools_get_the_expected_skill(tool_model: OnnxEmbedder) -> None:
     skills = load_skills()
-    found = await classify([item for item, _ in CLEAR], skills, minilm)
+    found = await classify([item for item, _ in CLEAR], skills, tool_model)
     placed = {item.name: each.assignments[0].skill_id for (item, _), each in zip(CLEAR, found, strict=True)}
     assert placed == {item.name: skill for item, skill in CLEAR}
 
@@ -165,21 +165,21 @@ UNUSUAL = [
 ]
 
 
-async def test_the_name_of_a_server_does_not_decide(minilm: OnnxEmbedder) -> None:
+async def test_the_name_of_a_server_does_not_decide(tool_model: OnnxEmbedder) -> None:
     """A tool is in the skill of its server's name only if it would be there on any other server."""
     for tool in UNUSUAL:
         items = [Item(server, *tool) for server in ("", *FOREIGN)]
-        placed = [{a.skill_id for a in each.assignments} for each in await classify(items, load_skills(), minilm)]
+        placed = [{a.skill_id for a in each.assignments} for each in await classify(items, load_skills(), tool_model)]
         wrong = [
             i.id for i, skills in zip(items[1:], placed[1:], strict=True) if FOREIGN[i.server] in skills - placed[0]
         ]
         assert wrong == []
 
 
-async def test_the_example_tools_of_the_packaged_skills_get_their_skill(minilm: OnnxEmbedder) -> None:
+async def test_the_example_tools_of_the_packaged_skills_get_their_skill(tool_model: OnnxEmbedder) -> None:
     skills = load_skills()
     examples = [(Item("server", name), skill.id) for skill in skills for name in skill.examples]
-    found = await classify([item for item, _ in examples], skills, minilm)
+    found = await classify([item for item, _ in examples], skills, tool_model)
     at_home = [
         wanted in {a.skill_id for a in each.assignments} for (_, wanted), each in zip(examples, found, strict=True)
     ]

@@ -89,18 +89,18 @@ async def catalogue() -> AsyncIterator[SyncedCatalogue]:
 
 
 @pytest.fixture
-async def demo(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
+async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
     """The demo catalogue with the packaged model."""
-    made = SyncedCatalogue(minilm)
+    made = SyncedCatalogue(tool_model)
     await made.fill(load_demo_items())
     yield made
     await made.item_store.close()
 
 
 @pytest.fixture
-async def clear(minilm: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
+async def clear(tool_model: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
     """The tools of six different servers: their groups are the same on every processor."""
-    made = SyncedCatalogue(minilm)
+    made = SyncedCatalogue(tool_model)
     await made.fill([item for item in load_demo_items() if item.server in CLEAR])
     yield made
     await made.item_store.close()

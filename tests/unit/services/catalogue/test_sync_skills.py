@@ -308,8 +308,8 @@ async def test_a_tool_whose_sync_failed_counts_for_its_skill_once_it_is_indexed(
     await quick.assert_index_is_current()
 
 
-async def test_skill_vectors_are_right_with_the_packaged_model(minilm: OnnxEmbedder) -> None:
-    catalogue = await SyncedCatalogue(embedder=minilm).open(*load_skills())
+async def test_skill_vectors_are_right_with_the_packaged_model(tool_model: OnnxEmbedder) -> None:
+    catalogue = await SyncedCatalogue(embedder=tool_model).open(*load_skills())
     await catalogue.sync.run(ITEMS)
     assert [s for s, _ in await catalogue.get_assignments(SEND)] == ["email"]
     assert (await catalogue.get_assignments(READ))[0][0] == "file_operations"

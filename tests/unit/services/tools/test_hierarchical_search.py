@@ -637,9 +637,9 @@ async def test_values_out_of_range_are_refused_naming_field_and_range(
         "\ufeff\u200bmeeting",
     ],
 )
-async def test_special_characters_are_text(minilm: OnnxEmbedder, query: str) -> None:
+async def test_special_characters_are_text(tool_model: OnnxEmbedder, query: str) -> None:
     """EC-005."""
-    async with library(*load_demo_items()[:3], embedder=minilm) as opened:
+    async with library(*load_demo_items()[:3], embedder=tool_model) as opened:
         found = await opened.search(query, tool_threshold=0.0)
         assert len(found.tools) == 3
         assert found.query == query.encode("utf-8", "replace").decode()
@@ -822,7 +822,7 @@ async def test_each_stage_can_run_alone(every: Library) -> None:
     assert every.item_store.read == []
 
 
-async def test_a_paraphrase_finds_the_right_skill(minilm: OnnxEmbedder) -> None:
+async def test_a_paraphrase_finds_the_right_skill(tool_model: OnnxEmbedder) -> None:
     """BR-001 with a real model: query and tools share no words."""
     skills = [
         Skill("calendar", "Calendar", "Meetings, events and free time"),
@@ -834,7 +834,7 @@ async def test_a_paraphrase_finds_the_right_skill(minilm: OnnxEmbedder) -> None:
         Item("disk", "copy_file", "Copy a file to another folder #storage"),
         Item("disk", "remove_folder", "Remove a folder and all that is in it #storage"),
     ]
-    async with library(*items, skills=skills, embedder=minilm) as opened:
+    async with library(*items, skills=skills, embedder=tool_model) as opened:
         found = await opened.search("schedule a meeting with John tomorrow")
     assert found.skills[0].skill.id == "calendar"
     assert found.tools[0].id == "cal__create_event"

@@ -40,8 +40,8 @@ async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: flo
 
 
 @pytest.fixture(scope="module")
-async def demo(minilm: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
-    async with searching(BatchingEmbedder(minilm, similarity=minilm.similarity), load_demo_items()) as search:
+async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
+    async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), load_demo_items()) as search:
         yield search
 
 
@@ -83,19 +83,19 @@ async def test_results_keep_threshold_and_limit(demo: ToolSearch) -> None:
 
 
 @pytest.mark.req("S-01")
-async def test_alpha_weighs_meaning_against_words(minilm: OnnxEmbedder) -> None:
+async def test_alpha_weighs_meaning_against_words(tool_model: OnnxEmbedder) -> None:
     items = [Item("a", "fetch_page", "Obtain a web site"), Item("b", "words", "get hold of internet document things")]
     query = "get hold of things"
-    async with searching(minilm, items, alpha=0.0) as by_words:
+    async with searching(tool_model, items, alpha=0.0) as by_words:
         assert (await by_words.search(query, threshold=0)).hits[0].id == "b__words"
     query = "download the contents of a URL"
-    async with searching(minilm, items, alpha=1.0) as by_meaning:
+    async with searching(tool_model, items, alpha=1.0) as by_meaning:
         assert (await by_meaning.search(query, threshold=0)).hits[0].id == "a__fetch_page"
 
 
 @pytest.mark.req("S-01")
-async def test_a_reason_names_the_words_that_matched(minilm: OnnxEmbedder) -> None:
-    async with searching(minilm, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3) as search:
+async def test_a_reason_names_the_words_that_matched(tool_model: OnnxEmbedder) -> None:
+    async with searching(tool_model, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3) as search:
         (hit,) = (await search.search("zebras need feeding", threshold=0)).hits
     assert hit.reason.startswith("Keyword match (zebras, feeding)")
 

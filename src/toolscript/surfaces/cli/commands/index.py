@@ -34,8 +34,8 @@ def index() -> None:
 def rebuild() -> None:
     """Delete the index and build it again from the store, with the current model.
 
-    Needed after a change of model; also tries again to download a model that was not available before. Tools, skills,
-    documents and knowledge are indexed. Stop a gateway that runs on the data folder first.
+    Needed after a change of model. Tools, skills, documents and knowledge are indexed. Stop a gateway that runs on the
+    data folder first.
     """
     print_answer(asyncio.run(_rebuild(read_settings())), _show)
 
