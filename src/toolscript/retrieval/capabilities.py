@@ -30,10 +30,9 @@ Tables = Mapping[str, Table]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The domains of a tool, those of them that its name or its server's name states, and its capabilities."""
+    """The domains that a tool's name or its server's name states, and its capabilities."""
 
     domains: frozenset[str] = frozenset()
-    named: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
 
 
@@ -79,18 +78,12 @@ class Capabilities:
     def of_tool(self, name: Sequence[str], server: Sequence[str], description: Sequence[str]) -> Subjects:
         """The domains and capabilities of a tool, from the words of its name, its server's name and its description.
 
-        A description may mention other subjects. In it a mark counts as a hint, a single word gives no capability, and
-        the domains that the tool serves (a shell: "run git, npm …") are not the tool's domains.
+        A description may mention other subjects (a diff "as git shows it"), so it gives no domain, and a single word in
+        it gives no capability.
         """
         content = self._of_kinds.find(description)
         kinds = _enough(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
-        served = {domain for kind in kinds for domain in self._serves[kind]}
-        domains = self._of_domains.find(name) | self._of_domains.find(server)
-        named = _enough(domains)
-        for find in self._of_domains.find(description):
-            if find[1] not in served:
-                domains.setdefault(find, HINT)
-        subjects = Subjects(_enough(domains), named, kinds)
+        subjects = Subjects(_enough(self._of_domains.find(name) | self._of_domains.find(server)), kinds)
         return self._known.setdefault(subjects, subjects)
 
     def infer(self, query_domains: frozenset[str], tool: Subjects) -> Inference | None:

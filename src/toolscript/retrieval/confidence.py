@@ -17,8 +17,8 @@ from toolscript.retrieval.text.fuzzy import NameMatches
 BENEATH = 0.1
 # A tool of the query's domain gains this share of its confidence.
 DOMAIN_BOOST = 0.05
-# A tool that can do that domain's work gains INFERRED_MORE. It gets at least INFERRED_ALONE if nothing else was found,
-# or if it does such work wholly and no tool named for the domain was found. It stays behind tools of the domain.
+# A tool that can do that domain's work gains INFERRED_MORE. It gets at least INFERRED_ALONE if nothing else was found, or
+# if it does such work wholly. It stays behind tools of the domain.
 INFERRED_MORE = 0.05
 INFERRED_ALONE = 0.4
 BEHIND = 0.95
@@ -108,18 +108,14 @@ class Confidences:
             return
         nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
         best: Scores = {}
-        made_for: Scores = {}
         for i, confidence in values.items():
             for domain in about.query_domains & about.of(i).domains:
                 best[domain] = max(best.get(domain, 0.0), confidence)
-            for domain in about.query_domains & about.of(i).named:
-                made_for[domain] = max(made_for.get(domain, 0.0), confidence)
         for i in values:
             by = about.infer(i)
             if by:
                 ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
-                alone = by.wholly and all(made_for.get(d, 0.0) < INFERRED_ALONE for d in by.domains)
-                wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if alone or nothing_found else 0.0)
+                wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if by.wholly or nothing_found else 0.0)
                 wanted = min(wanted, UNNAMED, BEHIND * ahead)
                 if _round(wanted) > _round(values[i]):
                     self._inferred[i] = wanted - values[i], by.text

@@ -50,14 +50,28 @@ def test_one_hint_or_a_similar_word_gives_no_domain(query: str) -> None:
         ("run_command", "Run something on this machine.", "shell"),
         ("bash", "", "shell"),
         ("execute", "Execute shell commands.", "shell"),
-        ("openPage", "Load an address.", "browser"),
-        ("execute_python", "", "code"),
-        ("query", "Run one SQL statement against the database.", "sql"),
-        ("brave_web_search", "", "search"),
+        ("shell_execute", "", "shell"),
     ],
 )
 def test_a_tools_name_or_description_gives_its_capability(name: str, description: str, kind: str) -> None:
     assert kind in subjects(name, description).kinds
+
+
+@pytest.mark.req("S-03")
+@pytest.mark.parametrize(
+    ("name", "description"),
+    [
+        ("edit_file", "Make line-based edits to a text file. Returns a git-style diff showing the changes made."),
+        ("get_config", "Get the complete server configuration as JSON, with the default shell and blocked commands."),
+        ("list_directory", "List the contents of a directory, like a command line would."),
+        ("openPage", "Load an address."),
+        ("query", "Run one SQL statement against the database."),
+    ],
+)
+def test_a_tool_that_runs_no_commands_can_do_no_other_work(name: str, description: str) -> None:
+    found = subjects(name, description)
+    assert found.kinds == frozenset()
+    assert "git" not in found.domains
 
 
 @pytest.mark.req("S-03")

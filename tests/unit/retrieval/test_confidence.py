@@ -31,7 +31,7 @@ NOTHING = QueryTopics(frozenset(), {}, load_capabilities())
 GIT = QueryTopics(
     frozenset({"git"}),
     {
-        "own": Subjects(frozenset({"git"}), named=frozenset({"git"})),
+        "own": Subjects(frozenset({"git"})),
         "shell": Subjects(kinds=frozenset({"shell"})),
         "mail": Subjects(frozenset({"email"})),
     },

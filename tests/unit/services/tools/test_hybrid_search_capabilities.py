@@ -81,6 +81,38 @@ async def test_a_dedicated_tool_stays_ahead_of_a_boosted_shell(minilm: OnnxEmbed
         assert raised["shell__run_command"][0] > raised["shell__run_command"][1]
 
 
+FILES = [
+    Item(
+        "filesystem", "edit_file", "Make line-based edits to a text file. Returns a git-style diff of the changes made."
+    ),
+    Item("filesystem", "list_directory", "List the contents of a directory."),
+    Item("desktop", "get_config", "Get the configuration, with the blocked commands and the default shell."),
+    Item("desktop", "shell_execute", "Execute a shell command and return its output."),
+]
+
+
+@pytest.mark.req("S-03")
+@pytest.mark.parametrize("query", [QUERY, "put my changes into version control"])
+async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(minilm: OnnxEmbedder, query: str) -> None:
+    for items in (FILES, [GIT, *FILES]):
+        async with catalogues(minilm, items) as search:
+            hits = {h.id: h.reason for h in (await search.packaged.search(query, limit=10, threshold=0)).hits}
+        assert "Capability inference (shell → git)" in hits["desktop__shell_execute"]
+        for tool in ("filesystem__edit_file", "filesystem__list_directory", "desktop__get_config"):
+            assert "(git)" not in hits.get(tool, "")
+            assert "inference" not in hits.get(tool, "")
+
+
+@pytest.mark.req("S-03")
+async def test_a_shell_is_among_the_first_three_and_behind_a_git_tool(minilm: OnnxEmbedder) -> None:
+    async with catalogues(minilm, FILES) as search:
+        assert "desktop__shell_execute" in [h.id for h in (await search.packaged.search(QUERY)).hits]
+    async with catalogues(minilm, [GIT, *FILES]) as search:
+        found = [h.id for h in (await search.packaged.search(QUERY)).hits]
+    assert found[0] == "git__git_commit"
+    assert "desktop__shell_execute" in found
+
+
 @pytest.mark.req("S-03")
 async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(minilm: OnnxEmbedder) -> None:
     queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
