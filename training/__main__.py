@@ -1,4 +1,4 @@
-"""The command line of the training room: prepare, tune, export, measure, or all of them.
+"""The command line of the training room: prepare, tune, export, measure, or all of them; and fit, for confidences.
 
 `python -m training all --help` shows what the whole way needs.
 """
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from training.recipe import Recipe
 
 HERE = Path(__file__).parent
+SOURCES = {
+    "--tools": "files with tools, a JSON object a line (.jsonl or .jsonl.gz)",
+    "--queries": "files with their queries; default: those of this folder",
+    "--tasks": "files with tasks that need several tools",
+    "--catalogue": "files with further tools, without queries",
+    "--sets": "folders of evaluation sets, never trained on",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,6 +84,20 @@ def _run_measure(options: argparse.Namespace) -> None:
         print(f"{folder}: {format_scores(measure(embed, data, validate=options.validate), data)}", flush=True)
 
 
+def _run_fit(options: argparse.Namespace) -> None:
+    from toolscript.retrieval.learned_ranking import LEARNED
+    from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD
+    from training.fit import cross_validate, fit_curve, write_ranking
+    from training.judge import judge, read_catalogues
+
+    judged = judge(read_catalogues(options.sets, HERE / "requests", options.servers, options.catalogue), options.model)
+    for name, each in judged.items():
+        shares = ", ".join(f"{what} {value:.3f}" for what, value in cross_validate(each, DEFAULT_THRESHOLD).items())
+        print(f"{name}: {len(each)} requests, each by curves of other catalogues: {shares}")
+    write_ranking(options.out, LEARNED, {name: fit_curve(each) for name, each in judged.items()})
+    print(f"wrote {options.out}")
+
+
 def _run_all(options: argparse.Namespace) -> None:
     from training.data import read_prepared
     from training.recipe import LARGE, SMALL, train
@@ -126,10 +147,11 @@ def _build_parser() -> argparse.ArgumentParser:
     tune = commands.add_parser("tune", help="tune a base model on the prepared file")
     export = commands.add_parser("export", help="export a tuned model to ONNX with 8 bits")
     measure = commands.add_parser("measure", help="measure tuned or exported models")
+    fit = commands.add_parser("fit", help="fit the curves of confidences, with the packaged model or another one")
     everything = commands.add_parser("all", help="all of it: prepare (with --tools), tune, export, measure")
     for command, run in zip(
-        (prepare, tune, export, measure, everything),
-        (_run_prepare, _run_tune, _run_export, _run_measure, _run_all),
+        (prepare, tune, export, measure, fit, everything),
+        (_run_prepare, _run_tune, _run_export, _run_measure, _run_fit, _run_all),
         strict=True,
     ):
         command.set_defaults(run=run)
@@ -141,6 +163,11 @@ def _build_parser() -> argparse.ArgumentParser:
         _add_plan(command)
     for command in (tune, measure, everything):
         command.add_argument("--validate", action="store_true", help="hold whole servers out, and measure on them")
+    for name in ("--catalogue", "--sets"):
+        fit.add_argument(name, type=Path, nargs="+", default=[], help=SOURCES[name])
+    fit.add_argument("--servers", type=Path, required=True, help="folder of the servers that requests/ names")
+    fit.add_argument("--model", help="name or folder of a model; default: the packaged one")
+    fit.add_argument("--out", type=Path, required=True, help="the file to write, such as ranking.toml")
     for command in (tune, export, everything):
         command.add_argument("--out", type=Path, required=True, help="the folder to write")
     for command in (export, everything):
@@ -156,13 +183,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _add_sources(command: argparse.ArgumentParser) -> None:
-    for name, text in {
-        "--tools": "files with tools, a JSON object a line (.jsonl or .jsonl.gz)",
-        "--queries": "files with their queries; default: those of this folder",
-        "--tasks": "files with tasks that need several tools",
-        "--catalogue": "files with further tools, without queries",
-        "--sets": "folders of evaluation sets, never trained on",
-    }.items():
+    for name, text in SOURCES.items():
         command.add_argument(name, type=Path, nargs="+", default=[], help=text)
 
 

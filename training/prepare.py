@@ -38,22 +38,22 @@ def prepare(
     of `tasks`: task, tools. `catalogues` are further tools without queries; `sets` are folders of evaluation sets,
     which are only measured with. Queries of tools that are not in `tools` are left out."""
     source = random.Random(seed)
-    items = [parse_item(row) for row in _read_lines(tools)]
+    items = [parse_item(row) for row in read_rows(tools)]
     numbers = {(item.server, item.name): number for number, item in enumerate(items)}
     pairs = [
         [numbers[row["server"], row["name"]], query]
-        for row in _read_lines(queries)
+        for row in read_rows(queries)
         if (row["server"], row["name"]) in numbers
         for query in row["queries"]
     ]
     jobs = [
         [[numbers[tool["server"], tool["name"]] for tool in row["tools"]], row["task"]]
-        for row in _read_lines(tasks)
+        for row in read_rows(tasks)
         if all((tool["server"], tool["name"]) in numbers for tool in row["tools"])
     ]
     servers = sorted({item.server for item in items})
     source.shuffle(servers)
-    described, others = ([_describe(i) for i in some] for some in (items, map(parse_item, _read_lines(catalogues))))
+    described, others = ([_describe(i) for i in some] for some in (items, map(parse_item, read_rows(catalogues))))
     content = {
         "tools": described,
         "queries": pairs,
@@ -107,7 +107,7 @@ def _describe_set(found: AnySet) -> dict[str, Any]:
     return {"kind": "tools" if isinstance(found, ToolSet) else "documents", "texts": texts, "queries": queries}
 
 
-def _read_lines(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+def read_rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in paths:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)

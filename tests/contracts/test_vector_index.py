@@ -69,7 +69,7 @@ async def test_candidates_have_only_the_requested_fields(things: VectorIndex) ->
 
 async def test_a_candidate_has_the_fields_that_were_written_last(things: VectorIndex) -> None:
     async def read() -> list[tuple[str, Payload]]:
-        found, _ = await things.nearest(NAME, unit(1, 0, 0), limit=9, floor=0.9, count_to=9, fields=["size"])
+        found = await things.dense(NAME, unit(1, 0, 0), limit=9, floor=0.9, fields=["size"])
         return [(c.id, c.payload) for c in found]
 
     assert await read() == [("a", {"size": 1})]
@@ -210,23 +210,18 @@ async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> Non
         await index.dense("nowhere", unit(1, 0, 0), limit=1)
 
 
-async def test_nearest_gives_the_result_of_a_dense_search_and_counts_the_rest(things: VectorIndex) -> None:
-    for limit in (1, 2, 3, 4):
-        found, count = await things.nearest(NAME, unit(1, 0, 0), limit=limit, floor=-1.0, count_to=4)
-        assert found == await things.dense(NAME, unit(1, 0, 0), limit=limit)
-        assert count == 4
-    found, count = await things.nearest(NAME, unit(1, 0, 0), limit=1, floor=0.5, count_to=9, fields=["size"])
-    assert ([(c.id, c.payload) for c in found], count) == ([("a", {"size": 1})], 2)
-    assert await things.nearest(NAME, unit(-1, -1, -1), limit=1, floor=0.5, count_to=9) == ([], 0)
-    assert (await things.nearest(NAME, unit(1, 0, 0), limit=1, floor=-1.0, count_to=2))[1] == 2
+async def test_points_below_the_floor_are_not_found(things: VectorIndex) -> None:
+    found = await things.dense(NAME, unit(1, 0, 0), limit=9, floor=0.5)
+    assert len(found) == 2
+    assert found == (await things.dense(NAME, unit(1, 0, 0), limit=9))[:2]
+    assert await things.dense(NAME, unit(-1, -1, -1), limit=1, floor=0.5) == []
 
 
-async def test_points_with_equal_scores_are_ordered_by_id_wherever_counting_ends(things: VectorIndex) -> None:
+async def test_points_with_equal_scores_are_ordered_by_id(things: VectorIndex) -> None:
     await things.upsert(NAME, [point(f"t{n:02d}", unit(1, 0, 0)) for n in range(20)])
-    for count_to in (5, 10, 40):
-        found, count = await things.nearest(NAME, unit(1, 0, 0), limit=5, floor=0.9, count_to=count_to)
-        assert [c.id for c in found] == ["a", "t00", "t01", "t02", "t03"]
-        assert count == min(21, count_to)
+    for limit in (5, 10, 21):
+        found = await things.dense(NAME, unit(1, 0, 0), limit=limit)
+        assert [c.id for c in found] == ["a", *(f"t{n:02d}" for n in range(20))][:limit]
 
 
 async def test_payloads_of_existing_points_are_read_completely_or_in_part(things: VectorIndex) -> None:

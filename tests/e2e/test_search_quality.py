@@ -30,6 +30,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.services.tools.ranking import ToolRanking
 
 SEED = 11
 TYPOS = 400
@@ -100,7 +101,8 @@ async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[
     await index.open(tools_collection(embedder.model, embedder.dimensions))
     await Sync(item_store, skill_store, index, embedder).run(items)
     retriever = Retriever(embedder, index)
-    yield ToolSearch(retriever, CatalogueSnapshots(item_store, index, retriever.similarity))
+    snapshots = CatalogueSnapshots(item_store, index, retriever.similarity)
+    yield ToolSearch(ToolRanking(retriever, snapshots.capabilities), snapshots)
     await database.close()
 
 

@@ -68,6 +68,7 @@ from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
+from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.settings import Settings
 
@@ -137,11 +138,10 @@ class App:
         self.gateway = gateway = open_gateway(settings, self.sync)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
-        self.tool_search = ToolSearch(
-            tool_retriever, self.snapshots, alpha=settings.search_alpha, is_incomplete=lambda: gateway.is_incomplete
-        )
+        self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
+        self.tool_search = ToolSearch(self.tool_ranking, self.snapshots, is_incomplete=lambda: gateway.is_incomplete)
         self.hierarchical_search = HierarchicalSearch(
-            tool_retriever, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
+            self.tool_ranking, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
         )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(

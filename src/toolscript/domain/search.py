@@ -108,7 +108,10 @@ class SearchPart(StrEnum):
     EMBEDDER = "embedder", "The model could not embed the query: results match by words and names, or there are none."
     INDEX = "index", "The index, or one of its collections, did not answer: results from it are missing."
     STORE = "store", "The store did not answer."
-    CATALOGUE = "catalogue", "Some servers' tools are not indexed yet: a later search may find more."
+    CATALOGUE = (
+        "catalogue",
+        "Some servers' tools are not indexed yet, or their words could not be read: a later search may find more.",
+    )
     SCHEMAS = "schemas", "Schemas could not be read: tools come without them."
     RERANKER = "reranker", "The reranker failed: results keep the order of the first ranking."
 

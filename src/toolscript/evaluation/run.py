@@ -21,7 +21,8 @@ from toolscript.services.documents.search import DocumentQuery, DocumentSearch, 
 from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
 from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeQuery, KnowledgeSearch
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalSearch, Strategy
-from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, Blend, ToolSearch
+from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, ToolSearch
+from toolscript.services.tools.ranking import Blend
 
 DEPTH = 100
 CONCURRENT_SEARCHES = 8
@@ -68,7 +69,7 @@ class EvaluationResult:
         return share_left_empty(self.unanswerable, self.threshold)
 
 
-class _ToolRanking(NamedTuple):
+class _JudgedRanking(NamedTuple):
     ids: list[str]
     confidence: float
     share_searched: float | None = None
@@ -101,9 +102,9 @@ class Evaluation:
     async def _run_blend(self, data: ToolSet, items: Mapping[str, Item], blend: Blend) -> EvaluationResult:
         await self.sync.run(list(items.values()))
 
-        async def search(text: str) -> _ToolRanking:
+        async def search(text: str) -> _JudgedRanking:
             hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
-            return _ToolRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
+            return _JudgedRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
 
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
@@ -112,7 +113,7 @@ class Evaluation:
         await self.sync.run(list(data.items.values()))
         members = {skill: {m.item_id for m in each} for skill, each in (await self.members()).items()}
 
-        async def search(text: str) -> _ToolRanking:
+        async def search(text: str) -> _JudgedRanking:
             found = await self.hierarchical.search(
                 HierarchicalQuery(
                     text[:MAX_QUERY_CHARACTERS], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
@@ -121,7 +122,7 @@ class Evaluation:
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
             count = len(data.items) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
             best = found.tools[0].score if found.tools else 0.0
-            return _ToolRanking([t.id for t in found.tools], best, count / len(data.items))
+            return _JudgedRanking([t.id for t in found.tools], best, count / len(data.items))
 
         return await _evaluate_tools(data, data.items, search, HierarchicalQuery("").tool_threshold)
 
@@ -142,12 +143,12 @@ class Evaluation:
 
 
 async def _evaluate_tools(
-    data: ToolSet, items: Mapping[str, Item], search: Callable[[str], Awaitable[_ToolRanking]], threshold: float
+    data: ToolSet, items: Mapping[str, Item], search: Callable[[str], Awaitable[_JudgedRanking]], threshold: float
 ) -> EvaluationResult:
     set_ids = {item.id: set_id for set_id, item in items.items()}
     texts = [judged.text for judged in data.queries]
     found, not_searched = await _search_each(search, [*texts, *data.unanswerable])
-    found_or_empty = [ranking or _ToolRanking([], 0.0) for ranking in found]
+    found_or_empty = [ranking or _JudgedRanking([], 0.0) for ranking in found]
     rankings, unanswerable = found_or_empty[: len(texts)], found_or_empty[len(texts) :]
     scores = [
         score_by_group(judged, [set_ids[i] for i in ranking.ids])

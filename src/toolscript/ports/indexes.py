@@ -56,23 +56,6 @@ class VectorIndex(Protocol):
     ) -> list[Candidate]:
         """The points with the largest cosines, without those below `floor`."""
 
-    async def nearest(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Fields = None,
-    ) -> tuple[list[Candidate], int]:
-        """The result of `dense`, and the number of points not below the floor, counted up to `count_to` (≥ limit). An
-        engine overrides this where it can count without reading ids."""
-        found = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=())
-        payloads = await self.payloads(name, [c.id for c in found[:limit]], fields)
-        return [c._replace(payload=payloads[c.id]) for c in found[:limit] if c.id in payloads], len(found)
-
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:

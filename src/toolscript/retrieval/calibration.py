@@ -3,7 +3,6 @@ is noise for one model and a strong match for another."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,11 +21,6 @@ def position(cosine: float, similarity: SimilarityRange) -> float:
     return (cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
 
 
-def find_cosine(score: float, similarity: SimilarityRange) -> float:
-    """The cosine with that score; the minimum for a score of 0."""
-    return similarity.floor + score * (similarity.ceiling - similarity.floor) if score > 0 else -1.0
-
-
 def measure_similarity(queries: Sequence[Vector], answers: Sequence[Vector]) -> SimilarityRange:
     """Measures the range of a model with at least two questions and the texts that answer them, pair by pair.
 
@@ -36,18 +30,3 @@ def measure_similarity(queries: Sequence[Vector], answers: Sequence[Vector]) -> 
     own = np.median(np.diag(cosines))
     floor = float(np.percentile(cosines[~np.eye(len(cosines), dtype=bool)], 75))
     return SimilarityRange(floor, floor + max(2 * (float(own) - floor), 0.05))
-
-
-# Weights beside the similarity: the share of the query that the text covers (without a model words are the only
-# evidence and weigh more), and the same domain.
-COVERED = 0.4
-COVERED_ALONE = 1.5
-SAME_DOMAIN = 0.25
-# The curve from evidence to certainty: fitted to how often the first hit was right (docs/benchmarks.md).
-STEEPNESS = 1.2
-BEND = 0.85
-
-
-def certainty(evidence: float) -> float:
-    """The probability that the best hit is right: 0 without evidence, always below 1."""
-    return float(1 - math.exp(-STEEPNESS * max(0.0, evidence) ** BEND))

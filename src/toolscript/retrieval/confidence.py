@@ -3,27 +3,28 @@ reason, which names only what changed the score. docs/decisions/0007 explains th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolscript.domain.search import SimilarityRange
-from toolscript.retrieval.calibration import COVERED, COVERED_ALONE, SAME_DOMAIN, certainty, position
+from toolscript.retrieval.calibration import position
 from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
 from toolscript.retrieval.fusion import Scores, sum_weighted
+from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signals
 from toolscript.retrieval.retriever import Legs
 from toolscript.retrieval.text.fuzzy import NameMatches
 
-# Candidates up to this much less similar than unrelated texts still rank.
-BENEATH = 0.1
 # A tool of the query's domain gains this share of its confidence.
 DOMAIN_BOOST = 0.05
-# A tool that can do that domain's work gains INFERRED_MORE. It gets at least INFERRED_ALONE if nothing else was found, or
-# if it does such work wholly. It stays behind tools of the domain.
+# A tool that can do that domain's work gains INFERRED_MORE. It gets at least INFERRED_ALONE if nothing else was found,
+# or if it does such work wholly. It stays behind tools of the domain.
 INFERRED_MORE = 0.05
 INFERRED_ALONE = 0.4
 BEHIND = 0.95
-# The maximum confidence without a match of the name.
+# The maximum confidence without a match of the name, and without a domain of the query either.
 UNNAMED = 0.985
+UNRELATED = 0.95
 # Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
 MIN_SHARE = 0.25
 
@@ -51,10 +52,6 @@ class QueryTopics:
         tool = self.of(item_id)
         return self.capabilities.infer(self.query_domains, tool) if tool.kinds else None
 
-    def fits(self, item_id: str) -> bool:
-        """Whether the tool is of one of the query's domains or can do its work."""
-        return self.shares(item_id) or self.infer(item_id) is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -74,30 +71,48 @@ class Evidence:
 class Confidences:
     """The confidence of every candidate, and its parts.
 
-    It is `alpha * semantic + (1 - alpha) * keyword`. Each side is scaled by its own best hit, because the differences
-    between hits are what ranks, and both by the certainty of the whole answer. Names and capabilities can raise it.
+    Candidates rank by `alpha * semantic + (1 - alpha) * keyword`, each side relative to its own best hit, because the
+    differences between hits are what ranks. The first one's confidence is the learned probability that it is right; the
+    others have as much less as their scores are lower. Names, domains and capabilities can raise a confidence.
     """
 
     def __init__(
-        self, legs: Legs, full_score: float, similarity: SimilarityRange, alpha: float, about: QueryTopics
+        self,
+        legs: Legs,
+        full_score: float,
+        similarity: SimilarityRange,
+        alpha: float,
+        about: QueryTopics,
+        tools: int,
+        learned: LearnedRanking = LEARNED,
     ) -> None:
+        """`tools` is the size of the catalogue."""
         self._about = about
-        near = {c.id: position(c.score, similarity) + BENEATH for c in legs.dense}
-        nearest = max([1e-9, *near.values()])
+        meaning = alpha / (alpha + (1 - alpha) * learned.keyword)
+        near = {c.id: position(c.score, similarity) for c in legs.dense}
+        nearest = max([1e-9, *(value + learned.beneath for value in near.values())])
         top = legs.lexical[0].score if legs.lexical else 0.0
-        scale = certainty(_evidence(legs, full_score, similarity, about))
-        self._semantic = {i: alpha * scale * max(0.0, value / nearest) for i, value in near.items()}
-        self._keyword = {c.id: (1 - alpha) * scale * c.score / top for c in legs.lexical}
-        self._plain = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
+        self._semantic = {i: meaning * max(0.0, value + learned.beneath) / nearest for i, value in near.items()}
+        self._keyword = {c.id: (1 - meaning) * c.score / top for c in legs.lexical}
+        self.scores = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
+        first, second, *_ = [*sorted(self.scores.values(), reverse=True)[:2], 0.0, 0.0]
+        self.signals = Signals(
+            similarity=max(near.values(), default=0.0),
+            coverage=min(1.0, top / max(full_score, 1e-9)),
+            lead=first - second,
+            size=math.log10(max(1, tools)),
+        )
+        confident = min(UNRELATED, (learned.hybrid if legs.dense else learned.words).estimate(self.signals))
+        self._base = {i: confident * score / max(first, 1e-9) for i, score in self.scores.items()}
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()
         self._inferred: dict[str, tuple[float, str]] = {}
-        self._values = {i: self._boost(i, plain) for i, plain in self._plain.items()}
+        self._values = {i: self._boost(i, base) for i, base in self._base.items()}
 
     def raise_named(self, names: NameMatches) -> None:
         """Raises tools whose names the query contains, to at least the similarity of the names."""
         self._exact = names.exact
-        self._alike = {i: alike for i, alike in names.close.items() if alike > self._plain.get(i, 0.0)}
+        self._alike = {i: alike for i, alike in names.close.items() if alike > self._base.get(i, 0.0)}
         self._values |= {i: self._boost(i, alike) for i, alike in self._alike.items()}
         self._values |= {i: names.close[i] for i in names.exact}
 
@@ -122,24 +137,25 @@ class Confidences:
                     values[i] = wanted
 
     def sort(self) -> list[tuple[str, float]]:
-        """Most confident first; equal ones by their score without names, then by id. Confidences are rounded first, so
-        that the threshold applies to the value shown."""
-        plain = self._plain
+        """Most confident first; equal ones by their score, then by id. Confidences are rounded first, so that the
+        threshold applies to the value shown."""
+        scores = self.scores
         rounded = [(_round(value), i) for i, value in self._values.items()]
-        return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -plain.get(r[1], 0.0), r[1]))]
+        return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -scores.get(r[1], 0.0), r[1]))]
 
     def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
         """The parts of a candidate's score that changed its confidence."""
         if item_id in self._exact:
             return Evidence(exact=True)
         alike = self._alike.get(item_id)
-        base = self._plain.get(item_id, 0.0) if alike is None else alike
+        base = self._base.get(item_id, 0.0) if alike is None else alike
+        scale = base / max(self.scores.get(item_id, 0.0), 1e-9) if alike is None else 0.0
         is_boosted = _round(self._boost(item_id, base)) > _round(min(UNNAMED, base))
         shared = self._about.query_domains & self._about.of(item_id).domains
         inferred, capability = self._inferred.get(item_id, (0.0, ""))
         return Evidence(
-            semantic=self._semantic.get(item_id, 0.0) if alike is None else 0.0,
-            keyword=self._keyword.get(item_id, 0.0) if alike is None else 0.0,
+            semantic=scale * self._semantic.get(item_id, 0.0),
+            keyword=scale * self._keyword.get(item_id, 0.0),
             fuzzy=alike or 0.0,
             inferred=inferred,
             domain=self._about.capabilities.name_domains(shared) if is_boosted else "",
@@ -149,17 +165,6 @@ class Confidences:
 
     def _boost(self, item_id: str, base: float) -> float:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
-
-
-def _evidence(legs: Legs, full_score: float, similarity: SimilarityRange, about: QueryTopics) -> float:
-    """The strongest evidence for any candidate: its similarity, the share of the query that it covers, and whether it
-    fits the query's domains."""
-    covered = COVERED if legs.dense else COVERED_ALONE
-    full = max(full_score, 1e-9)
-    found = {c.id: position(c.score, similarity) for c in legs.dense}
-    for c in legs.lexical:
-        found[c.id] = found.get(c.id, 0.0) + covered * min(1.0, c.score / full)
-    return max((value + SAME_DOMAIN * about.fits(i) for i, value in found.items()), default=0.0)
 
 
 def _round(score: float) -> float:

@@ -141,24 +141,6 @@ class Retriever:
                 return Legs(dense, lexical, needs)
             return Legs(rankings[0] if rankings else [], lexical)
 
-    async def nearest(
-        self,
-        prepared: PreparedQuery,
-        collection: str,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Sequence[str] | None = None,
-    ) -> tuple[list[Candidate], int]:
-        """The best by meaning alone, and the number of candidates above the floor, counted up to `count_to`."""
-        if prepared.vector is None:
-            return [], 0
-        return await self._index.nearest(
-            collection, prepared.vector, where=where, limit=limit, floor=floor, count_to=count_to, fields=fields
-        )
-
     async def _compare_needs(
         self,
         needs: Sequence[Need],

@@ -17,12 +17,14 @@ from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, returning
 from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App, open_app
 from toolscript.domain.search import Candidate, SimilarityRange
+from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch, StageTimeouts
+from toolscript.services.tools.ranking import ToolRanking
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -39,17 +41,17 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "embedder": ("embedder", "embed_query", None),
     "skills": ("index", "scroll", SKILLS),
     "vectors of skills": ("index", "vectors", SKILLS),
-    "tools": ("index", "nearest", TOOLS),
+    "tools": ("index", "dense", TOOLS),
     "store": ("item_store", "get_schemas", None),
 }
 
 # The parts in `degraded`, and the results.
 EXPECTED = {
-    "embedder": ("embedder", "nothing"),
-    "skills": ("index", "unfiltered"),
-    "vectors of skills": ("index", "unfiltered"),
-    "tools": ("index", "no tools"),
-    "store": ("schemas", "no schemas"),
+    "embedder": (["embedder"], "nothing"),
+    "skills": (["index"], "unfiltered"),
+    "vectors of skills": (["index"], "unfiltered"),
+    "tools": (["index"], "no tools"),
+    "store": (["catalogue", "schemas"], "no schemas"),
 }
 
 
@@ -83,22 +85,14 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "skill vectors of another size": ("vectors of skills", vectors(lambda v: v[:3])),
     "skill vectors of several sizes": ("vectors of skills", uneven),
     "skill vectors that are None": ("vectors of skills", vectors(lambda v: None)),
-    "tools without a count": ("tools", lambda answer: answer[0]),
-    "tools with no count": ("tools", lambda answer: (answer[0], None)),
-    "tools without a payload": ("tools", lambda answer: (without_payload(answer[0]), answer[1])),
-    "tools with None as payload": ("tools", lambda answer: ([c._replace(payload=None) for c in answer[0]], answer[1])),
-    "tools without a name": ("tools", lambda answer: (change_values(name=None)(answer[0]), answer[1])),
-    "tools with scores that are none": (
-        "tools",
-        lambda answer: ([c._replace(score=float("nan")) for c in answer[0]], answer[1]),
-    ),
-    "tools with endless scores": (
-        "tools",
-        lambda answer: ([c._replace(score=float("inf")) for c in answer[0]], answer[1]),
-    ),
+    "no list of tools": ("tools", lambda hits: 42),
+    "tools without a payload": ("tools", without_payload),
+    "tools with None as payload": ("tools", lambda hits: [c._replace(payload=None) for c in hits]),
+    "tools without a name": ("tools", change_values(name=None)),
+    "tools with scores that are none": ("tools", lambda hits: [c._replace(score=float("nan")) for c in hits]),
+    "tools with endless scores": ("tools", lambda hits: [c._replace(score=float("inf")) for c in hits]),
     "schemas that are None": ("store", dict.fromkeys),
     "schemas that are one": ("store", lambda values: {i: schemas[:1] for i, schemas in values.items()}),
-    "no schemas by id": ("store", list),
     "a number for schemas": ("store", lambda values: 42),
 }
 
@@ -127,7 +121,7 @@ def limit_hanging_stages(faults: Sequence[FaultyAdapter]) -> StageTimeouts:
     return StageTimeouts(
         embedding=limit("embed_query"),
         skills=limit("scroll", "vectors"),
-        tools=limit("nearest"),
+        tools=limit("dense", "get_schemas"),
         schemas=limit("get_schemas"),
     )
 
@@ -141,7 +135,7 @@ async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.A
         parts[name] = faulty
     timeouts = limit_hanging_stages(faults)
     search = HierarchicalSearch(
-        Retriever(parts["embedder"], parts["index"]),
+        ToolRanking(Retriever(parts["embedder"], parts["index"]), load_capabilities()),
         CatalogueSnapshots(
             parts["item_store"],
             parts["index"],
@@ -159,7 +153,9 @@ async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.A
 def add_fault(app: App, place: str, fault: Fault) -> FaultyAdapter:
     part, method, collection = PLACES[place]
     real = app.model.embedder if part == "embedder" else getattr(app, part)
-    return FaultyAdapter(real, method, fault, (collection,) if collection else ())
+    # Schemas are read only where the facts about the catalogue cannot be, which have them as well.
+    others = ("get_items",) if method == "get_schemas" else ()
+    return FaultyAdapter(real, method, fault, (collection,) if collection else (), others=others)
 
 
 async def search_ok(http: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
@@ -182,8 +178,8 @@ async def check_fallback(app: App, place: str, fault: Fault) -> None:
     async with open_client(app) as healthy, open_client(app, faulty) as http:
         well, direct = await search_ok(healthy), await search_ok(healthy, strategy="direct")
         response = await search_ok(http)
-        stage, returned = EXPECTED[place]
-        assert response["metadata"]["degraded"] == [stage]
+        parts, returned = EXPECTED[place]
+        assert response["metadata"]["degraded"] == parts
         match returned:
             case "nothing":
                 assert (response["tools"], response["matched_skills"], response["metadata"]["skill_ids_used"]) == (
@@ -198,12 +194,14 @@ async def check_fallback(app: App, place: str, fault: Fault) -> None:
                 assert (response["tools"], response["matched_skills"]) == ([], well["matched_skills"])
                 assert response["metadata"]["stage2_candidate_count"] == 0
             case "no schemas":
-                assert [t["id"] for t in response["tools"]] == [t["id"] for t in well["tools"]]
+                assert len(response["tools"]) == len(well["tools"])
                 for name in ("input_schema", "output_schema", "annotations"):
                     assert {t[name] for t in response["tools"]} == {None}
         assert response["metadata"]["final_count"] == len(response["tools"])
         faulty.is_on = False
-        assert without_times(await search_ok(http)) == without_times(well)
+        # The reading of the catalogue goes on until the store's own deadline, which a fault that hangs for ever lacks.
+        if (place, fault) != ("store", hang):
+            assert without_times(await search_ok(http)) == without_times(well)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -235,7 +233,7 @@ async def test_failing_schemas_do_not_matter_unless_requested(filled: App) -> No
     others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
     async with (
         open_client(filled) as healthy,
-        open_client(filled, add_fault(filled, "store", returning(lambda _: others))) as http,
+        open_client(filled, FaultyAdapter(filled.item_store, "get_schemas", returning(lambda _: others))) as http,
     ):
         assert without_times(await search_ok(http)) == without_times(await search_ok(healthy))
 
@@ -254,11 +252,11 @@ async def test_a_skill_without_a_vector_is_read_again(filled: App) -> None:
 async def test_all_parts_behind_the_model_may_fail_together(filled: App) -> None:
     faults = [
         FaultyAdapter(filled.index, "scroll", hang, (SKILLS,)),
-        FaultyAdapter(filled.item_store, "get_schemas", hang),
+        FaultyAdapter(filled.item_store, "get_schemas", hang, others=("get_items",)),
     ]
     async with open_client(filled, *faults) as http:
         response = await search_ok(http)
-    assert response["metadata"]["degraded"] == ["index", "schemas"]
+    assert response["metadata"]["degraded"] == ["catalogue", "index", "schemas"]
     assert len(response["tools"]) == 5
 
 

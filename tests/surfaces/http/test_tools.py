@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import asdict
 from typing import Any
 
 import httpx
 import pytest
 
 from toolscript.app.app import App
+from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -131,6 +133,7 @@ async def test_statistics_have_the_number_of_tools_and_the_model(http: httpx.Asy
         "requestedModel": "hashed-64",
         "fallback": None,
         "alpha": 0.7,
+        "learned": asdict(LEARNED),
         "limit": 3,
         "threshold": 0.35,
     }

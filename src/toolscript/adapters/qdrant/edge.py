@@ -11,13 +11,11 @@ import qdrant_edge as qe
 from filelock import FileLock, Timeout
 
 from toolscript.adapters.private_files import FILE_MODE, make_private_folder, restrict_tree
-from toolscript.adapters.qdrant.conversion import DENSE, QdrantPackage, to_candidate
-from toolscript.adapters.qdrant.index import QdrantIndex, select_payload
+from toolscript.adapters.qdrant.conversion import QdrantPackage
+from toolscript.adapters.qdrant.index import QdrantIndex
 from toolscript.adapters.qdrant.shard import UPSERT_BATCH, Shard, read_manifest
 from toolscript.domain.errors import NotFound, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Collection, Point, Vector, require_same_model, sort_candidates
-from toolscript.ports.indexes import Fields
+from toolscript.domain.search import Collection, Point, require_same_model
 
 _PACKAGE = QdrantPackage(
     models=qe,
@@ -90,29 +88,6 @@ class QdrantEdgeIndex(QdrantIndex):
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         await super().upsert(name, points)
         self._collection(name).optimise_if_due()
-
-    async def nearest(
-        self,
-        name: str,
-        vector: Vector,
-        *,
-        where: Filter = EVERYTHING,
-        limit: int,
-        floor: float,
-        count_to: int,
-        fields: Fields = None,
-    ) -> tuple[list[Candidate], int]:
-        """Counts hits without their payloads and reads those of the best only: they cost more than the search."""
-        shard = self._collection(name)
-        found = shard.search(vector.tolist(), DENSE, self._translate(shard, where), count_to + 1, floor)
-        best = found if len(found) <= limit else [p for p in found if p.score >= found[limit - 1].score]
-        if len(best) > count_to:  # all have one score: their ids decide the order
-            ranked = await self.dense(name, vector, where=where, limit=count_to, floor=floor, fields=fields)
-            return ranked[:limit], len(ranked)
-        scores = {str(p.id): p.score for p in best}
-        records = await shard.retrieve([*scores], select_payload(fields))
-        candidates = [to_candidate(r.payload, scores[str(r.id)]) for r in records]
-        return sort_candidates(candidates)[:limit], min(len(found), count_to)
 
     async def close(self) -> None:
         try:

@@ -17,19 +17,17 @@ from typing import Any, NamedTuple, TypeVar
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, SearchPart, SearchReport, sort_candidates
-from toolscript.retrieval.calibration import calibrate, find_cosine
+from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import QueryRules, check_range
-from toolscript.retrieval.retriever import PreparedQuery, Retriever
+from toolscript.retrieval.retriever import PreparedQuery
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.support.result_cache import ResultCache
+from toolscript.services.tools.ranking import ToolRanking
 
-# Candidates are counted up to this number: 1.6 ms for a thousand, and no catalogue has more that fit a query.
-DEPTH = 10_000
 # Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
 # (docs/decisions/0011). The best may score more than 1 before its score is clipped.
 NEAR_THE_BEST = 0.62
@@ -40,9 +38,14 @@ ACTIVE = Condition("is_active", Op.EQ, True)
 # Thresholds are compared with rounded scores: a returned score, given as a threshold, keeps its tool.
 DIGITS = 4
 
-SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "skill_search", "tool_search", "schema_load"
+FACTS_STAGE, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "catalogue_read", "skill_search", "tool_search", "schema_load"
 # The part of the search that each stage depends on.
-STAGE_PARTS = {SKILLS_STAGE: SearchPart.INDEX, TOOLS_STAGE: SearchPart.INDEX, SCHEMAS_STAGE: SearchPart.SCHEMAS}
+STAGE_PARTS = {
+    FACTS_STAGE: SearchPart.CATALOGUE,
+    SKILLS_STAGE: SearchPart.INDEX,
+    TOOLS_STAGE: SearchPart.INDEX,
+    SCHEMAS_STAGE: SearchPart.SCHEMAS,
+}
 RULES = QueryRules(has_content=str.strip, blank_error=Invalid)
 
 T = TypeVar("T")
@@ -120,6 +123,7 @@ class _Run(NamedTuple):
     request: HierarchicalQuery
     prepared: PreparedQuery
     snapshot: CatalogueSnapshot
+    catalogue: CatalogueFacts | None
     report: SearchReport
 
 
@@ -128,13 +132,13 @@ class HierarchicalSearch:
 
     def __init__(
         self,
-        retriever: Retriever,
+        ranking: ToolRanking,
         snapshots: CatalogueSnapshots,
         timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
     ) -> None:
         """While `is_incomplete` returns true, tools are still being indexed, and reports say so."""
-        self._retriever = retriever
+        self._ranking = ranking
         self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
@@ -211,8 +215,10 @@ class HierarchicalSearch:
 
     async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> _Run:
         report, deadline = SearchReport(), Deadline(self._timeouts.embedding, "tools")
-        prepared = await self._retriever.prepare(request.query, deadline, report, rules=RULES)
-        return _Run(request, prepared, snapshot, report)
+        # Without the facts the search ranks by meaning alone.
+        catalogue = await _run_stage(report, FACTS_STAGE, self._timeouts.tools, snapshot.facts(), None)
+        prepared = await self._ranking.prepare(request.query, catalogue, report, deadline, RULES)
+        return _Run(request, prepared, snapshot, catalogue, report)
 
     async def _search(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
         run = await self._begin(request, snapshot)
@@ -247,45 +253,52 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= request.skill_threshold]
 
     async def _find_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
-        """The best tools, and how many there were to choose from."""
+        """The best tools, and how many there were to choose from; none without a vector."""
+        if run.prepared.vector is None:
+            return [], 0
         work = self._rank_tools(run, skill_ids)
         return await _run_stage(run.report, TOOLS_STAGE, self._timeouts.tools, work, ([], 0))
 
     async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
         if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
-            (inside, _), (everywhere, count) = await asyncio.gather(
-                self._nearest(run, skill_ids), self._nearest(run, None)
-            )
-            best = {c.id: c for c in everywhere}
-            best.update((c.id, c) for c in inside if c.id not in best or c.score > best[c.id].score)
-            candidates = sort_candidates(list(best.values()))[: run.request.limit]
+            several = await asyncio.gather(self._rank_within(run, skill_ids), self._rank_within(run, None))
+            best: dict[str, HierarchicalHit] = {}
+            for hit in sorted([*several[0], *several[1]], key=_by_score):
+                best.setdefault(hit.id, hit)
+            hits = list(best.values())
         else:
-            candidates, count = await self._nearest(run, skill_ids)
-        hits = self._build_hits(candidates, run)
-        return hits, count - (len(candidates) - len(hits)) if hits else 0
+            hits = await self._rank_within(run, skill_ids)
+        return hits[: run.request.limit], len(hits)
 
-    def _build_hits(self, candidates: Sequence[Candidate], run: _Run) -> list[HierarchicalHit]:
-        """The candidates as hits, without those that lack a score or a field, which the report names."""
-        usable = [c for c in candidates if math.isfinite(c.score) and None not in map(c.payload.get, REQUIRED_FIELDS)]
-        if len(usable) < len(candidates):
+    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> list[HierarchicalHit]:
+        """Every tool of these skills (of all without any) at or above the threshold, best first. Those that lack a
+        field are left out, and the report names them."""
+        ranked = await self._ranking.rank(
+            run.request.query,
+            run.prepared,
+            run.catalogue,
+            run.report,
+            where=_build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids)),
+            limit=run.request.limit,
+            fields=PAYLOAD,
+        )
+        payloads = {c.id: c.payload for leg in (ranked.legs.lexical, ranked.legs.dense) for c in leg}
+        found = [
+            HierarchicalHit(i, score, payloads[i])
+            for i, score in ranked.best
+            if i in payloads and score >= run.request.tool_threshold
+        ]
+        usable = [hit for hit in found if None not in map(hit.payload.get, REQUIRED_FIELDS)]
+        if len(usable) < len(found):
             _note_failure(
                 run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
             )
-        similarity = self._retriever.similarity
-        hits = [HierarchicalHit(c.id, round(calibrate(c.score, similarity), DIGITS), c.payload) for c in usable]
-        return [hit for hit in hits if hit.score >= run.request.tool_threshold]
+        return usable
 
-    async def _nearest(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[Candidate], int]:
-        return await self._retriever.nearest(
-            run.prepared,
-            TOOLS,
-            where=_build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids)),
-            limit=run.request.limit,
-            # The smallest cosine that can have that score, once it is rounded.
-            floor=find_cosine(run.request.tool_threshold, self._retriever.similarity) - 0.1**DIGITS,
-            count_to=DEPTH,
-            fields=PAYLOAD,
-        )
+
+def _by_score(hit: HierarchicalHit) -> tuple[float, str]:
+    """The order of hits: best first, equal scores by id."""
+    return -hit.score, hit.id
 
 
 async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[HierarchicalHit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from toolscript.codegen.signatures import format_signature
@@ -51,6 +52,7 @@ def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
         "requestedModel": settings.search_model,
         "fallback": model.fallback_reason,
         "alpha": settings.search_alpha,
+        "learned": asdict(app.tool_ranking.learned),
         "limit": settings.search_limit,
         "threshold": settings.search_threshold,
     }

@@ -30,6 +30,8 @@ from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, SimilarityRange, Terms, Vector
 from toolscript.ports.models import Embedder
+from toolscript.retrieval.capabilities import load_capabilities
+from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
@@ -44,6 +46,7 @@ from toolscript.services.tools.hierarchical_search import (
     StageTimeouts,
     Strategy,
 )
+from toolscript.services.tools.ranking import DEPTH, ToolRanking
 from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
 pytestmark = pytest.mark.req("H-01")
@@ -100,12 +103,18 @@ class Labels:
 
 
 class WatchedItems(SqlItems):
-    """Records whose schemas are read; can be made to refuse."""
+    """Records whose schemas are read; can be made to refuse that, or to read items at all."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.read: list[list[str]] = []
         self.is_closed_to_readers = False
+        self.is_without_facts = False
+
+    async def get_items(self, *args: Any, **kwargs: Any) -> Any:
+        if self.is_without_facts:
+            raise Unavailable("the store does not answer")
+        return await super().get_items(*args, **kwargs)
 
     async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
         if self.is_closed_to_readers:
@@ -135,6 +144,14 @@ class WatchedIndex(MemoryIndex):
         return await super().dense(name, vector, where=where, limit=limit, floor=floor, fields=fields)
 
 
+# Every first hit is as sure as it may be, and the others are as much less sure as their scores are lower.
+PLAIN = replace(LEARNED, beneath=0.0, hybrid=replace(LEARNED.hybrid, base=100.0, tie=100.0))
+
+
+def rank_with(retriever: Retriever) -> ToolRanking:
+    return ToolRanking(retriever, load_capabilities(), learned=PLAIN)
+
+
 class Library:
     """A catalogue, its index and the search, connected as in the application."""
 
@@ -152,7 +169,7 @@ class Library:
             classifier=Labels(),
             on_change=self.snapshots.advance,
         )
-        self.service = HierarchicalSearch(Retriever(embedder, self.index), self.snapshots)
+        self.service = HierarchicalSearch(rank_with(Retriever(embedder, self.index)), self.snapshots)
 
     def build_snapshots(self) -> CatalogueSnapshots:
         similarity = self.embedder.similarity or SimilarityRange(0.0, 1.0)
@@ -202,13 +219,14 @@ async def test_the_skills_come_first_then_their_tools_then_the_schemas(every: Li
     found = await every.search()
     assert [(hit.skill.id, hit.score) for hit in found.skills] == [("mail", 0.75), ("files", 0.625)]
     assert found.skill_ids_used == ["mail", "files"]
-    assert [(t.id, t.score) for t in found.tools] == [
-        ("s__send", 0.75),
-        ("s__prompt:nicely", 0.6875),
-        ("s__attach", 0.625),
-        ("s__resource:mail://inbox", 0.5625),
-        ("s__read", 0.5),
+    assert [t.id for t in found.tools] == [
+        "s__send",
+        "s__prompt:nicely",
+        "s__attach",
+        "s__resource:mail://inbox",
+        "s__read",
     ]
+    assert found.tools[0].score > found.tools[1].score > found.tools[2].score
     assert (found.tools[0].input_schema, found.tools[0].output_schema) == (SCHEMA, {"type": "string"})
     assert found.tools[2].annotations == {"readOnlyHint": False}
     assert found.report.degraded == []
@@ -306,14 +324,14 @@ async def test_vanished_tools_are_not_found(every: Library) -> None:
         assert "send" not in names(await every.search(strategy=strategy))
 
 
-@pytest.mark.parametrize(
-    ("threshold", "count"), [(0.75, 1), (0.7501, 0), (0.7499, 1), (0.625, 3), (0.5, 5), (0.5001, 4), (1.0, 0)]
-)
-async def test_a_tool_at_the_threshold_is_found_and_one_below_is_not(
-    every: Library, threshold: float, count: int
-) -> None:
-    """BR-003."""
-    assert len((await every.search(tool_threshold=threshold)).tools) == count
+@pytest.mark.parametrize("place", range(5))
+async def test_a_tool_at_the_threshold_is_found_and_one_below_is_not(every: Library, place: int) -> None:
+    """BR-003: a returned score, given as a threshold, keeps its tool."""
+    tools = (await every.search()).tools
+    kept = await every.search(tool_threshold=tools[place].score)
+    assert [t.id for t in kept.tools] == [t.id for t in tools[: place + 1]]
+    fewer = await every.search(tool_threshold=tools[place].score + 0.0001)
+    assert [t.id for t in fewer.tools] == [t.id for t in tools[:place]]
 
 
 async def test_a_returned_score_as_a_threshold_keeps_its_tool() -> None:
@@ -340,7 +358,8 @@ async def test_equal_scores_are_ordered_by_id() -> None:
 
 @pytest.mark.req("H-05")
 async def test_schemas_are_read_once_and_only_for_returned_tools(every: Library) -> None:
-    """BR-004."""
+    """BR-004, where the catalogue is not in memory."""
+    every.item_store.is_without_facts = True
     await every.search(limit=2)
     assert every.item_store.read == [[SEND.id, ASK_NICELY.id]]
 
@@ -348,6 +367,7 @@ async def test_schemas_are_read_once_and_only_for_returned_tools(every: Library)
 @pytest.mark.req("H-05")
 async def test_a_known_schema_is_not_read_again(every: Library) -> None:
     """BR-004: cached while the tool does not change."""
+    every.item_store.is_without_facts = True
     await every.search(limit=2)
     found = await every.search("something else", limit=3)
     assert every.item_store.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
@@ -462,19 +482,20 @@ async def test_the_hybrid_strategy_gives_the_best_of_both(every: Library) -> Non
 
 
 @pytest.mark.req("H-06")
-async def test_all_candidates_are_counted() -> None:
+async def test_the_best_fifty_candidates_are_counted_whatever_the_limit() -> None:
     """BR-007: the number found before the limit."""
     crowd = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(130)]
     async with library(*crowd) as opened:
         for strategy in Strategy:
-            found = await opened.search(strategy=strategy, limit=50)
-            assert (found.candidates, len(found.tools)) == (130, 50)
+            found = await opened.search(strategy=strategy, limit=20)
+            assert (found.candidates, len(found.tools)) == (DEPTH, 20)
 
 
 @pytest.mark.req("H-06")
 async def test_a_tool_just_below_the_threshold_is_not_counted(every: Library) -> None:
     """BR-007."""
-    found = await every.search(tool_threshold=0.75005)
+    best = (await every.search()).tools[0].score
+    found = await every.search(tool_threshold=best + 0.00005)
     assert (list(found.tools), found.candidates) == ([], 0)
 
 
@@ -541,7 +562,7 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     embedder = FixedEmbedder(query, SimilarityRange(floor, floor + width))
     database = open_memory_database()
     service = HierarchicalSearch(
-        Retriever(embedder, index),
+        rank_with(Retriever(embedder, index)),
         CatalogueSnapshots(SqlItems(database), index, embedder.similarity),
     )
     found = await service.search(
@@ -709,7 +730,7 @@ async def test_a_stale_index_of_skills_still_works(every: Library) -> None:
     stale = every.build_snapshots()
     await stale.current().skill_map()
     await every.sync.run([*EVERY, Item("s", "reply", "Answer a letter #mail @0.9375")])
-    service = HierarchicalSearch(Retriever(every.embedder, every.index), stale)
+    service = HierarchicalSearch(rank_with(Retriever(every.embedder, every.index)), stale)
     found = await service.search(HierarchicalQuery("anything"))
     assert names(found)[0] == "reply"
     assert next(h for h in found.skills if h.skill.id == "mail").skill.tool_count == 4
@@ -727,7 +748,9 @@ async def test_a_slow_model_is_awaited_until_its_timeout(every: Library) -> None
     """EC-009."""
 
     slow = Waiting()
-    service = HierarchicalSearch(Retriever(slow, every.index), every.snapshots, StageTimeouts(embedding=0.05))
+    service = HierarchicalSearch(
+        rank_with(Retriever(slow, every.index)), every.snapshots, StageTimeouts(embedding=0.05)
+    )
     found = await service.search(HierarchicalQuery("anything"))
     assert (list(found.tools), found.report.degraded) == ([], ["embedder"])
     waiting = asyncio.create_task(service.search(HierarchicalQuery("anything")))
@@ -776,11 +799,11 @@ async def test_cached_results_end_with_an_interrupted_sync() -> None:
     embedder = GivingUp()
     many = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(100)]
     async with library(*many, embedder=embedder) as opened:
-        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.5}
+        assert {t.payload["description"] for t in (await opened.search(limit=50)).tools} == {"One of many #mail @0.5"}
         embedder.left = 64
         with pytest.raises(Unavailable):
             await opened.sync.run([replace(item, description="Another #mail @0.75") for item in many])
-        assert {t.score for t in (await opened.search(limit=50)).tools} == {0.75}
+        assert {t.payload["description"] for t in (await opened.search(limit=50)).tools} == {"Another #mail @0.75"}
 
 
 async def test_results_computed_during_a_change_are_not_cached(every: Library) -> None:
@@ -790,7 +813,7 @@ async def test_results_computed_during_a_change_are_not_cached(every: Library) -
             return await super().embed_query(text)
 
     embedder = Interrupted()
-    service = HierarchicalSearch(Retriever(embedder, every.index), every.snapshots)
+    service = HierarchicalSearch(rank_with(Retriever(embedder, every.index)), every.snapshots)
     for _ in range(2):
         await service.search(HierarchicalQuery("anything"))
     assert embedder.queries == 2
@@ -805,7 +828,7 @@ async def test_degraded_results_are_not_cached(every: Library) -> None:
                 raise Unavailable("out of memory")
             return await super().embed_query(text)
 
-    service = HierarchicalSearch(Retriever(Moody(), every.index), every.snapshots)
+    service = HierarchicalSearch(rank_with(Retriever(Moody(), every.index)), every.snapshots)
     assert (await service.search(HierarchicalQuery("anything"))).report.degraded == ["embedder"]
     again = await service.search(HierarchicalQuery("anything"))
     assert (len(again.tools), again.report.degraded) == (5, [])

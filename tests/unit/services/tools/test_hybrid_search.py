@@ -22,7 +22,8 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
-from toolscript.services.tools.hybrid_search import Blend, ToolSearch
+from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.services.tools.ranking import Blend, ToolRanking
 
 
 @asynccontextmanager
@@ -32,7 +33,7 @@ async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: flo
     await index.open(tools_collection(embedder.model if embedder else "none", embedder.dimensions if embedder else 1))
     retriever = Retriever(embedder, index)
     snapshots = CatalogueSnapshots(item_store, index, retriever.similarity)
-    search = ToolSearch(retriever, snapshots, alpha=alpha)
+    search = ToolSearch(ToolRanking(retriever, snapshots.capabilities, alpha=alpha), snapshots)
     sync = Sync(item_store, skill_store, index, embedder, on_change=snapshots.advance)
     await sync.run(items)
     yield search

@@ -22,6 +22,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
+from toolscript.services.tools.ranking import ToolRanking
 
 SHELLS = [
     Item("shell", "run_command", "Execute a command line on the local machine and return its output."),
@@ -55,14 +56,16 @@ async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator
     retriever = Retriever(embedder, index)
     packaged = CatalogueSnapshots(item_store, index, retriever.similarity)
     bare = CatalogueSnapshots(item_store, index, retriever.similarity, capabilities=NONE)
-    yield Catalogues(ToolSearch(retriever, packaged), ToolSearch(retriever, bare))
+    yield Catalogues(*(ToolSearch(ToolRanking(retriever, each.capabilities), each) for each in (packaged, bare)))
     await database.close()
 
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("query", [QUERY, "comit my chnages to git", "rebase my branch onto main"])
-async def test_without_a_git_tool_a_git_query_finds_shells_with_the_reason(minilm: OnnxEmbedder, query: str) -> None:
-    async with catalogues(minilm, SHELLS) as search:
+async def test_without_a_git_tool_a_git_query_finds_shells_with_the_reason(
+    tool_model: OnnxEmbedder, query: str
+) -> None:
+    async with catalogues(tool_model, SHELLS) as search:
         hits = (await search.packaged.search(query)).hits
         assert {h.id for h in hits} == {"shell__run_command", "desktop__bash"}
         for hit in hits:
@@ -72,8 +75,8 @@ async def test_without_a_git_tool_a_git_query_finds_shells_with_the_reason(minil
 
 
 @pytest.mark.req("S-03")
-async def test_a_dedicated_tool_stays_ahead_of_a_boosted_shell(minilm: OnnxEmbedder) -> None:
-    async with catalogues(minilm, [GIT, *SHELLS]) as search:
+async def test_a_dedicated_tool_stays_ahead_of_a_boosted_shell(tool_model: OnnxEmbedder) -> None:
+    async with catalogues(tool_model, [GIT, *SHELLS]) as search:
         hits = (await search.packaged.search(QUERY, limit=10, threshold=0)).hits
         assert hits[0].id == "git__git_commit"
         assert hits[0].reason.startswith("Semantic similarity (git)")
@@ -93,9 +96,9 @@ FILES = [
 
 @pytest.mark.req("S-03")
 @pytest.mark.parametrize("query", [QUERY, "put my changes into version control"])
-async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(minilm: OnnxEmbedder, query: str) -> None:
+async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(tool_model: OnnxEmbedder, query: str) -> None:
     for items in (FILES, [GIT, *FILES]):
-        async with catalogues(minilm, items) as search:
+        async with catalogues(tool_model, items) as search:
             hits = {h.id: h.reason for h in (await search.packaged.search(query, limit=10, threshold=0)).hits}
         assert "Capability inference (shell → git)" in hits["desktop__shell_execute"]
         for tool in ("filesystem__edit_file", "filesystem__list_directory", "desktop__get_config"):
@@ -104,20 +107,20 @@ async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(minilm: O
 
 
 @pytest.mark.req("S-03")
-async def test_a_shell_is_among_the_first_three_and_behind_a_git_tool(minilm: OnnxEmbedder) -> None:
-    async with catalogues(minilm, FILES) as search:
+async def test_a_shell_is_among_the_first_three_and_behind_a_git_tool(tool_model: OnnxEmbedder) -> None:
+    async with catalogues(tool_model, FILES) as search:
         assert "desktop__shell_execute" in [h.id for h in (await search.packaged.search(QUERY)).hits]
-    async with catalogues(minilm, [GIT, *FILES]) as search:
+    async with catalogues(tool_model, [GIT, *FILES]) as search:
         found = [h.id for h in (await search.packaged.search(QUERY)).hits]
     assert found[0] == "git__git_commit"
     assert "desktop__shell_execute" in found
 
 
 @pytest.mark.req("S-03")
-async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(minilm: OnnxEmbedder) -> None:
+async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(tool_model: OnnxEmbedder) -> None:
     queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
     named = 0
-    async with catalogues(minilm, load_demo_items()) as search:
+    async with catalogues(tool_model, load_demo_items()) as search:
         for query in queries:
             for hit, without in await search.both(query):
                 if "(git)" in hit.reason or "domain boost" in hit.reason or "inference" in hit.reason:
@@ -127,38 +130,18 @@ async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(min
 
 
 @pytest.mark.req("S-03")
-async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(minilm: OnnxEmbedder) -> None:
-    async with catalogues(minilm, load_demo_items()) as search:
+async def test_a_mistyped_id_in_its_domain_is_a_fuzzy_match_with_a_domain_boost(tool_model: OnnxEmbedder) -> None:
+    async with catalogues(tool_model, load_demo_items()) as search:
         best = (await search.packaged.search("filesystem__raed_file")).hits[0]
     assert (best.id, best.reason) == ("filesystem__read_file", "Fuzzy match + domain boost")
 
 
-@pytest.mark.req("S-01")
-async def test_alpha_weighs_the_two_sides_and_nothing_else(minilm: OnnxEmbedder) -> None:
-    """With an alpha of 0.8, confidences are the weighted mean of meaning and words."""
-    database, index = open_memory_database(), MemoryIndex()
-    item_store, skill_store = SqlItems(database), SqlSkills(database)
-    await index.open(tools_collection(minilm.model, minilm.dimensions))
-    await Sync(item_store, skill_store, index, minilm).run(load_demo_items())
-    found: dict[float, dict[str, float]] = {}
-    for alpha in (0.0, 0.8, 1.0):
-        retriever = Retriever(minilm, index)
-        snapshots = CatalogueSnapshots(item_store, index, retriever.similarity, capabilities=NONE)
-        search = ToolSearch(retriever, snapshots, alpha=alpha)
-        hits = (await search.search("show the commit history of the repository", limit=100, threshold=0)).hits
-        found[alpha] = {h.id: h.confidence for h in hits}
-    assert len(found[0.8]) > 20
-    for i, confidence in found[0.8].items():
-        assert confidence == pytest.approx(0.8 * found[1.0].get(i, 0.0) + 0.2 * found[0.0].get(i, 0.0), abs=2e-4)
-    await database.close()
-
-
 @pytest.mark.req("S-03")
-async def test_a_tool_that_merely_mentions_git_does_not_keep_a_shell_from_being_found(minilm: OnnxEmbedder) -> None:
+async def test_a_tool_that_merely_mentions_git_does_not_keep_a_shell_from_being_found(tool_model: OnnxEmbedder) -> None:
     mentions = Item("files", "edit_file", "Make changes to a text file. Returns a git-style diff of the changes.")
-    async with catalogues(minilm, [*SHELLS, mentions]) as found:
+    async with catalogues(tool_model, [*SHELLS, mentions]) as found:
         hits = (await found.packaged.search(QUERY)).hits
     assert {"shell__run_command", "desktop__bash"} & {hit.id for hit in hits}
     assert any("Capability inference (shell → git)" in hit.reason for hit in hits)
-    async with catalogues(minilm, [*SHELLS, mentions, GIT]) as found:
+    async with catalogues(tool_model, [*SHELLS, mentions, GIT]) as found:
         assert (await found.packaged.search(QUERY)).hits[0].id == GIT.id

@@ -76,7 +76,9 @@ class HierarchicalMetadataResponse(ResponseModel):
         description="The matched skills, whose tools were searched; null when all tools were."
     )
     stage1_skill_count: int
-    stage2_candidate_count: int = Field(description="Number of tools found before the limit, counted up to 10,000.")
+    stage2_candidate_count: int = Field(
+        description="Number of tools found before the limit, among the best 50 of each ranking."
+    )
     final_count: int
     query_embedding_time_ms: float
     skill_search_time_ms: float

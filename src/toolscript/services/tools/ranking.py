@@ -1,0 +1,128 @@
+"""The ranking of tools that hybrid and hierarchical search share: correct the spelling, rank by meaning and words,
+raise names, domains and capabilities.
+
+`score = alpha * semantic + (1 - alpha) * keyword`; a learned curve turns scores into confidences (docs/decisions/0019).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolscript.domain.errors import UpstreamFailed
+from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.search import SearchReport
+from toolscript.retrieval.capabilities import Capabilities
+from toolscript.retrieval.catalogue import CatalogueFacts
+from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics
+from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
+from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signals
+from toolscript.retrieval.query import QueryRules
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
+from toolscript.retrieval.text.needs import split_needs
+from toolscript.services.catalogue.tool_points import TOOLS
+
+DEPTH = 50
+BEST_RRF = 2 / (RRF_K + 1)
+NO_SIGNALS = Signals(0.0, 0.0, 0.0, 0.0)
+
+# Returns the evidence for a candidate, given the words that it shares with the query.
+FindEvidence = Callable[[str, tuple[str, ...]], Evidence]
+
+
+class Blend(StrEnum):
+    """How the two rankings are combined: weighted scores, ranks, or one of them alone."""
+
+    HYBRID = "hybrid"
+    RRF = "rrf"
+    SEMANTIC = "semantic"
+    KEYWORD = "keyword"
+
+
+@dataclass(frozen=True, slots=True)
+class RankedTools:
+    """Every candidate with its confidence, best first; the two rankings that they come from; what is known of the whole
+    answer."""
+
+    best: list[tuple[str, float]]
+    legs: Legs
+    find_evidence: FindEvidence
+    signals: Signals = NO_SIGNALS
+
+
+class ToolRanking:
+    """Ranks the tools of the index, all of them or those that match a filter."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        capabilities: Capabilities,
+        *,
+        alpha: float = 0.7,
+        learned: LearnedRanking = LEARNED,
+    ) -> None:
+        self._retriever = retriever
+        self._capabilities = capabilities
+        self._alpha = alpha
+        self.learned = learned
+
+    async def prepare(
+        self,
+        text: str,
+        catalogue: CatalogueFacts | None,
+        report: SearchReport,
+        deadline: Deadline,
+        rules: QueryRules,
+        blend: Blend = Blend.HYBRID,
+    ) -> PreparedQuery:
+        """Corrects, embeds and weighs a query. Without facts about the catalogue it will be ranked by meaning alone.
+
+        Raises the errors of `rules`.
+        """
+        by_words = catalogue is not None and blend is not Blend.SEMANTIC
+        return await self._retriever.prepare(
+            text,
+            deadline,
+            report,
+            rules=rules,
+            correct=catalogue.spelling.correct if catalogue and blend is Blend.HYBRID else None,
+            split=split_needs,
+            count_terms=catalogue.term_counts if catalogue and by_words else None,
+            dense=blend is not Blend.KEYWORD,
+        )
+
+    async def rank(
+        self,
+        text: str,
+        prepared: PreparedQuery,
+        catalogue: CatalogueFacts | None,
+        report: SearchReport,
+        *,
+        where: Filter = EVERYTHING,
+        limit: int,
+        fields: Sequence[str] = (),
+        blend: Blend = Blend.HYBRID,
+    ) -> RankedTools:
+        """Ranks the tools for a prepared query; `text` is the query as it was given. Raises what the index raises."""
+        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=max(DEPTH, limit), fields=fields)
+        if not all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
+            raise UpstreamFailed("the index gives scores that are not numbers")
+        if blend is Blend.RRF:
+            ranks = sort_scores(rrf([legs.dense, legs.lexical]))
+            best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks]
+            return RankedTools(best, legs, lambda _, __: Evidence())
+        alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
+        is_hybrid = catalogue is not None and blend is Blend.HYBRID
+        domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
+        about = QueryTopics(domains, catalogue.subjects if catalogue else {}, self._capabilities)
+        tools = len(catalogue.items) if catalogue else len(legs.dense)
+        found = Confidences(
+            legs, prepared.terms.full_score, self._retriever.similarity, alpha, about, tools, self.learned
+        )
+        if catalogue and is_hybrid:
+            found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
+            found.raise_capable()
+        return RankedTools(found.sort(), legs, found.evidence, found.signals)
