@@ -21,7 +21,8 @@ from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.evaluation.datasets import JudgedQuery, ToolSet, read_set
 from toolscript.evaluation.metrics import mean
 from toolscript.evaluation.run import Evaluation, EvaluationResult
-from toolscript.services.catalogue.demo import load_demo_pairs, parse_item
+from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs, parse_item
+from toolscript.services.tools import ranking
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalResults
 from toolscript.settings import load_settings
 from toolscript.surfaces.json.hierarchical import build_hierarchical_response
@@ -153,6 +154,24 @@ async def test_searches_hold_while_hundreds_of_tools_change(large: App, real_too
     after = [await large.hierarchical_search.search(HierarchicalQuery(query)) for query in queries]
     assert sum(map(is_degraded, after)) <= 0.1 * len(after)
     assert [found for found in after if not is_consistent(found, counts[1:])] == []
+
+
+@pytest.mark.req("H-01")
+async def test_a_long_request_finds_the_skill_of_one_of_its_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = (
+        "Our office moves to another city next month and I need help with everything around it. First translate the "
+        "lease contract from Portuguese to English. Then refund the customer who was charged twice by mistake. Last, "
+        "restart the container that keeps crashing in the production cluster."
+    )
+    async with open_catalogue(tmp_path) as app:
+        await app.sync.run(load_demo_items())
+        first, *_ = await app.hierarchical_search.find_skills(request)
+        monkeypatch.setattr(ranking, "split_needs", lambda _: [])
+        uncut, *_ = await app.hierarchical_search.find_skills(request)
+    assert first.skill.id == uncut.skill.id == "deployment_and_containers"
+    assert first.score > uncut.score + 0.1
 
 
 def shorten(data: ToolSet) -> ToolSet:

@@ -13,6 +13,7 @@ import numpy as np
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange, Vector
+from toolscript.retrieval.retriever import WHOLE
 
 # How much nearer to a query the nearest tool of a facet is than its centre, per unit of the facet's spread. Fitted so
 # that facets rank skills as their nearest tools would (docs/decisions/0011).
@@ -60,11 +61,17 @@ class SkillMap:
         if not np.isfinite(self._rows).all():
             raise Unavailable("the vectors of the skills are not finite: run `toolscript index rebuild`")
 
-    def nearest(self, vector: Vector, limit: int, floor: float) -> list[tuple[SkillFacts, float]]:
+    def nearest(
+        self, vector: Vector, limit: int, floor: float, needs: Sequence[Vector] = ()
+    ) -> list[tuple[SkillFacts, float]]:
         """The nearest skills at or above the floor, best first (equal ones by id), each with the estimated score of its
-        nearest tool, which may be outside of 0 to 1."""
+        nearest tool, which may be outside of 0 to 1. With the vectors of a query's needs, half of it is the score for
+        the whole and half that for the nearest need, as it is for tools."""
         if not self.skills:
             return []
-        scores = np.maximum.reduceat(self._rows @ vector + self._beyond, self._starts).tolist()
+        near = self._rows @ vector
+        if needs:
+            near = WHOLE * near + (1 - WHOLE) * (self._rows @ np.stack(needs).T).max(axis=1)
+        scores = np.maximum.reduceat(near + self._beyond, self._starts).tolist()
         best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:limit]
         return [(self.skills[n], scores[n]) for n in best if scores[n] >= floor]

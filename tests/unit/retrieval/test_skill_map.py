@@ -51,14 +51,18 @@ def points_of(world: World) -> tuple[list[Candidate], dict[str, Vector]]:
     return points, vectors
 
 
-def by_hand(world: World, query: Vector, similarity: SimilarityRange) -> dict[str, float]:
+def by_hand(world: World, query: Vector, needs: list[Vector], similarity: SimilarityRange) -> dict[str, float]:
     """Of each skill the best of its parts: the cosine to a centre, shrunk by how loose its group is, as a share of what
-    the model's cosines range over; and what a facet reaches beyond."""
+    the model's cosines range over; and what a facet reaches beyond. Half of a cosine is that of the nearest need."""
     found = {}
     for skill, parts in world.items():
         estimates = []
         for n, (row, tightness) in enumerate(parts):
-            cosine = sum(float(a) * float(b) for a, b in zip(unit(row), query, strict=True))
+            cosine, *others = (
+                sum(float(a) * float(b) for a, b in zip(unit(row), each, strict=True)) for each in (query, *needs)
+            )
+            if others:
+                cosine = (cosine + max(others)) / 2
             score = (tightness * cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
             estimates.append(score + (REACH * math.sqrt(1 - tightness * tightness) if n else 0.0))
         found[skill] = max(estimates) - (0.0 if tools_of(parts) else UNPROVEN)
@@ -69,18 +73,26 @@ def by_hand(world: World, query: Vector, similarity: SimilarityRange) -> dict[st
 @given(
     WORLDS,
     ROWS,
+    st.lists(ROWS, max_size=3),
     st.integers(1, 8),
     st.sampled_from([-9.0, 0.0, 0.3, 0.6, 9.0]),
     st.sampled_from([PLAIN, MEASURED]),
     st.randoms(use_true_random=False),
 )
 def test_the_nearest_skills_are_those_of_a_plain_loop(
-    world: World, row: list[float], limit: int, floor: float, similarity: SimilarityRange, random: Random
+    world: World,
+    row: list[float],
+    parts: list[list[float]],
+    limit: int,
+    floor: float,
+    similarity: SimilarityRange,
+    random: Random,
 ) -> None:
     points, vectors = points_of(world)
     random.shuffle(points)
-    found = SkillMap(points, vectors, similarity).nearest(unit(row), limit, floor)
-    expected = by_hand(world, unit(row), similarity)
+    needs = [unit(part) for part in parts]
+    found = SkillMap(points, vectors, similarity).nearest(unit(row), limit, floor, needs)
+    expected = by_hand(world, unit(row), needs, similarity)
     assert [score for _, score in found] == pytest.approx([expected[facts.id] for facts, _ in found], abs=1e-5)
     best = sorted(expected.values(), reverse=True)[:limit]
     assert [score for _, score in found] == pytest.approx(best[: len(found)], abs=1e-5)

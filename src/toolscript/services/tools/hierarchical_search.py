@@ -242,7 +242,8 @@ class HierarchicalSearch:
             return []
         skill_map = await run.snapshot.skill_map()
         try:
-            near = skill_map.nearest(vector, request.skill_limit, _lower_bound(request.skill_threshold))
+            needs = [need.vector for need in run.prepared.needs]
+            near = skill_map.nearest(vector, request.skill_limit, _lower_bound(request.skill_threshold), needs)
         except ValueError as error:
             self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
