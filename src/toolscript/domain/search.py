@@ -154,6 +154,12 @@ class SimilarityRange:
 
     floor: float
     ceiling: float
+    skills: float | None = None
+    """The ceiling where a text is compared with a skill, if it is a different one (docs/decisions/0011)."""
+
+    def narrow_to_skills(self) -> SimilarityRange:
+        """The range for comparisons with skills."""
+        return SimilarityRange(self.floor, self.ceiling if self.skills is None else self.skills)
 
 
 @dataclass(frozen=True, slots=True)

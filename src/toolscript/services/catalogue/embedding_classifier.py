@@ -72,7 +72,8 @@ class EmbeddingClassifier:
     async def _fit(self, skills: tuple[Skill, ...]) -> SkillMatcher:
         if self._fitted is None or self._fitted[0] != skills:
             vectors = await self._embedder.embed_documents([build_skill_text(skill) for skill in skills])
-            self._fitted = skills, SkillMatcher(skills, vectors, self._embedder.similarity or SimilarityRange(0.0, 1.0))
+            similarity = self._embedder.similarity or SimilarityRange(0.0, 1.0)
+            self._fitted = skills, SkillMatcher(skills, vectors, similarity.narrow_to_skills())
         return self._fitted[1]
 
 

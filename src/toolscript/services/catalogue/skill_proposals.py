@@ -199,7 +199,7 @@ class ProposeSkills:
         except Unavailable as error:
             log.warning("proposals_not_compared", extra={"skills": len(skills), "reason": error.message})
             return nothing
-        similarity = self._embedder.similarity or SimilarityRange(0.0, 1.0)
+        similarity = (self._embedder.similarity or SimilarityRange(0.0, 1.0)).narrow_to_skills()
         found: list[tuple[str | None, float]] = []
         for centre in centres:
             cosine, n = max((float(centre @ vector), -n) for n, vector in enumerate(vectors))

@@ -248,4 +248,4 @@ class CatalogueSnapshots:
             found = await self._index.scroll(SKILLS, fields=SKILL_MAP_FIELDS)
             points = [point for point in found if point.payload["is_active"]]
             vectors = await self._index.vectors(SKILLS, [point.id for point in points])
-        return SkillMap(points, vectors, self._similarity), len(vectors) == len(points)
+        return SkillMap(points, vectors, self._similarity.narrow_to_skills()), len(vectors) == len(points)

@@ -13,6 +13,7 @@ from tests.fixtures.catalogue import FILES, ITEMS, MAIL, MONEY, READ, CountingEm
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.domain.catalog import Classification, Item, Skill
+from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.embedding_classifier import (
@@ -62,6 +63,16 @@ def test_each_item_is_classified_independently_of_the_others(items: list[Item], 
             assert found.missing == (None if sureness else suggest_skill(item))
 
     asyncio.run(check())
+
+
+@pytest.mark.req("H-07")
+async def test_a_lower_ceiling_for_skills_gives_more_confidence_in_the_same_skill() -> None:
+    class Narrow(HashedEmbedder):
+        similarity = SimilarityRange(0.0, 1.0, skills=0.5)
+
+    ((plain,), (narrow,)) = [await classify([READ], SKILLS, embedder) for embedder in (HashedEmbedder(32), Narrow(32))]
+    assert plain.assignments[0].skill_id == narrow.assignments[0].skill_id
+    assert plain.assignments[0].confidence < narrow.assignments[0].confidence
 
 
 async def test_equally_fitting_skills_are_ordered_by_id() -> None:

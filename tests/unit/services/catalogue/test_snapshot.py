@@ -25,6 +25,7 @@ pytestmark = pytest.mark.req("H-05")
 
 EVERYTHING = Change.ITEMS | Change.POINTS | Change.SKILLS
 SCHEMA = {"type": "object"}
+PLAIN = SimilarityRange(0.0, 1.0)
 
 
 class CountingStore(SqlItems):
@@ -85,8 +86,8 @@ class Kit:
         self.forget_reads()
         return self
 
-    def snapshots(self) -> CatalogueSnapshots:
-        return CatalogueSnapshots(self.store, self.index, SimilarityRange(0.0, 1.0), clock=self.clock)
+    def snapshots(self, similarity: SimilarityRange = PLAIN) -> CatalogueSnapshots:
+        return CatalogueSnapshots(self.store, self.index, similarity, clock=self.clock)
 
     def forget_reads(self) -> None:
         self.store.items_read.clear()
@@ -125,6 +126,16 @@ async def test_nothing_is_read_before_it_is_needed_and_then_once(kit: Kit) -> No
     maps = await asyncio.gather(current.skill_map(), snapshots.current().skill_map())
     assert maps[0] is maps[1]
     assert ([skill.id for skill in maps[0].skills], kit.index.scrolls) == (["files"], 1)
+
+
+@pytest.mark.req("H-07")
+async def test_the_skill_map_has_the_range_for_skills(kit: Kit) -> None:
+    (vector,) = (await kit.index.vectors("mcp_skills", ["files"])).values()
+    scores = []
+    for similarity in (PLAIN, SimilarityRange(0.0, 2.0, skills=1.0), SimilarityRange(0.0, 2.0)):
+        ((_, score),) = (await kit.snapshots(similarity).current().skill_map()).nearest(vector, 1, 0.0)
+        scores.append(score)
+    assert scores[0] == scores[1] > scores[2]
 
 
 async def test_a_change_gives_the_next_version_and_keeps_the_parts_that_did_not_change(kit: Kit) -> None:
