@@ -24,6 +24,7 @@ def test_it_is_the_default_and_needs_no_hub() -> None:
     assert folder.card.name == PACKAGED_FOR_TOOLS
     assert folder.card.trained_for == "tools"
     assert folder.card.similarity is not None
+    assert folder.card.similarity.narrow_to_skills().ceiling < folder.card.similarity.ceiling
 
 
 def test_its_files_have_their_checksums_and_the_notice_names_it() -> None:

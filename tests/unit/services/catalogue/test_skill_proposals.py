@@ -20,7 +20,7 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Origin, Skill, SuggestionStatus
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
-from toolscript.domain.search import Point, Terms
+from toolscript.domain.search import Point, SimilarityRange, Terms
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items
@@ -169,6 +169,22 @@ async def test_a_nearly_equal_existing_skill_is_named(clear: SyncedCatalogue) ->
     assert 0.8 <= weather.nearness <= 1
     docker = holding(proposals, "docker__container_logs")
     assert (docker.nearest_skill, docker.nearness) == (None, 0.0)
+
+
+@pytest.mark.req("H-07")
+async def test_nearness_is_measured_by_the_range_for_skills() -> None:
+    class Narrow(HashedEmbedder):
+        similarity = SimilarityRange(0.0, 1.0, skills=0.5)
+
+    nearest = []
+    for embedder in (HashedEmbedder(64), Narrow(64)):
+        made = SyncedCatalogue(embedder)
+        await made.fill(MAIL)
+        await made.skill_store.save_skills([Skill("mail", "Mail", "letter stamps")])
+        (proposal,) = await made.propose().propose(count=1)
+        nearest.append(proposal.nearest_skill)
+        await made.item_store.close()
+    assert nearest == [None, "mail"]
 
 
 async def test_the_same_tools_give_the_same_proposals(demo: SyncedCatalogue) -> None:
