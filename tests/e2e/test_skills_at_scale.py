@@ -85,7 +85,7 @@ async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(larg
     stored = await large.item_store.get_items()
     assert {s.item.id for s in stored} == {item.id for item in real_tools}
     placed = {s.item.id for s in stored if s.assignments}
-    assert len(placed) >= 0.93 * len(stored)
+    assert len(placed) >= 0.95 * len(stored)
     for each in stored:
         assert len(each.assignments) <= 3
         assert sum(a.is_primary for a in each.assignments) == bool(each.assignments)
@@ -208,7 +208,7 @@ async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_th
             unanswered += [not each.tools for each in found]
     recalls = [[mean(outcome.scores)["r@5"] for outcome in pair] for pair in outcomes]
     through_skills, everywhere = (sum(column) / len(SETS) for column in zip(*recalls, strict=True))
-    assert through_skills >= everywhere - 0.03, dict(zip(SETS, recalls, strict=True))
+    assert through_skills >= everywhere - 0.02, dict(zip(SETS, recalls, strict=True))
     shares = [hierarchical.share_searched or 1.0 for hierarchical, _ in outcomes]
     assert sum(shares) / len(shares) <= 0.30, dict(zip(SETS, shares, strict=True))
     assert sum(unanswered) <= 0.05 * len(unanswered)

@@ -143,13 +143,13 @@ class SearchToolsArguments(ToolArguments):
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")
     type: ItemTypeName | SkipJsonSchema[None] = Field(None, description="Only this type; all by default.")
     skill_ids: Annotated[list[Id], Field(max_length=MAX_SKILL_IDS)] | SkipJsonSchema[None] = Field(
-        None, description="Search only inside these skills (ids from search_skills), by meaning."
+        None, description="Search only inside these skills (ids from search_skills)."
     )
     strategy: Literal["standard", "hierarchical", "direct", "hybrid"] | SkipJsonSchema[None] = Field(
         "standard",
         description=(
-            "standard: by meaning, words and names. hierarchical: by meaning, inside the skills that fit the query. "
-            "direct: by meaning, everywhere. hybrid: hierarchical and direct together."
+            "standard: everywhere, with a reason for each hit. hierarchical: inside the skills that fit the query. "
+            "direct: everywhere, with the skills of each hit. hybrid: hierarchical and direct together."
         ),
     )
 

@@ -57,8 +57,8 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curv
     measured. Books are searched by meaning; any of the passages that answer a question counts. `answered` is the share
     of answerable queries with a result at the default threshold. `baseline` is rank fusion over the names and
     descriptions of tools. `hierarchical` searches skills first and then only their tools (`searched` is their share);
-    `direct` searches all tools by meaning. A query that cannot be searched (blank, or too long) scores zero; the output
-    says how many there are, and why.
+    `direct` searches all tools. A query that cannot be searched (blank, or too long) scores zero; the output says how
+    many there are, and why.
 
     \b
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve

@@ -40,7 +40,7 @@ DEGRADED = {
 @click.option(
     "--strategy",
     type=click.Choice(["hierarchical", "direct", "hybrid"]),
-    help="Search by meaning with skills: find skills first and then tools in them (hierarchical), ignore skills "
+    help="Search with skills: find skills first and then tools in them (hierarchical), ignore skills "
     "(direct), or do both and take the best (hybrid). --limit defaults to 5 and --threshold to 0.3 then.",
 )
 @options.model
