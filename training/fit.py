@@ -60,7 +60,8 @@ def fit_curve(judged: Sequence[Judged]) -> Curve:
 
 
 def cross_validate(judged: Sequence[Judged], threshold: float) -> dict[str, float]:
-    """The calibration error and the shares of requests left empty, each by curves that never saw the catalogue."""
+    """The calibration error (of requests that a tool serves, and of all) and the shares of requests left empty, each by
+    curves that never saw the catalogue."""
     estimates: list[tuple[Judged, float]] = []
     for group in sorted({j.group for j in judged}):
         curve = fit_curve([j for j in judged if j.group != group])
@@ -69,6 +70,7 @@ def cross_validate(judged: Sequence[Judged], threshold: float) -> dict[str, floa
     rest = [(j, value) for j, value in estimates if not j.is_served]
     return {
         "calibration error": _measure_error(served),
+        "with requests that no tool serves": _measure_error(estimates),
         "served, left empty": _measure_share(served, threshold),
         "not served, left empty": _measure_share(rest, threshold),
     }

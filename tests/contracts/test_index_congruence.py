@@ -188,10 +188,6 @@ async def _compare(
         await oracle.dense(NAME, query, where=where, limit=limit),
     )
     same_ranking(
-        await index.dense(NAME, query, where=where, limit=limit, floor=-0.25),
-        await oracle.dense(NAME, query, where=where, limit=limit, floor=-0.25),
-    )
-    same_ranking(
         await index.lexical(NAME, query_terms, where=where, limit=limit),
         await oracle.lexical(NAME, query_terms, where=where, limit=limit),
     )

@@ -50,10 +50,6 @@ async def test_nearest_points_come_first_with_their_cosines(things: VectorIndex)
     assert [c.score for c in found] == pytest.approx([1.0, 0.7071, 0.0], abs=1e-3)
 
 
-async def test_points_below_the_floor_are_left_out(things: VectorIndex) -> None:
-    assert [c.id for c in await things.dense(NAME, unit(1, 0, 0), limit=10, floor=0.5)] == ["a", "b"]
-
-
 async def test_candidates_have_their_payload(things: VectorIndex) -> None:
     (found,) = await things.dense(NAME, unit(1, 0, 0), limit=1)
     assert found.payload == {"color": "red", "size": 1, "tags": ["x", "y"]}
@@ -69,7 +65,7 @@ async def test_candidates_have_only_the_requested_fields(things: VectorIndex) ->
 
 async def test_a_candidate_has_the_fields_that_were_written_last(things: VectorIndex) -> None:
     async def read() -> list[tuple[str, Payload]]:
-        found = await things.dense(NAME, unit(1, 0, 0), limit=9, floor=0.9, fields=["size"])
+        found = await things.dense(NAME, unit(1, 0, 0), limit=1, fields=["size"])
         return [(c.id, c.payload) for c in found]
 
     assert await read() == [("a", {"size": 1})]
@@ -208,13 +204,6 @@ async def test_a_dropped_collection_does_not_exist(things: VectorIndex) -> None:
 async def test_a_collection_that_is_not_open_is_named(index: VectorIndex) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         await index.dense("nowhere", unit(1, 0, 0), limit=1)
-
-
-async def test_points_below_the_floor_are_not_found(things: VectorIndex) -> None:
-    found = await things.dense(NAME, unit(1, 0, 0), limit=9, floor=0.5)
-    assert len(found) == 2
-    assert found == (await things.dense(NAME, unit(1, 0, 0), limit=9))[:2]
-    assert await things.dense(NAME, unit(-1, -1, -1), limit=1, floor=0.5) == []
 
 
 async def test_points_with_equal_scores_are_ordered_by_id(things: VectorIndex) -> None:

@@ -65,7 +65,6 @@ class QuickIndex(MemoryIndex):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         return self._best(name, lambda: self._vectors @ vector, limit, minimum=-1.0)

@@ -60,7 +60,6 @@ class MemoryIndex(VectorIndex):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Fields = None,
     ) -> list[Candidate]:
         matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
@@ -70,7 +69,7 @@ class MemoryIndex(VectorIndex):
         rows = np.stack([p.vector for p in matching if p.vector is not None])
         cosines = np.einsum("ij,j->i", rows, vector)
         scored = [Candidate(p.id, float(s), _select(p, fields)) for p, s in zip(matching, cosines, strict=True)]
-        return sort_candidates([c for c in scored if floor is None or c.score >= floor])[:limit]
+        return sort_candidates(scored)[:limit]
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None

@@ -51,10 +51,9 @@ class VectorIndex(Protocol):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Fields = None,
     ) -> list[Candidate]:
-        """The points with the largest cosines, without those below `floor`."""
+        """The points with the largest cosines."""
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None

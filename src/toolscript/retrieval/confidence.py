@@ -102,7 +102,7 @@ class Confidences:
             lead=first - second,
             size=math.log10(max(1, tools)),
         )
-        confident = min(UNRELATED, (learned.hybrid if legs.dense else learned.words).estimate(self.signals))
+        confident = min(UNRELATED, (learned.hybrid if meaning > 0 else learned.words).estimate(self.signals))
         self._base = {i: confident * score / max(first, 1e-9) for i, score in self.scores.items()}
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()

@@ -1,7 +1,5 @@
-"""The learned numbers of tool search: how loud words are beside meaning, and how sure the first hit is.
-
-`python -m training fit` computes them from judged requests and writes the file; docs/decisions/0019 explains the form.
-"""
+"""The numbers of tool search: how loud words are beside meaning (chosen), and how sure the first hit is (learned from
+judged requests by `python -m training fit`). docs/decisions/0019 explains both."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import (
     Candidate,
     SearchPart,
@@ -140,6 +140,12 @@ class Retriever:
                 dense, needs = await self._compare_needs(prepared.needs, vectors, collection, payloads)
                 return Legs(dense, lexical, needs)
             return Legs(rankings[0] if rankings else [], lexical)
+
+    async def read_payloads(
+        self, collection: str, ids: Sequence[str], fields: Sequence[str] | None = None
+    ) -> dict[str, Payload]:
+        """The payloads of those points that exist, or these fields of them."""
+        return await self._index.payloads(collection, ids, fields) if ids else {}
 
     async def _compare_needs(
         self,

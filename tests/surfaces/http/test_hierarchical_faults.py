@@ -13,9 +13,10 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, returning
+from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, raising, returning
 from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App, open_app
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
@@ -42,6 +43,7 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "skills": ("index", "scroll", SKILLS),
     "vectors of skills": ("index", "vectors", SKILLS),
     "tools": ("index", "dense", TOOLS),
+    "payloads of tools": ("index", "payloads", TOOLS),
     "store": ("item_store", "get_schemas", None),
 }
 
@@ -51,6 +53,7 @@ EXPECTED = {
     "skills": (["index"], "unfiltered"),
     "vectors of skills": (["index"], "unfiltered"),
     "tools": (["index"], "no tools"),
+    "payloads of tools": (["index"], "no tools"),
     "store": (["catalogue", "schemas"], "no schemas"),
 }
 
@@ -63,7 +66,7 @@ def change_values(**payload: Any) -> Callable[[Sequence[Candidate]], list[Candid
     return lambda hits: [c._replace(payload={**c.payload, **payload}) for c in hits]
 
 
-def vectors(make: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def values(make: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return lambda values: {i: make(v) for i, v in values.items()}
 
 
@@ -81,16 +84,15 @@ NONSENSE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "skills with countless tools": ("skills", change_values(tool_count="many")),
     "skills without tightness": ("skills", change_values(tightness=None)),
     "no list of skills": ("skills", lambda hits: 42),
-    "skill vectors of no numbers": ("vectors of skills", vectors(lambda v: v * np.float32("nan"))),
-    "skill vectors of another size": ("vectors of skills", vectors(lambda v: v[:3])),
+    "skill vectors of no numbers": ("vectors of skills", values(lambda v: v * np.float32("nan"))),
+    "skill vectors of another size": ("vectors of skills", values(lambda v: v[:3])),
     "skill vectors of several sizes": ("vectors of skills", uneven),
-    "skill vectors that are None": ("vectors of skills", vectors(lambda v: None)),
+    "skill vectors that are None": ("vectors of skills", values(lambda v: None)),
     "no list of tools": ("tools", lambda hits: 42),
-    "tools without a payload": ("tools", without_payload),
-    "tools with None as payload": ("tools", lambda hits: [c._replace(payload=None) for c in hits]),
-    "tools without a name": ("tools", change_values(name=None)),
-    "tools with scores that are none": ("tools", lambda hits: [c._replace(score=float("nan")) for c in hits]),
-    "tools with endless scores": ("tools", lambda hits: [c._replace(score=float("inf")) for c in hits]),
+    "tools without a payload": ("payloads of tools", values(lambda _: {})),
+    "tools with None as payload": ("payloads of tools", values(lambda _: None)),
+    "tools without a name": ("payloads of tools", values(lambda payload: {**payload, "name": None})),
+    "no payload by id": ("payloads of tools", list),
     "schemas that are None": ("store", dict.fromkeys),
     "schemas that are one": ("store", lambda values: {i: schemas[:1] for i, schemas in values.items()}),
     "a number for schemas": ("store", lambda values: 42),
@@ -121,7 +123,7 @@ def limit_hanging_stages(faults: Sequence[FaultyAdapter]) -> StageTimeouts:
     return StageTimeouts(
         embedding=limit("embed_query"),
         skills=limit("scroll", "vectors"),
-        tools=limit("dense", "get_schemas"),
+        tools=limit("dense", "payloads", "get_schemas"),
         schemas=limit("get_schemas"),
     )
 
@@ -219,6 +221,23 @@ async def test_a_failing_part_degrades_as_in_the_table_until_it_recovers(
 async def test_a_part_that_returns_garbage_counts_as_failed(filled: App, nonsense: str) -> None:
     place, make = NONSENSE[nonsense]
     await check_fallback(filled, place, returning(make))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_a_tool_whose_score_is_no_number_is_left_out(filled: App, number: float) -> None:
+    broken = returning(lambda hits: [hits[0]._replace(score=number), *hits[1:]])
+    async with open_client(filled) as healthy, open_client(filled, add_fault(filled, "tools", broken)) as http:
+        well, response = await search_ok(healthy), await search_ok(http)
+    assert response["metadata"]["degraded"] == ["index"]
+    assert response["tools"]
+    assert {t["id"] for t in response["tools"]} & {t["id"] for t in well["tools"]}
+
+
+async def test_skills_are_found_while_the_store_does_not_answer(filled: App) -> None:
+    async with open_client(filled, add_fault(filled, "store", raising(Unavailable("down")))) as http:
+        answer = await http.get(f"{SEARCH}/skills", params={"query": "read a file", "threshold": 0})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()
 
 
 async def test_a_query_vector_of_the_wrong_size_degrades_the_search(filled: App) -> None:

@@ -105,6 +105,14 @@ def test_the_first_hit_is_as_sure_as_the_curve_says_and_later_ones_as_their_scor
 
 
 @pytest.mark.req("S-01")
+def test_a_search_by_words_alone_has_a_curve_of_its_own() -> None:
+    both = legs({"a": 0.45}, {"b": 4.0})
+    assert by_id(confidences(both, alpha=0.0))["b"] == round(
+        LEARNED.words.estimate(confidences(both, alpha=0.0).signals), 4
+    )
+
+
+@pytest.mark.req("S-01")
 def test_a_close_race_makes_the_first_hit_less_sure() -> None:
     close, clear = (confidences(legs({"a": 0.45, "b": second}, {})) for second in (0.449, 0.2))
     assert by_id(close)["a"] < by_id(clear)["a"]

@@ -94,7 +94,6 @@ class PgVectorIndex(VectorIndex):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Fields = None,
     ) -> list[Candidate]:
         def work(stored: Points) -> list[Candidate]:
@@ -102,8 +101,7 @@ class PgVectorIndex(VectorIndex):
                 return stored.find_nearest(vector, where, limit, fields)
             return stored.find_nearest_by_graph(vector, where, limit, fields)
 
-        found = await self._run(name, work)
-        return [c for c in found if floor is None or c.score >= floor]
+        return await self._run(name, work)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None

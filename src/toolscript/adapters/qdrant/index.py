@@ -40,7 +40,7 @@ class QdrantCollection(Protocol):
     async def delete(self, ids: list[Any]) -> None: ...
 
     async def query(
-        self, query: Any, using: str, conditions: Any, limit: int, floor: float | None, payload: Selection
+        self, query: Any, using: str, conditions: Any, limit: int, payload: Selection
     ) -> list[Candidate]: ...
 
     async def count(self, conditions: Any) -> int: ...
@@ -78,17 +78,16 @@ class QdrantIndex(VectorIndex):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Fields = None,
     ) -> list[Candidate]:
-        return await self._search(name, vector.tolist(), DENSE, where, limit, floor, fields)
+        return await self._search(name, vector.tolist(), DENSE, where, limit, fields)
 
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
         if not terms.ids:
             return []
-        found = await self._search(name, self.package.sparse_vector(terms), TERMS, where, limit, None, fields)
+        found = await self._search(name, self.package.sparse_vector(terms), TERMS, where, limit, fields)
         return [c for c in found if c.score > 0]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
@@ -123,13 +122,13 @@ class QdrantIndex(VectorIndex):
         return found
 
     async def _search(
-        self, name: str, query: Any, using: str, where: Filter, limit: int, floor: float | None, fields: Fields
+        self, name: str, query: Any, using: str, where: Filter, limit: int, fields: Fields
     ) -> list[Candidate]:
         """The best `limit` candidates, equal scores by id, also where the engine cuts its list among equal scores."""
         collection, payload, wanted = self._collection(name), select_payload(fields), limit + 1
         conditions = self._translate(collection, where)
         while True:
-            found = await collection.query(query, using, conditions, wanted, floor, payload)
+            found = await collection.query(query, using, conditions, wanted, payload)
             if len(found) < wanted or found[-1].score < found[limit - 1].score:
                 return sort_candidates(found)[:limit]
             wanted *= 2

@@ -113,9 +113,7 @@ class _ServerCollection:
     async def delete(self, ids: list[Any]) -> None:
         await _send(self.client.delete(self.name, qm.PointIdsList(points=ids), wait=True), self.outages, self.name)
 
-    async def query(
-        self, query: Any, using: str, conditions: Any, limit: int, floor: float | None, payload: Selection
-    ) -> list[Candidate]:
+    async def query(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection) -> list[Candidate]:
         request = self.client.query_points(
             self.name,
             query,
@@ -123,7 +121,6 @@ class _ServerCollection:
             query_filter=conditions,
             search_params=qm.SearchParams(exact=True) if using == DENSE and self.collection.exact else None,
             limit=limit,
-            score_threshold=floor,
             with_payload=payload,
         )
         return [to_candidate(p.payload, p.score) for p in (await _send(request, self.outages, self.name)).points]

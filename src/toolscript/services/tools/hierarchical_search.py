@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
-from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.filters import Condition, Filter, Op, matches
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.fusion import Scores, cover_needs, sort_scores
 from toolscript.retrieval.query import QueryRules, check_range
 from toolscript.retrieval.retriever import PreparedQuery
 from toolscript.retrieval.skill_map import SkillFacts
@@ -146,7 +147,7 @@ class HierarchicalSearch:
         self._running: dict[tuple[int, HierarchicalQuery], asyncio.Future[HierarchicalResults | None]] = {}
 
     async def search(self, request: HierarchicalQuery) -> HierarchicalResults:
-        """The best tools, most similar first.
+        """The best tools, most confident first.
 
         Raises Invalid for a blank query, InvalidArguments for a query too long or a number out of range.
         """
@@ -262,44 +263,38 @@ class HierarchicalSearch:
 
     async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
         if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
-            several = await asyncio.gather(self._rank_within(run, skill_ids), self._rank_within(run, None))
-            best: dict[str, HierarchicalHit] = {}
-            for hit in sorted([*several[0], *several[1]], key=_by_score):
-                best.setdefault(hit.id, hit)
-            hits = list(best.values())
+            (inside, _), (everywhere, needs) = await asyncio.gather(
+                self._rank_within(run, skill_ids), self._rank_within(run, None)
+            )
+            best = {i: max(score, inside.get(i, 0.0)) for i, score in everywhere.items()}
+            found = dict(sort_scores({**inside, **best}))
         else:
-            hits = await self._rank_within(run, skill_ids)
-        return hits[: run.request.limit], len(hits)
-
-    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> list[HierarchicalHit]:
-        """Every tool of these skills (of all without any) at or above the threshold, best first. Those that lack a
-        field are left out, and the report names them."""
-        ranked = await self._ranking.rank(
-            run.request.query,
-            run.prepared,
-            run.catalogue,
-            run.report,
-            where=_build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids)),
-            limit=run.request.limit,
-            fields=PAYLOAD,
-        )
-        payloads = {c.id: c.payload for leg in (ranked.legs.lexical, ranked.legs.dense) for c in leg}
-        found = [
-            HierarchicalHit(i, score, payloads[i])
-            for i, score in ranked.best
-            if i in payloads and score >= run.request.tool_threshold
-        ]
-        usable = [hit for hit in found if None not in map(hit.payload.get, REQUIRED_FIELDS)]
-        if len(usable) < len(found):
+            found, needs = await self._rank_within(run, skill_ids)
+        chosen = cover_needs(list(found.items()), needs, run.request.limit)
+        payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
+        hits = [HierarchicalHit(i, score, payloads.get(i) or {}) for i, score in chosen]
+        usable = [hit for hit in hits if None not in map(hit.payload.get, REQUIRED_FIELDS)]
+        if len(usable) < len(hits):
             _note_failure(
                 run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
             )
-        return usable
+        return usable, len(found) if usable else 0
 
-
-def _by_score(hit: HierarchicalHit) -> tuple[float, str]:
-    """The order of hits: best first, equal scores by id."""
-    return -hit.score, hit.id
+    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
+        """The scores of the tools of these skills (of all without any) at or above the threshold, best first, and the
+        need that each serves."""
+        where = _build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids))
+        ranked = await self._ranking.rank(
+            run.request.query, run.prepared, run.catalogue, run.report, where=where, limit=run.request.limit
+        )
+        found = {i: score for i, score in ranked.best if score >= run.request.tool_threshold}
+        # Names are matched in the whole catalogue.
+        named = list(found.keys() - {c.id for leg in (ranked.legs.dense, ranked.legs.lexical) for c in leg})
+        if named:
+            payloads = await self._ranking.read_payloads(named)
+            outside = {i for i in named if not matches(where, payloads.get(i, {}))}
+            found = {i: score for i, score in found.items() if i not in outside}
+        return found, ranked.legs.needs
 
 
 async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[HierarchicalHit]:
@@ -332,7 +327,7 @@ def _note_failure(report: SearchReport, stage: str, reason: str) -> None:
 
 
 def _require_complete(report: SearchReport, what: str) -> None:
-    if report.degraded:
+    if {SearchPart.EMBEDDER, SearchPart.INDEX} & set(report.degraded):
         part = "embedding model" if SearchPart.EMBEDDER in report.degraded else "index"
         raise Unavailable(
             f"{what} cannot be searched right now: the {part} does not respond. Try again in a moment; the log has "

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from toolscript.domain.errors import UpstreamFailed
-from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import SearchReport
+from toolscript.domain.filters import EVERYTHING, Filter, Payload
+from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics
@@ -103,13 +102,17 @@ class ToolRanking:
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        fields: Sequence[str] = (),
         blend: Blend = Blend.HYBRID,
     ) -> RankedTools:
-        """Ranks the tools for a prepared query; `text` is the query as it was given. Raises what the index raises."""
-        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=max(DEPTH, limit), fields=fields)
+        """Ranks the tools for a prepared query; `text` is the query as it was given. Raises what the index raises.
+
+        Candidates whose scores are not numbers are left out, and the report names the index.
+        """
+        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=max(DEPTH, limit), fields=())
         if not all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
-            raise UpstreamFailed("the index gives scores that are not numbers")
+            report.degrade(SearchPart.INDEX)
+            dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))
+            legs = Legs(dense, lexical, legs.needs)
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks]
@@ -126,3 +129,7 @@ class ToolRanking:
             found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
             found.raise_capable()
         return RankedTools(found.sort(), legs, found.evidence, found.signals)
+
+    async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
+        """The payloads of those tools that the index has, or these fields of them."""
+        return await self._retriever.read_payloads(TOOLS, item_ids, fields)

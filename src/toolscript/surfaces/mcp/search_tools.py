@@ -63,7 +63,7 @@ async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller
     )
     if arguments.skill_ids:
         return await _search_in_skills(app, query, caller, arguments.skill_ids)
-    return await (_search_standard if strategy == "standard" else _search_by_meaning)(app, query, caller)
+    return await (_search_standard if strategy == "standard" else _search_with_skills)(app, query, caller)
 
 
 async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
@@ -86,14 +86,14 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
     ][: query.limit]
     notes = _describe_degradation(found.report)
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
-        return await _search_by_meaning(app, query, caller)
+        return await _search_with_skills(app, query, caller)
     if hits:
         app.feedback.note_search(caller, query.query, [hit.id for hit in hits])
         return await _format_results(app, notes, hits)
     return "\n".join([*notes, _report_nothing(found.query, query.item_type)])
 
 
-async def _search_by_meaning(app: App, query: HierarchicalQuery, caller: Caller) -> str:
+async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> str:
     found = await app.hierarchical_search.search(query)
     app.feedback.note_search(caller, query.query, [tool.id for tool in found.tools])
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})

@@ -137,11 +137,10 @@ class WatchedIndex(MemoryIndex):
         *,
         where: Filter = EVERYTHING,
         limit: int,
-        floor: float | None = None,
         fields: Sequence[str] | None = None,
     ) -> list[Candidate]:
         self.searched.append(where)
-        return await super().dense(name, vector, where=where, limit=limit, floor=floor, fields=fields)
+        return await super().dense(name, vector, where=where, limit=limit, fields=fields)
 
 
 # Every first hit is as sure as it may be, and the others are as much less sure as their scores are lower.

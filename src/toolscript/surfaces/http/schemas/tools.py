@@ -91,8 +91,8 @@ class SearchStatsResponse(CamelResponseModel):
     fallback: str | None = Field(description="Why the requested model is not in use.")
     alpha: float
     learned: dict[str, Any] = Field(
-        description="The learned numbers: how loud words are beside meaning (`keyword`), how far below unrelated texts "
-        "candidates still rank (`beneath`), and the curves from what a search knows to the confidence of its first hit."
+        description="How loud words are beside meaning (`keyword`), how far below unrelated texts candidates still "
+        "rank (`beneath`), and the learned curves from what a search knows to the confidence of its first hit."
     )
     limit: int
     threshold: float
