@@ -230,11 +230,11 @@ def test_a_search_uses_skills_with_a_strategy(reading: Toolscript, strategy: str
     answer = data_of(reading(*command, "--json"))
     assert answer.keys() == {"query", "tools", "matched_skills", "metadata"}
     assert answer["metadata"]["strategy_used"] == strategy
-    assert answer["tools"][0]["id"] == "filesystem__search_files"
+    assert answer["tools"][0]["id"] == "filesystem__read_file"
     assert answer["tools"][0]["input_schema"]["type"] == "object"
     header, first, *_ = reading(*command).stdout.splitlines()
     assert header.split() == ["Tool", "Score", "Skills"]
-    assert first.split() == ["filesystem__search_files", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
+    assert first.split() == ["filesystem__read_file", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
 
 
 @pytest.mark.req("H-01", "H-02")
@@ -254,8 +254,8 @@ def test_limit_and_threshold_have_their_own_defaults_with_a_strategy(
 def test_types_are_printed_with_a_strategy_too(reading: Toolscript) -> None:
     shown = reading("search", "read a file", "--strategy", "direct", "--limit", "1", "--output", "types").stdout
     assert "| Tool | Score | Skills |" in shown
-    assert "interface FilesystemSearchFilesParams" in shown
-    assert "tools.filesystem.search_files(" in shown
+    assert "interface FilesystemReadFileParams" in shown
+    assert "tools.filesystem.read_file(" in shown
 
 
 @pytest.mark.req("H-09", "X-03")
