@@ -23,8 +23,7 @@ UNSERVED = 0.6
 RIDGE = 1e-3
 STEPS = 100
 BUCKETS = 10
-HEADER = """# The learned numbers of tool search (docs/decisions/0019). `python -m training fit` writes the curves.
-"""
+HEADER = "# The numbers of tool search (docs/decisions/0019). `python -m training fit` writes all but `score`.\n"
 
 
 @dataclass(frozen=True, slots=True)
