@@ -90,7 +90,8 @@ class ServerProcess:
     async def wait_for_exit(self) -> None:
         """Waits up to the grace period for the exit code."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), GRACE_SECONDS)
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._process.wait()
 
     async def stop(self) -> None:
         """Stops the process and its children: SIGTERM, then SIGKILL."""

@@ -52,8 +52,10 @@ class SqlCatalogueVersion:
     async def wait_for_change(self, seconds: float) -> None:
         if self._database.can_listen and (self._listening is None or self._listening.done()):
             self._listening = asyncio.create_task(self._database.listen(CHANNEL, self._changed.set))
+        # Not `wait_for`, which before Python 3.12 forgets a cancellation that comes together with the change.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         self._changed.clear()
 
     async def close(self) -> None:

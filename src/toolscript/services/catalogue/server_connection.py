@@ -159,7 +159,8 @@ class ServerConnection:
                 about = {"server": self.spec.name, "reason": reason, "retry_in": round(pause, 1)}
                 log.warning("server_failed", extra=about)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._retry_now.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._retry_now.wait()
             self._retry_now.clear()
             self._retry_at = None
 

@@ -33,7 +33,7 @@ from toolscript.services.tools.ranking import ToolRanking
 # (docs/decisions/0011). The best may score more than 1 before its score is clipped.
 NEAR_THE_BEST = 0.62
 REQUIRED_FIELDS = ("type", "name", "description", "db_id")
-PAYLOAD = (*REQUIRED_FIELDS, "skill_ids", "primary_skill_id")
+PAYLOAD = (*REQUIRED_FIELDS, "is_active", "skill_ids", "primary_skill_id")
 ACTIVE = Condition("is_active", Op.EQ, True)
 
 # Thresholds are compared with rounded scores: a returned score, given as a threshold, keeps its tool.
@@ -278,6 +278,9 @@ class HierarchicalSearch:
             _note_failure(
                 run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
             )
+        if run.request.strategy is Strategy.HIERARCHICAL:  # without those that left these skills meanwhile
+            where = _build_filter(run.request.item_type, skill_ids and tuple(skill_ids))
+            usable = [hit for hit in usable if matches(where, hit.payload)]
         return usable, len(found) if usable else 0
 
     async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:

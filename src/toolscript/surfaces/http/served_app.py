@@ -52,13 +52,15 @@ class ServedApp:
     async def wait_until_open(self) -> App:
         """Returns the application once it is open. Raises Unavailable after READY_TIMEOUT_SECONDS."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._open.wait(), READY_TIMEOUT_SECONDS)
+            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+                await self._open.wait()
         return self.app
 
     async def wait_until_ready(self) -> App:
         """Returns the application once it is ready. Raises Unavailable after READY_TIMEOUT_SECONDS."""
         try:
-            await asyncio.wait_for(self._ready.wait(), READY_TIMEOUT_SECONDS)
+            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+                await self._ready.wait()
         except TimeoutError:
             raise Unavailable("the servers are still connecting: try again in a moment") from None
         return self.app
