@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
@@ -278,15 +277,15 @@ class HierarchicalSearch:
             _note_failure(
                 run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
             )
-        if run.request.strategy is Strategy.HIERARCHICAL:  # without those that left these skills meanwhile
-            where = _build_filter(run.request.item_type, skill_ids and tuple(skill_ids))
+        if run.request.strategy is not Strategy.HYBRID:  # without those that left these skills meanwhile
+            where = _build_filter(run.request.item_type, skill_ids)
             usable = [hit for hit in usable if matches(where, hit.payload)]
         return usable, len(found) if usable else 0
 
     async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
         """The scores of the tools of these skills (of all without any) at or above the threshold, best first, and the
         need that each serves."""
-        where = _build_filter(run.request.item_type, None if skill_ids is None else tuple(skill_ids))
+        where = _build_filter(run.request.item_type, skill_ids)
         ranked = await self._ranking.rank(
             run.request.query, run.prepared, run.catalogue, run.report, where=where, limit=run.request.limit
         )
@@ -344,8 +343,7 @@ def _lower_bound(threshold: float) -> float:
     return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
-@lru_cache(maxsize=1024)
-def _build_filter(item_type: ItemType | None, skill_ids: tuple[str, ...] | None) -> Filter:
+def _build_filter(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:
     must = [ACTIVE]
     if item_type is not None:
         must.append(Condition("type", Op.EQ, item_type.value))
