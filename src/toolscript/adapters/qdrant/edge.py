@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from toolscript.adapters.private_files import FILE_MODE, make_private_folder, restrict_tree
 from toolscript.adapters.qdrant.conversion import QdrantPackage
 from toolscript.adapters.qdrant.index import QdrantIndex
-from toolscript.adapters.qdrant.shard import UPSERT_BATCH, Shard, read_manifest
+from toolscript.adapters.qdrant.shard import MANIFEST, UPSERT_BATCH, Shard, read_manifest
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.search import Collection, Point, require_same_model
 
@@ -81,6 +81,8 @@ class QdrantEdgeIndex(QdrantIndex):
             await shard.close()
         folder = self._root / name
         if folder.is_dir():
+            # First: a process that ends before the rest is removed leaves no manifest that names a broken generation.
+            (folder / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(folder)
         else:
             folder.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ GRAPH_LINKS = 16
 GRAPH_FROM_KILOBYTES = 10_000
 # The version of the folder's layout and of its manifest. Earlier manifests have none.
 FORMAT = 1
+MANIFEST = "collection.json"
 # Ids of points that are cached for searches without payloads: some 200 bytes each.
 MAX_CACHED_IDS = 200_000
 
@@ -89,7 +90,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest, or None for a new collection. Raises Unavailable for a damaged one, and for one of a newer
     version."""
     try:
-        document = json.loads((folder / "collection.json").read_text(encoding="utf-8"))
+        document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if (version := document.get("format", 1)) > FORMAT:
             raise Unavailable(
                 f"the index {folder.name} has format {version}, and this version of Toolscript reads up to {FORMAT}: "
@@ -110,13 +111,13 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replaces the manifest atomically: readers see the old one or the new one."""
-    draft = folder / "collection.json.new"
+    draft = folder / f"{MANIFEST}.new"
     draft.unlink(missing_ok=True)
     with open(draft, "w", encoding="utf-8", opener=open_private) as file:
         json.dump({"format": FORMAT, **asdict(manifest)}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(folder / "collection.json")
+    draft.replace(folder / MANIFEST)
 
 
 def remove_other_generations(folder: Path, keep: Path | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,29 @@ async def test_a_folder_in_use_cannot_be_opened_again(tmp_path: Path) -> None:
     await first.close()
     second = QdrantEdgeIndex(tmp_path)
     await second.close()
+
+
+@pytest.mark.req("X-07")
+async def test_a_drop_that_is_killed_halfway_leaves_a_folder_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def remove_half(folder: Path) -> None:
+        remove_tree(folder / "generation-1" / "segments")
+        raise Killed
+
+    index, remove_tree = await fill(tmp_path, 3), shutil.rmtree
+    with monkeypatch.context() as patch:
+        patch.setattr("toolscript.adapters.qdrant.edge.shutil.rmtree", remove_half)
+        with pytest.raises(Killed):
+            await index.drop(NAME)
+    await index.close()
+    again = QdrantEdgeIndex(tmp_path)
+    await again.open(THINGS)
+    assert await again.count(NAME) == 0
+    await again.close()
 
 
 async def test_optimising_runs_beside_searches_and_changes_no_result(tmp_path: Path) -> None:
