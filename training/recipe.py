@@ -28,7 +28,7 @@ class Recipe:
 
 
 # What the packaged model is made with, and its teacher.
-SMALL = Recipe(Plan(steps=400, teacher_weight=8.0, unlabelled=512))
+SMALL = Recipe(Plan(steps=1000, rate=1e-4, teacher_weight=8.0, unlabelled=512))
 LARGE = Recipe(Plan(steps=160, size=512, rate=3e-5), seeds=(1,), original_share=0.0)
 
 
