@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -113,7 +113,7 @@ class _ServerCollection:
     async def delete(self, ids: list[Any]) -> None:
         await _send(self.client.delete(self.name, qm.PointIdsList(points=ids), wait=True), self.outages, self.name)
 
-    async def query(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection) -> list[Candidate]:
+    async def query(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection) -> list[Any]:
         request = self.client.query_points(
             self.name,
             query,
@@ -123,7 +123,10 @@ class _ServerCollection:
             limit=limit,
             with_payload=payload,
         )
-        return [to_candidate(p.payload, p.score) for p in (await _send(request, self.outages, self.name)).points]
+        return (await _send(request, self.outages, self.name)).points
+
+    def to_candidates(self, points: Sequence[Any], payload: Selection) -> list[Candidate]:  # noqa: ARG002
+        return [to_candidate(p.payload, p.score) for p in points]
 
     async def count(self, conditions: Any) -> int:
         return (await _send(self.client.count(self.name, conditions, exact=True), self.outages, self.name)).count

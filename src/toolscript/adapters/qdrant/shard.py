@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -180,12 +181,13 @@ class Shard:
             if self._changed is not None:
                 self._changed.update(ids)
 
-    async def query(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection) -> list[Candidate]:
+    async def query(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection) -> list[Any]:
+        return self.search(query, using, conditions, limit, False if payload == [ID_FIELD] else payload)
+
+    def to_candidates(self, points: Sequence[Any], payload: Selection) -> list[Candidate]:
         if payload == [ID_FIELD]:
-            found = self.search(query, using, conditions, limit)
-            return [Candidate(own_id, p.score) for own_id, p in zip(self._read_ids(found), found, strict=True)]
-        found = self.search(query, using, conditions, limit, payload)
-        return [to_candidate(p.payload, p.score) for p in found]
+            return [Candidate(own_id, p.score) for own_id, p in zip(self._read_ids(points), points, strict=True)]
+        return [to_candidate(p.payload, p.score) for p in points]
 
     def search(self, query: Any, using: str, conditions: Any, limit: int, payload: Selection = False) -> list[Any]:
         """The engine's own answer to a query: points with ids of the engine."""
@@ -202,7 +204,7 @@ class Shard:
             )
         )
 
-    def _read_ids(self, found: list[Any]) -> list[str]:
+    def _read_ids(self, found: Sequence[Any]) -> list[str]:
         """Our ids of the engine's points. Each is read once: the engine's id is derived from ours and never changes."""
         numbers = [p.id.int for p in found]
         unknown = [n for n in numbers if n not in self._own_ids]
