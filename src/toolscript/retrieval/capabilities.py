@@ -36,6 +36,9 @@ class Subjects:
     kinds: frozenset[str] = frozenset()
 
 
+NO_SUBJECTS = Subjects()
+
+
 @dataclass(frozen=True, slots=True)
 class Inference:
     """A tool of another domain that can do what the query needs: which of the query's domains it serves, the text for

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from toolscript.domain.catalog import Item, ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
-from toolscript.retrieval.capabilities import Capabilities, Subjects
+from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
 from toolscript.retrieval.text.spelling import Spelling
 from toolscript.retrieval.text.words import words
@@ -66,7 +66,9 @@ class CatalogueFacts:
         self.items = facts
         self.names = Names((item_id, each.name) for item_id, each in facts.items())
         self.spelling = Spelling(spelt)
-        self.subjects: Mapping[str, Subjects] = {item_id: each.subjects for item_id, each in facts.items()}
+        self.subjects: Mapping[str, Subjects] = {
+            item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
+        }
         self._counts = TermCounts(len(facts), documents_with_term)
 
     async def term_counts(self, _: object) -> TermCounts:

@@ -7,9 +7,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.calibration import position
-from toolscript.retrieval.capabilities import Capabilities, Inference, Subjects
+from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
 from toolscript.retrieval.fusion import Scores, sum_weighted
 from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signals
 from toolscript.retrieval.retriever import Legs
@@ -27,30 +29,21 @@ UNNAMED = 0.985
 UNRELATED = 0.95
 # Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
 MIN_SHARE = 0.25
-
-NO_SUBJECTS = Subjects()
+DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTopics:
-    """The domains of a query, and the subjects of the catalogue's tools."""
+    """The domains of a query, and the subjects of those tools in the catalogue that have some."""
 
     query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
     capabilities: Capabilities
 
-    def of(self, item_id: str) -> Subjects:
-        """The subjects of a tool."""
-        return self.subjects.get(item_id, NO_SUBJECTS)
-
     def shares(self, item_id: str) -> bool:
         """Whether the tool is of one of the query's domains."""
-        return not self.query_domains.isdisjoint(self.of(item_id).domains)
-
-    def infer(self, item_id: str) -> Inference | None:
-        """How a tool of another domain can do what the query needs, if it can."""
-        tool = self.of(item_id)
-        return self.capabilities.infer(self.query_domains, tool) if tool.kinds else None
+        tool = self.subjects.get(item_id)
+        return tool is not None and not self.query_domains.isdisjoint(tool.domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +83,28 @@ class Confidences:
         self._about = about
         meaning = alpha / (alpha + (1 - alpha) * learned.keyword)
         near = {c.id: position(c.score, similarity) for c in legs.dense}
-        nearest = max([1e-9, *(value + learned.beneath for value in near.values())])
+        similar = max(near.values(), default=0.0)
+        nearest = max(1e-9, similar + learned.beneath)
         top = legs.lexical[0].score if legs.lexical else 0.0
         self._semantic = {i: meaning * max(0.0, value + learned.beneath) / nearest for i, value in near.items()}
         self._keyword = {c.id: (1 - meaning) * c.score / top for c in legs.lexical}
         self.scores = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
         first, second, *_ = [*sorted(self.scores.values(), reverse=True)[:2], 0.0, 0.0]
         self.signals = Signals(
-            similarity=max(near.values(), default=0.0),
+            similarity=similar,
             coverage=min(1.0, top / max(full_score, 1e-9)),
             lead=first - second,
             size=math.log10(max(1, tools)),
         )
         confident = min(UNRELATED, (learned.hybrid if meaning > 0 else learned.words).estimate(self.signals))
-        self._base = {i: confident * score / max(first, 1e-9) for i, score in self.scores.items()}
+        highest = max(first, 1e-9)
+        self._base = {i: confident * score / highest for i, score in self.scores.items()}
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()
         self._inferred: dict[str, tuple[float, str]] = {}
-        self._values = {i: self._boost(i, base) for i, base in self._base.items()}
+        self._values = dict(self._base)
+        if about.query_domains:
+            self._values |= {i: self._boost(i, base) for i, base in self._base.items() if i in about.subjects}
 
     def raise_named(self, names: NameMatches) -> None:
         """Raises tools whose names the query contains, to at least the similarity of the names."""
@@ -122,17 +119,18 @@ class Confidences:
         if not about.query_domains:
             return
         nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
+        tools = [(i, about.subjects[i]) for i in values if i in about.subjects]
         best: Scores = {}
-        for i, confidence in values.items():
-            for domain in about.query_domains & about.of(i).domains:
-                best[domain] = max(best.get(domain, 0.0), confidence)
-        for i in values:
-            by = about.infer(i)
+        for i, tool in tools:
+            for domain in about.query_domains & tool.domains:
+                best[domain] = max(best.get(domain, 0.0), values[i])
+        for i, tool in tools:
+            by = about.capabilities.infer(about.query_domains, tool) if tool.kinds else None
             if by:
                 ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
                 wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if by.wholly or nothing_found else 0.0)
                 wanted = min(wanted, UNNAMED, BEHIND * ahead)
-                if _round(wanted) > _round(values[i]):
+                if round(wanted, DIGITS) > round(values[i], DIGITS):
                     self._inferred[i] = wanted - values[i], by.text
                     values[i] = wanted
 
@@ -140,8 +138,9 @@ class Confidences:
         """Most confident first; equal ones by their score, then by id. Confidences are rounded first, so that the
         threshold applies to the value shown."""
         scores = self.scores
-        rounded = [(_round(value), i) for i, value in self._values.items()]
-        return [(i, value) for value, i in sorted(rounded, key=lambda r: (-r[0], -scores.get(r[1], 0.0), r[1]))]
+        rounded = np.round([*self._values.values()], DIGITS).tolist()
+        ordered = sorted([(-value, -scores.get(i, 0.0), i) for i, value in zip(self._values, rounded, strict=True)])
+        return [(i, -value) for value, _, i in ordered]
 
     def evidence(self, item_id: str, shared_words: tuple[str, ...]) -> Evidence:
         """The parts of a candidate's score that changed its confidence."""
@@ -150,8 +149,8 @@ class Confidences:
         alike = self._alike.get(item_id)
         base = self._base.get(item_id, 0.0) if alike is None else alike
         scale = base / max(self.scores.get(item_id, 0.0), 1e-9) if alike is None else 0.0
-        is_boosted = _round(self._boost(item_id, base)) > _round(min(UNNAMED, base))
-        shared = self._about.query_domains & self._about.of(item_id).domains
+        is_boosted = round(self._boost(item_id, base), DIGITS) > round(min(UNNAMED, base), DIGITS)
+        shared = self._about.query_domains & self._about.subjects.get(item_id, NO_SUBJECTS).domains
         inferred, capability = self._inferred.get(item_id, (0.0, ""))
         return Evidence(
             semantic=scale * self._semantic.get(item_id, 0.0),
@@ -165,10 +164,6 @@ class Confidences:
 
     def _boost(self, item_id: str, base: float) -> float:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
-
-
-def _round(score: float) -> float:
-    return round(min(1.0, max(0.0, score)), 4)
 
 
 def explain(evidence: Evidence) -> str:
