@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
@@ -13,7 +12,7 @@ from toolscript.retrieval.confidence import explain
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import cover_needs
 from toolscript.retrieval.query import QueryRules
-from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, stems, words
+from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 
@@ -86,9 +85,9 @@ class ToolSearch:
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
             best = cover_needs(best, needs, limit)
-            query_words = [w for w in words(prepared.text) if w not in STOP_WORDS]
+            query_terms = {w: term(stem(w)) for w in words(prepared.text) if w not in STOP_WORDS}
             hits = [
-                _build_hit(i, score, catalogue.items[i], query_words, ranked.find_evidence, needs.get(i))
+                _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
                 for i, score in best
             ]
         if self._is_incomplete():
@@ -101,12 +100,11 @@ def _build_hit(
     item_id: str,
     confidence: float,
     facts: ItemFacts,
-    query_words: Sequence[str],
+    query_terms: Mapping[str, int],
     evidence: FindEvidence,
     need: str | None,
 ) -> ToolHit:
-    own = _own_stems(f"{facts.name} {facts.server} {facts.description}")
-    shared = tuple(dict.fromkeys(w for w in query_words if stem(w) in own))[:3]
+    shared = tuple(word for word, number in query_terms.items() if number in facts.terms)[:3]
     return ToolHit(
         id=item_id,
         server=facts.server,
@@ -117,11 +115,6 @@ def _build_hit(
         reason=explain(evidence(item_id, shared)),
         need=need,
     )
-
-
-@lru_cache(maxsize=4096)
-def _own_stems(text: str) -> frozenset[str]:
-    return frozenset(stems(text))
 
 
 def _check(limit: int, threshold: float) -> None:

@@ -101,6 +101,14 @@ async def test_a_reason_names_the_words_that_matched(tool_model: OnnxEmbedder) -
     assert hit.reason.startswith("Keyword match (zebras, feeding)")
 
 
+@pytest.mark.req("S-01")
+async def test_a_reason_names_the_words_that_only_a_parameter_has() -> None:
+    schema = {"type": "object", "properties": {"zebraName": {"type": "string"}}}
+    async with searching(None, [Item("zoo", "feed", "Feeds.", input_schema=schema), Item("a", "b", "C.")]) as search:
+        (hit,) = (await search.search("feed the zebra", threshold=0.0)).hits
+    assert hit.reason == "Keyword match (feed, zebra)"
+
+
 @pytest.mark.req("S-08")
 async def test_without_a_model_words_and_names_find_tools() -> None:
     async with searching(None, load_demo_items()) as search:
