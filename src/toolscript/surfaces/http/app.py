@@ -22,7 +22,9 @@ from toolscript.surfaces.http.routers import documents, feedback, hierarchical, 
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.server import build_endpoint
 
+# A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
 ROUTERS = (
+    tools.router,
     hierarchical.router,
     states.router,
     documents.router,
@@ -30,7 +32,6 @@ ROUTERS = (
     knowledge.router,
     skills.router,
     feedback.router,
-    tools.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
