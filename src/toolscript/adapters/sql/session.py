@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Protocol, TypeVar, cast
 
 from toolscript.domain.errors import Unavailable
@@ -81,8 +82,13 @@ class Session:
 
 def load(kind: Callable[..., T], row: Row) -> T:
     """A dataclass from the columns that are named like its fields. Lists become tuples."""
-    values = {each.name: row[each.name] for each in fields(cast(Any, kind))}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    values = [row[name] for name in _list_fields(kind)]
+    return kind(*[tuple(value) if isinstance(value, list) else value for value in values])
+
+
+@cache
+def _list_fields(kind: Callable[..., Any]) -> list[str]:
+    return [each.name for each in fields(cast(Any, kind))]
 
 
 class Sessions(Protocol):

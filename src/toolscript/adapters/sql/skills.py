@@ -103,7 +103,8 @@ def read_assignments(session: Session, numbers: Sequence[int] | None) -> dict[in
     parameters = {} if numbers is None else {"numbers": list(numbers)}
     assignments: dict[int, list[Assignment]] = defaultdict(list)
     for row in session.rows(
-        f"SELECT * FROM tool_skill_assignments WHERE {condition} ORDER BY confidence DESC, is_primary DESC, skill_id",
+        "SELECT tool_id, skill_id, confidence, is_primary, origin FROM tool_skill_assignments "
+        f"WHERE {condition} ORDER BY confidence DESC, is_primary DESC, skill_id",
         **parameters,
     ):
         assignment = Assignment(row["skill_id"], row["confidence"], row["is_primary"], Origin(row["origin"]))
