@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
@@ -11,7 +12,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import LanguageModel, Reranker
-from toolscript.ports.servers import ToolServer
+from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import Sync
@@ -19,15 +20,22 @@ from toolscript.settings import Settings
 
 
 class Servers:
-    """Connects to MCP servers; imports the MCP package with the first connection."""
+    """Connects to MCP servers. Imports the MCP package with the first connection, which takes a second, in a thread: a
+    gateway answers searches meanwhile."""
 
     def __init__(self, max_answer_bytes: int) -> None:
         self._max_answer_bytes = max_answer_bytes
 
-    def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
+    @asynccontextmanager
+    async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[ToolServer]:
+        servers = await asyncio.to_thread(self._import)
+        async with servers.connect(spec, within=within) as server:
+            yield server
+
+    def _import(self) -> ToolServers:
         with require_extra("server", "connecting to MCP servers"):
             from toolscript.adapters.mcp.client import McpServers
-        return McpServers(self._max_answer_bytes).connect(spec, within=within)
+        return McpServers(self._max_answer_bytes)
 
 
 def open_gateway(settings: Settings, sync: Sync | None = None) -> Gateway:

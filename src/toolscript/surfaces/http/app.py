@@ -15,12 +15,12 @@ from starlette.types import ASGIApp
 from toolscript import __version__
 from toolscript.surfaces.http.errors import add_error_handlers
 from toolscript.surfaces.http.guard import Guard, parse_origin
-from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, InputLimits
+from toolscript.surfaces.http.input_limits import InputLimits
+from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import documents, feedback, hierarchical, knowledge, skills, states, tools
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.server import build_endpoint
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
 ROUTERS = (
@@ -63,7 +63,7 @@ class GatewayApi(FastAPI):
 
 def create_http_app(served: ServedApp) -> FastAPI:
     """Creates the HTTP application. The guard and the limits check every request before a route reads its body."""
-    endpoint = build_endpoint(served.wait_until_ready, MAX_BODY_BYTES)
+    endpoint = McpEndpoint(served)
 
     @asynccontextmanager
     async def run_endpoint(_: FastAPI) -> AsyncIterator[None]:
@@ -93,5 +93,5 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     http.router.routes.extend(_API.routes)
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
-    http.router.routes.append(Route(MCP_PATH, endpoint.asgi_app, methods=["POST"], include_in_schema=False))
+    http.router.routes.append(Route(MCP_PATH, endpoint, methods=["POST"], include_in_schema=False))
     return http

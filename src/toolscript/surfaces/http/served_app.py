@@ -21,10 +21,12 @@ class ServedApp:
         self.settings = settings
         self._current = app
         self._open, self._ready = asyncio.Event(), asyncio.Event()
+        self.has_become_ready = asyncio.Event()
+        """Set when it is ready for the first time, and for ever after."""
         if app:
             self._open.set()
         if ready:
-            self._ready.set()
+            self.mark_ready()
 
     @property
     def current(self) -> App | None:
@@ -48,6 +50,7 @@ class ServedApp:
     def mark_ready(self) -> None:
         """Lets calls through that wait for the servers."""
         self._ready.set()
+        self.has_become_ready.set()
 
     async def wait_until_open(self) -> App:
         """Returns the application once it is open. Raises Unavailable after READY_TIMEOUT_SECONDS."""
