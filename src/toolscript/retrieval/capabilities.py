@@ -116,6 +116,8 @@ class _Phrases:
     def find(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
         """The phrases in a list of words, with the key that each stands for and its weight."""
         stemmed = [_form(w) for w in text]
+        if self._starting.keys().isdisjoint(stemmed):
+            return {}
         return {
             (phrase, key): weight
             for at, first in enumerate(stemmed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from toolscript.domain.catalog import Item, ItemType, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
@@ -58,11 +59,9 @@ class CatalogueFacts:
 
     def __init__(self, facts: Mapping[str, ItemFacts], capabilities: Capabilities) -> None:
         """Takes the facts about each item by its id."""
-        documents_with_term: Counter[int] = Counter()
+        documents_with_term = Counter(chain.from_iterable(each.terms for each in facts.values()))
         spelt: Counter[str] = Counter(dict.fromkeys(capabilities.vocabulary, 0))
-        for each in facts.values():
-            documents_with_term.update(each.terms)
-            spelt.update(each.spelt)
+        spelt.update(chain.from_iterable(each.spelt for each in facts.values()))
         self.items = facts
         self.names = Names((item_id, each.name) for item_id, each in facts.items())
         self.spelling = Spelling(spelt)

@@ -23,8 +23,9 @@ _LOWER = "".join(c for c in map(chr, range(0x41, 0x590)) if c.islower())
 _CAMEL = re.compile(
     rf"(?<=[^\W\d_{_UPPER}])(?=[{_UPPER}])|(?<=[0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
 )
-_ASCII_CAMEL = re.compile(r"[a-z0-9](?=[A-Z])|[A-Z](?=[A-Z][a-z])")  # the same, several times faster
 _WORD = re.compile(r"[^\W_]+")
+# The words of an ASCII text, split at the same places, in a fraction of the time.
+_ASCII_WORD = re.compile(r"[A-Z]+(?![a-z])[a-z0-9]*|[A-Z]?[a-z][a-z0-9]*|[0-9][a-z0-9]*")
 
 # Words that are too common in queries and descriptions to be informative.
 _STOP = """
@@ -40,15 +41,17 @@ _stemmer = Stemmer.Stemmer("english")
 
 def split_identifier(text: str) -> str:
     """Separates the words of an identifier and keeps their case: `readFile` becomes `read File`."""
-    return " ".join(_WORD.findall(_split_words(text)))
+    if text.isascii():
+        return " ".join(_ASCII_WORD.findall(text))
+    return " ".join(_WORD.findall(_split_camel(text)))
 
 
 def words(text: str) -> list[str]:
     """The folded words of a text, in order, with stop words and without accents."""
-    split = _split_words(text)
-    if not split.isascii():
-        folded = unicodedata.normalize("NFKD", split)
-        split = "".join(c for c in folded if not unicodedata.combining(c))
+    if text.isascii():
+        return split_identifier(text).lower().split()
+    folded = unicodedata.normalize("NFKD", _split_camel(text))
+    split = "".join(c for c in folded if not unicodedata.combining(c))
     return [w.casefold() for w in _WORD.findall(split)]
 
 
@@ -74,9 +77,7 @@ def term_frequencies(text: str) -> Counter[int]:
     return Counter(map(term, stems(text)))
 
 
-def _split_words(text: str) -> str:
-    if text.isascii():
-        return _ASCII_CAMEL.sub(r"\g<0> ", text)
+def _split_camel(text: str) -> str:
     return _CAMEL.sub(" ", unicodedata.normalize("NFC", text))
 
 
