@@ -35,8 +35,8 @@ START_NOTE = (
     "`toolscript gateway start` as a process of its own, with a server that lists all tools in pages of 500: from the "
     "start of the process until `GET /ready` says yes and the index has everything, first with an empty folder, then "
     "again with what is there (ready once the catalogue of the last run is open: servers connect meanwhile, and calls "
-    "wait for them). Memory is what is resident then. The reference is a process that only imports what the gateway "
-    "imports."
+    "wait for them). Memory is what is resident then. The reference is a process that only imports what a gateway that "
+    "is started again imports until then."
 )
 SEARCH_NOTE = (
     "One client on one connection, new queries, over HTTP; beside embedding the same queries and nothing else."
@@ -131,7 +131,7 @@ def _resident(pid: int) -> int:
 
 
 def _start_table(starts: Sequence[RunningGateway], size: str) -> Table:
-    imports = "import uvicorn, toolscript.app.app, toolscript.adapters.mcp.client, toolscript.surfaces.http.server"
+    imports = "import uvicorn, toolscript.app.app, toolscript.surfaces.http.server"
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", imports], check=True)
     bare = time.perf_counter() - began
