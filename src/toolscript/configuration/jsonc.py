@@ -8,14 +8,14 @@ import json
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 Value = dict[str, "JsoncNode"] | list["JsoncNode"] | str | int | float | bool | None
 
 MAX_DEPTH = 100
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
 _LINE_BREAK = r"\r\n|\r|\n"
-_BLANK = r"(?:[ \t\r\n]+|//[^\r\n]*|/\*(?s:.*?)\*/)*"
+BLANK = r"(?:[ \t\r\n]+|//[^\r\n]*|/\*(?s:.*?)\*/)*"
 _BEGINS_BLANK = frozenset(" \t\r\n/")
 _STRING = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
 _LITERAL = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null"
@@ -35,13 +35,17 @@ class JsoncError(ValueError):
 @dataclass(slots=True, eq=False)
 class JsoncNode:
     """A value with its position. `line` is the line of its key or, in a list, of the value. `literal` is the source
-    text of a number or boolean, so that 3.10 can become the string "3.10"."""
+    text of a number or boolean, so that 3.10 can become the string "3.10". `text[start:end]` is the value, and its key
+    begins at `key_start`, in the text without byte order mark."""
 
     line: int
     name: str | int = ""
     parent: JsoncNode | None = None
     value: Value = None
     literal: str = ""
+    key_start: int = 0
+    start: int = 0
+    end: int = 0
 
     @property
     def key(self) -> str:
@@ -54,6 +58,21 @@ class JsoncNode:
             name = self.name if len(self.name) <= _MAX_KEY_LENGTH else f"{self.name[:_MAX_KEY_LENGTH]}…"
             return f"{self.parent.key}[{json.dumps(name, ensure_ascii=False)}]"
         return f"{self.parent.key}.{self.name}".removeprefix(".")
+
+    def find(self, *names: str) -> JsoncNode | None:
+        """The value at a path of keys below this one; None if there is none."""
+        found: JsoncNode | None = self
+        for name in names:
+            found = found.value.get(name) if found and isinstance(found.value, dict) else None
+        return found
+
+    def to_python(self) -> Any:
+        """The value as `json.loads` would return it."""
+        if isinstance(self.value, dict):
+            return {name: member.to_python() for name, member in self.value.items()}
+        if isinstance(self.value, list):
+            return [element.to_python() for element in self.value]
+        return self.value
 
 
 class JsoncDocument(NamedTuple):
@@ -76,7 +95,7 @@ class _JsoncParser:
         self._lines = [0, *(found.end() for found in re.finditer(_LINE_BREAK, text))]
         self._repeated: list[tuple[JsoncNode, int]] = []
         self._inside: list[JsoncNode] = []
-        self._blank_pattern, self._string_pattern, self._literal_pattern = map(re.compile, (_BLANK, _STRING, _LITERAL))
+        self._blank_pattern, self._string_pattern, self._literal_pattern = map(re.compile, (BLANK, _STRING, _LITERAL))
 
     def parse(self) -> JsoncDocument:
         root = JsoncNode(1)
@@ -87,8 +106,10 @@ class _JsoncParser:
 
     def _parse_value(self, node: JsoncNode) -> None:
         """Parses the next value into the node."""
-        match self._next():
-            case "{" | "[" as opening:
+        opening = self._next()
+        node.start = self._at
+        match opening:
+            case "{" | "[":
                 if len(self._inside) == MAX_DEPTH:
                     self._fail(f"nested more than {MAX_DEPTH} deep")
                 self._inside.append(node)
@@ -102,6 +123,7 @@ class _JsoncParser:
                 node.value = self._parse_string()
             case _:
                 self._parse_literal(node)
+        node.end = self._at
 
     def _parse_object(self, node: JsoncNode) -> None:
         members: dict[str, JsoncNode] = {}
@@ -109,13 +131,13 @@ class _JsoncParser:
         while not self._take("}"):
             if self._next() != '"':
                 self._fail_expecting('a key in double quotes or "}"')
-            line = self._position()[0]
+            line, key_start = self._position()[0], self._at
             name = self._parse_string()
             if name in members:
                 self._repeated.append((members[name], line))
             if not self._take(":"):
                 self._fail_expecting('":"')
-            members[name] = member = JsoncNode(line, name, node)
+            members[name] = member = JsoncNode(line, name, node, key_start=key_start)
             self._parse_value(member)
             if not self._take(",") and self._next() != "}":
                 self._fail_expecting('"," or "}"')
