@@ -6,6 +6,7 @@ errors. Values in `env` and `headers` are secrets: no error contains a value.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ _ENTRY_KEYS = (
 )
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
-_VARIABLE = (
+VARIABLE = (
     r"\$\{(?P<env>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
     r"|\$\{input:(?P<input>[^}\x00-\x1f]+)\}"
     r"|\$\{(?P<other>config|command):[^}]*\}"
@@ -80,6 +81,20 @@ def load_configuration(
         raise _build_error(problems)
     watched = [*(s.file for s in sources), *(file for s in sources for file in s.env_files)]
     return Configuration(tuple(s for s in specs if s is not None), tuple(dict.fromkeys(watched)))
+
+
+def parse_entry(name: str, source: str, *, file: Path, home: Path, environment: Mapping[str, str]) -> ServerSpec | None:
+    """The server of one entry, as if it were in that file; None if it is disabled. Raises Invalid with all problems, in
+    one line and without the file."""
+    reader = _ConfigurationFile(file, home, environment)
+    node = parse_jsonc(f'{{"mcpServers": {{{json.dumps(name)}: {source}}}}}').root.find("mcpServers", name)
+    if node is None or not isinstance(node.value, dict):
+        raise Invalid("must be an object")
+    spec = _ServerEntry(reader, name, node, node.value).build_spec()
+    if reader.problems:
+        messages = (p["message"].removeprefix(f"{file}: ").removeprefix(node.key) for p in reader.problems)
+        raise Invalid("; ".join(re.sub(r" \(line \d+\)$", "", message).lstrip(".: ") for message in messages))
+    return spec
 
 
 def _build_error(problems: list[dict[str, Any]]) -> Invalid:
@@ -160,7 +175,7 @@ class _ConfigurationFile:
 
     def _read_root(self, *, required: bool) -> JsoncNode | None:
         try:
-            text = _read_text(self.file)
+            text = read_text(self.file)
             document = parse_jsonc(text) if text is not None else None
         except JsoncError as error:
             self._record(f"{error.message} (line {error.line}, column {error.column})", error.key, error.line)
@@ -185,7 +200,7 @@ class _ConfigurationFile:
             self.report(node, f"must be a string, not {_describe_kind(node)}")
             return None
         problems: list[str] = []
-        resolved = re.sub(_VARIABLE, lambda match: self._resolve_variable(match, problems), node.value)
+        resolved = re.sub(VARIABLE, lambda match: self._resolve_variable(match, problems), node.value)
         if "\0" in resolved:
             problems.append("must not contain a NUL character")
         for message in problems:
@@ -198,7 +213,7 @@ class _ConfigurationFile:
             problems.append(f"cannot resolve ${{{match['other']}:…}}: only the client that defines it can")
             return ""
         if requested:
-            name = re.sub(r"[^A-Z0-9]", "_", requested.upper())
+            name = name_input_variable(requested)
             if name not in self.environment:
                 problems.append(f"needs the input {requested}: set the environment variable {name}")
             return self.environment.get(name, "")
@@ -341,7 +356,7 @@ class _ServerEntry:
         if file:
             self.source.env_files.append(file)
             try:
-                env.update(_parse_env_file(_read_text(file) or ""))
+                env.update(_parse_env_file(read_text(file) or ""))
             except ValueError as error:
                 self.source.report(self.members["envFile"], f"{file}: {error}")
         return env | self._read_mapping("env", _VARIABLE_NAME, _ANYTHING)
@@ -365,7 +380,12 @@ class _ServerEntry:
         return texts
 
 
-def _read_text(file: Path) -> str | None:
+def name_input_variable(requested: str) -> str:
+    """The environment variable for an input that VS Code would ask for."""
+    return re.sub(r"[^A-Z0-9]", "_", requested.upper())
+
+
+def read_text(file: Path) -> str | None:
     """Reads a file; None if it does not exist. Raises ValueError with the reason why it cannot be read."""
     try:
         if file.is_fifo() or file.is_char_device():

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import PureWindowsPath
 from typing import Any
 
 from toolscript.domain.catalog import Item
@@ -33,6 +35,14 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include_tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
+
+    @property
+    def is_toolscript(self) -> bool:
+        """Whether it starts Toolscript: by its path, as a module, or with a runner such as `uvx toolscript mcp`."""
+        names = [PureWindowsPath(word).stem for word in (self.command, *self.args)]  # takes both slashes
+        return names[0] == "toolscript" or any(
+            pair in {("-m", "toolscript"), ("toolscript", "mcp")} for pair in pairwise(names)
+        )
 
     def allows_tool(self, name: str) -> bool:
         """Whether the configuration allows a tool of this name. Patterns work as in file names: `read_*`."""

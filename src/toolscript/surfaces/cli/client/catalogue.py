@@ -124,11 +124,7 @@ def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
     has it as a server can be used as it is. Raises Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
-    return replace(read, servers=tuple(s for s in read.servers if not _is_toolscript(s)))
-
-
-def _is_toolscript(spec: ServerSpec) -> bool:
-    return Path(spec.command).stem == "toolscript" or spec.args[:2] == ("-m", "toolscript")
+    return replace(read, servers=tuple(s for s in read.servers if not s.is_toolscript))
 
 
 def _find_files(config: Path | None, folder: Path) -> list[Path]:

@@ -1,0 +1,205 @@
+"""Plans to move the servers of MCP clients into Toolscript's configuration. Nothing is written here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from toolscript.configuration.client_files import ClientFile, KeyPath, ServerList, find_server_lists
+from toolscript.configuration.files import parse_entry, read_text
+from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
+from toolscript.configuration.jsonc_edit import (
+    TextEdit,
+    add_member,
+    apply_edits,
+    find_indent_unit,
+    format_source,
+    read_source,
+    remove_member,
+)
+from toolscript.configuration.portable_entry import make_portable
+from toolscript.domain.errors import Invalid
+from toolscript.domain.servers import ServerSpec
+
+NAME = "toolscript"
+MAX_NAME_LENGTH = 64
+_TYPED_CLIENTS = frozenset({"claude-code", "vscode"})
+
+ParseSpec = Callable[[str, str], ServerSpec | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """A server in a client's file. It moves if it has a `target`."""
+
+    name: str
+    path: KeyPath
+    entry: str = ""
+    """The source of the entry, for any file."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    spec: ServerSpec | None = None
+    target: str = ""
+    """Its name in Toolscript's configuration."""
+    reason: str = ""
+    """Why it stays."""
+    is_toolscript: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A client's file with servers, or with a problem."""
+
+    source: ClientFile
+    text: str = ""
+    servers: tuple[FoundServer, ...] = ()
+    problem: str | None = None
+
+    @property
+    def moving(self) -> list[FoundServer]:
+        """The servers that move."""
+        return [server for server in self.servers if server.target]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """The old and the new text of a file. `lists` are the places that differ."""
+
+    file: Path
+    before: str | None
+    after: str
+    lists: tuple[KeyPath, ...]
+    is_target: bool = False
+    """Whether it is Toolscript's configuration, which gets the servers of all others."""
+
+
+def find_servers(
+    source: ClientFile, *, home: Path, environment: Mapping[str, str], own_urls: frozenset[str]
+) -> FoundFile | None:
+    """The servers of a client's file; None if it has none. A file that cannot be read has a problem instead."""
+    try:
+        text = read_text(source.file)
+        root = parse_jsonc(text).root if text and text.strip() else None
+    except JsoncError as error:
+        return FoundFile(source, problem=f"{error.message} (line {error.line}, column {error.column})")
+    except ValueError as error:
+        return FoundFile(source, problem=str(error))
+    if text is None or root is None:
+        return None
+
+    def parse_spec(name: str, entry: str) -> ServerSpec | None:
+        return parse_entry(name, entry, file=source.file, home=home, environment=environment)
+
+    servers: list[FoundServer] = []
+    for each in find_server_lists(source, root):
+        if not isinstance(each.node.value, dict):
+            return FoundFile(source, problem=f"{each.node.key}: must be an object of servers by name")
+        servers += [_read_server(text, each, node, parse_spec, own_urls) for node in each.node.value.values()]
+    return FoundFile(source, text, tuple(servers)) if servers else None
+
+
+def _read_server(
+    text: str, place: ServerList, node: JsoncNode, parse_spec: ParseSpec, own_urls: frozenset[str]
+) -> FoundServer:
+    name = str(node.name)
+    found = FoundServer(name, (*place.path, name))
+    try:
+        portable = make_portable(read_source(text, node), place.project)
+        spec = parse_spec(name, portable.source)
+    except Invalid as error:
+        return replace(found, reason=error.message)
+    if spec is None:
+        return replace(found, reason="disabled")
+    if spec.is_toolscript or spec.url.rstrip("/") in own_urls:
+        return replace(found, reason="Toolscript itself", is_toolscript=True)
+    return replace(found, entry=portable.source, variables=portable.variables, spec=spec)
+
+
+def assign_names(files: Sequence[FoundFile], target: JsoncNode | None) -> list[FoundFile]:
+    """Gives every server that can move its name in Toolscript's configuration. Equal entries share one; another entry
+    of the same name gets the client's name behind its own."""
+    taken: dict[str, Any] = {}
+    for path in (("servers",), ("mcp", "servers"), ("mcpServers",)):
+        node = target.find(*path) if target else None
+        taken |= node.to_python() if node and isinstance(node.value, dict) else {}
+
+    def assign(server: FoundServer, client: str) -> FoundServer:
+        if server.reason or server.spec is None:
+            return server
+        value = parse_jsonc(server.entry).root.to_python()
+        first = _clean_name(server.name)
+        suffixes = ("" if n == 0 else f"-{client}" if n == 1 else f"-{client}-{n}" for n in count())
+        names = (first[: MAX_NAME_LENGTH - len(suffix)] + suffix for suffix in suffixes)
+        equal = (each for each, other in taken.items() if other == value and each.startswith(first))
+        name = next(equal, None) or next(each for each in names if each not in taken)
+        taken[name] = value
+        return replace(server, target=name, spec=replace(server.spec, name=name))
+
+    return [replace(f, servers=tuple(assign(server, f.source.client) for server in f.servers)) for f in files]
+
+
+def _clean_name(name: str) -> str:
+    """The name as Toolscript's configuration allows it."""
+    plain = re.sub(r"[/,\x00-\x1f\x7f-\x9f\u2028\u2029]", "-", name)
+    return re.sub("_{2,}", "_", plain)[:MAX_NAME_LENGTH].strip().rstrip("_ ") or "server"
+
+
+def plan_changes(
+    files: Sequence[FoundFile], target: Path, target_text: str | None, command: Sequence[str]
+) -> list[FileChange]:
+    """What to write, Toolscript's configuration first: at no moment is a server in no file. `command` starts
+    Toolscript's MCP server."""
+    moved = {server.target: server for each in files for server in each.moving}
+    after = target_text if target_text and target_text.strip() else "{\n}\n"
+    existing = parse_jsonc(after).root
+    for name, server in moved.items():
+        if not any(existing.find(*path, name) for path in (("mcpServers",), ("servers",), ("mcp", "servers"))):
+            after = add_member(after, ("mcpServers", name), server.entry)
+    changes = (
+        [FileChange(target, target_text, after, (("mcpServers",),), is_target=True)]
+        if after != target_text and moved
+        else []
+    )
+    return changes + [_plan_change(each, command) for each in files if each.moving]
+
+
+def _plan_change(found: FoundFile, command: Sequence[str]) -> FileChange:
+    source, root = found.source, parse_jsonc(found.text).root
+    lists: dict[KeyPath, None] = {}
+    edits = []
+    for path in dict.fromkeys(server.path[:-1] for server in found.moving):
+        node = root.find(*path)
+        if node is None:
+            continue
+        rest = found.text[node.start : node.end]
+        for server in found.moving:
+            rest = remove_member(rest, (server.name,)) if server.path[:-1] == path else rest
+        edits.append(TextEdit(node.start, node.end, rest))
+        lists[path] = None
+    text = apply_edits(found.text, edits)
+    lists[source.servers] = None
+    staying = {s.path[-1]: s for s in found.servers if not s.target and s.path[:-1] == source.servers}
+    own = next((name for name, server in staying.items() if server.is_toolscript), None)
+    if own is None:
+        names = (NAME if n == 1 else f"{NAME}-{n}" for n in count(1))
+        own = next(name for name in names if name not in staying)
+        typed = {"type": "stdio"} if source.client in _TYPED_CLIENTS else {}
+        entry = {**typed, "command": command[0], "args": list(command[1:])}
+        text = add_member(text, (*source.servers, own), format_source(entry, find_indent_unit(text)))
+    existing = parse_jsonc(text).root.find(*source.servers, own, "env")
+    for variable, value in {k: v for s in found.moving for k, v in s.variables.items()}.items():
+        if existing is None or existing.find(variable) is None:
+            text = add_member(text, (*source.servers, own, "env", variable), json.dumps(value, ensure_ascii=False))
+    return FileChange(source.file, found.text, text, tuple(lists))
+
+
+def compute_list_digest(text: str, path: KeyPath) -> str | None:
+    """A hash of the servers at a place of a file, whatever their layout; None if there is no such place."""
+    node = parse_jsonc(text).root.find(*path)
+    content = json.dumps(node.to_python(), sort_keys=True) if node else None
+    return hashlib.sha256(content.encode()).hexdigest() if content is not None else None
