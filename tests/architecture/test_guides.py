@@ -16,14 +16,14 @@ from toolscript.settings import PREFIX, Settings, get_variable
 from toolscript.surfaces.cli.main import run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
-BLOCK = re.compile(r"^```(?:text)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 VARIABLES = {get_variable(each.name) for each in fields(Settings)}
 
 
 def _commands() -> Iterator[str]:
     for page in PAGES:
-        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-            for line in block.splitlines():
+        for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            for line in block.splitlines() if language in {"", "text"} else ():
                 command = re.sub(rf"^({PREFIX}\w+=\S+ )*", "", line)
                 if command.startswith("toolscript "):
                     yield command

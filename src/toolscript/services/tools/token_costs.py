@@ -19,15 +19,16 @@ class TokenCosts:
         """The version of the catalogue, and its tokens."""
 
     def of(self, text: str) -> int:
-        return _count_tokens(len(text))
+        return estimate_tokens(len(text))
 
     async def of_everything(self) -> int:
         """The tokens of the names, descriptions and schemas of all tools, prompts and resources."""
         version = self._snapshots.current().version
         if self._total is None or self._total[0] != version:
-            self._total = version, _count_tokens(await self._item_store.count_definition_characters())
+            self._total = version, estimate_tokens(await self._item_store.count_definition_characters())
         return self._total[1]
 
 
-def _count_tokens(characters: int) -> int:
+def estimate_tokens(characters: int) -> int:
+    """The tokens of a text with that many characters."""
     return -(-characters // CHARACTERS_PER_TOKEN)

@@ -30,6 +30,7 @@ from toolscript.surfaces.cli.commands.skills import skills
 from toolscript.surfaces.cli.commands.sync import sync
 from toolscript.surfaces.cli.commands.tools import call, get_types, list_servers, list_tools
 from toolscript.surfaces.cli.commands.train_data import train_data
+from toolscript.surfaces.cli.setup.command import setup
 from toolscript.surfaces.cli.terminal.text import format_json, printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
@@ -125,5 +126,5 @@ def run() -> None:
 
 for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
     run.add_command(command)
-for command in (knowledge, index, keys, feedback, evaluate, train_data, completion):
+for command in (setup, knowledge, index, keys, feedback, evaluate, train_data, completion):
     run.add_command(command)

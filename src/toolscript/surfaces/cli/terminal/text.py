@@ -66,8 +66,10 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def confirm_or_raise(question: str) -> None:
-    """Asks in the terminal. Raises Invalid when the answer is no, or none."""
+def confirm_or_raise(
+    question: str, refusal: str = "nothing was removed: use --yes to remove without confirmation"
+) -> None:
+    """Asks in the terminal. Raises Invalid with the refusal when the answer is no, or none."""
     from toolscript.domain.errors import Invalid
 
     try:
@@ -76,4 +78,4 @@ def confirm_or_raise(question: str) -> None:
         is_sure = False
         click.echo(err=True)
     if not is_sure:
-        raise Invalid("nothing was removed: use --yes to remove without confirmation")
+        raise Invalid(refusal)

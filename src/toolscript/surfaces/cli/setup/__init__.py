@@ -1,0 +1,1 @@
+"""`toolscript setup`: moves the servers of MCP clients behind Toolscript, and back."""

@@ -1,0 +1,44 @@
+"""What tools cost in an agent's context."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers import make_scripted_server
+from toolscript.app.engines import Servers
+from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.surfaces.cli.setup.measure import ToolCost, add_costs, count_tools, measure_own_tools, measure_servers
+
+pytestmark = pytest.mark.req("G-21")
+
+
+def test_a_tool_costs_its_name_its_description_and_its_schema() -> None:
+    small = count_tools([("read", "Read a file.", {"type": "object"})])
+    large = count_tools([("read", "Read a file." * 100, {"type": "object"})])
+    assert small == ToolCost(1, 21)
+    assert large.tokens - small.tokens == 99 * len("Read a file.") / 4
+
+
+def test_toolscript_has_six_tools() -> None:
+    own = measure_own_tools()
+    assert own.tools == 6
+    assert 600 < own.tokens < 2500
+
+
+async def test_servers_are_counted_by_their_tools_and_failures_have_a_reason() -> None:
+    specs = [
+        make_scripted_server("good", tools=["echo", "pid"], prompts=True, resources=True),
+        make_scripted_server("crashing", crash=True),
+        ServerSpec("missing", Transport.STDIO, command="no-such-command"),
+    ]
+    costs = await measure_servers(Servers(2**20), specs, within=30)
+    assert costs["good"].tools == 2
+    assert costs["good"].tokens > 20
+    assert "no-such-command" in str(costs["missing"].problem)
+    assert costs["crashing"].problem
+    assert add_costs(costs.values()) == costs["good"]
+
+
+async def test_a_server_that_does_not_answer_ends_the_measurement_of_none() -> None:
+    costs = await measure_servers(Servers(2**20), [make_scripted_server("hanging", hang=True)], within=0.5)
+    assert costs["hanging"].problem == "no answer within 0.5 s"
