@@ -19,7 +19,16 @@ from toolscript.surfaces.http.input_limits import InputLimits
 from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
-from toolscript.surfaces.http.routers import documents, feedback, hierarchical, knowledge, skills, states, tools
+from toolscript.surfaces.http.routers import (
+    discovery,
+    documents,
+    feedback,
+    hierarchical,
+    knowledge,
+    skills,
+    states,
+    tools,
+)
 from toolscript.surfaces.http.served_app import ServedApp
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
@@ -27,6 +36,7 @@ ROUTERS = (
     tools.router,
     hierarchical.router,
     states.router,
+    discovery.router,
     documents.router,
     documents.health_router,
     knowledge.router,

@@ -27,6 +27,7 @@ from toolscript.surfaces.callers import find_grant, require_scope
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.request_tracking import MCP_PATH
+from toolscript.surfaces.http.routers.discovery import DISCOVERY_PATHS
 from toolscript.surfaces.http.served_app import ServedApp
 
 Address = tuple[str, int | None]
@@ -84,6 +85,8 @@ class Guard:
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Host"},
             )
+        if scope["path"] in DISCOVERY_PATHS and not self._is_local:
+            return None  # on loopback, pages must not find out what runs on this machine
         for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
             if not self._is_allowed_origin(origin, own):
                 return Forbidden(
