@@ -87,9 +87,12 @@ def parse_entry(name: str, source: str, *, file: Path, home: Path, environment: 
     """The server of one entry, as if it were in that file; None if it is disabled. Raises Invalid with all problems, in
     one line and without the file."""
     reader = _ConfigurationFile(file, home, environment)
-    node = parse_jsonc(f'{{"mcpServers": {{{json.dumps(name)}: {source}}}}}').root.find("mcpServers", name)
+    document = parse_jsonc(f'{{"mcpServers": {{{json.dumps(name)}: {source}}}}}')
+    node = document.root.find("mcpServers", name)
     if node is None or not isinstance(node.value, dict):
         raise Invalid("must be an object")
+    for first, _ in document.repeated:
+        reader.report(first, "duplicate key")
     spec = _ServerEntry(reader, name, node, node.value).build_spec()
     if reader.problems:
         messages = (p["message"].removeprefix(f"{file}: ").removeprefix(node.key) for p in reader.problems)

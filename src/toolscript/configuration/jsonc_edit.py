@@ -50,7 +50,10 @@ def add_member(text: str, path: tuple[str, ...], value: str) -> str:
     *above, name = path
     parent = parse_jsonc(text).root.find(*above)
     if parent is None or not isinstance(parent.value, dict):
-        return add_member(set_value(text, tuple(above), "{}"), path, value)
+        unit = find_indent_unit(text)
+        member = f"{unit}{json.dumps(name, ensure_ascii=False)}: {indent_lines(value, unit, chr(10))}"
+        source = f"{{\n{member}\n}}"
+        return add_member(text, tuple(above), source) if parent is None else set_values(text, {tuple(above): source})
     newline = find_newline(text)
     outer = _find_indent(text, parent.key_start)
     inner = next((i for m in parent.value.values() if (i := _find_indent(text, m.key_start, alone=True))), None)
@@ -60,7 +63,7 @@ def add_member(text: str, path: tuple[str, ...], value: str) -> str:
     before = newline + inner if newline else " " * bool(parent.value)
     after = newline + outer if newline not in text[at:close] else ""
     source = f"{json.dumps(name, ensure_ascii=False)}: {indent_lines(value, inner, newline)}"
-    last = list(parent.value.values())[-1].end if parent.value else None
+    last = max((member.end for member in parent.value.values()), default=None)
     if last is None or _find_comma(text, last) is not None:
         trailing = "" if last is None else ","
         return apply_edits(text, [TextEdit(at, at, before + source + trailing + after)])
@@ -69,13 +72,21 @@ def add_member(text: str, path: tuple[str, ...], value: str) -> str:
     return apply_edits(text, [TextEdit(last, last, ","), TextEdit(at, at, before + source + after)])
 
 
-def set_value(text: str, path: tuple[str, ...], value: str) -> str:
-    """Replaces the value at a path of keys by a source, or adds it."""
-    node = parse_jsonc(text).root.find(*path)
-    if node is None:
-        return add_member(text, path, value)
-    source = indent_lines(value, _find_indent(text, node.key_start), find_newline(text))
-    return apply_edits(text, [TextEdit(node.start, node.end, source)])
+def set_values(text: str, sources: Mapping[tuple[str, ...], str]) -> str:
+    """Replaces the values at paths of keys by sources, or adds them."""
+    root, newline = parse_jsonc(text).root, find_newline(text)
+    nodes = {path: root.find(*path) for path in sources}
+    text = apply_edits(
+        text,
+        (
+            TextEdit(node.start, node.end, indent_lines(sources[path], _find_indent(text, node.key_start), newline))
+            for path, node in nodes.items()
+            if node
+        ),
+    )
+    for path in (path for path, node in nodes.items() if not node):
+        text = add_member(text, path, sources[path])
+    return text
 
 
 def read_source(text: str, node: JsoncNode) -> str:

@@ -18,6 +18,8 @@ INHERITED_VARIABLES = frozenset(
     "APPDATA HOME HOMEDRIVE HOMEPATH LOCALAPPDATA LOGNAME PATH SHELL SYSTEMDRIVE SYSTEMROOT TEMP TERM USER USERNAME "
     "USERPROFILE".split()
 )
+# Logins that the client makes, and limits that it sets: without them the server would fail, or be allowed more.
+_BOUND_KEYS = ("auth", "oauth", "headersHelper", "sandbox", "sandboxEnabled")
 _WORKSPACE = frozenset({"workspaceFolder", "workspaceFolderBasename"})
 _PLACES = _WORKSPACE | {"userHome", "pathSeparator"}
 _OTHER_VARIABLE = r"\$\{(?!env:|input:)[A-Za-z]+:(?!-)"
@@ -38,6 +40,8 @@ def make_portable(source: str, project: Path | None) -> PortableEntry:
     read the entry."""
     entry = PortableEntry(source)
     root = parse_jsonc(source).root
+    if bound := [key for key in _BOUND_KEYS if (node := root.find(key)) and node.value]:
+        raise Invalid(f"only its client can apply {' and '.join(bound)}")
     edits = []
     for node in _iterate_strings(root):
         text = str(node.value)

@@ -84,21 +84,24 @@ def find_servers(
     """The servers of a client's file; None if it has none. A file that cannot be read has a problem instead."""
     try:
         text = read_text(source.file)
-        root = parse_jsonc(text).root if text and text.strip() else None
+        document = parse_jsonc(text) if text and text.strip() else None
     except JsoncError as error:
         return FoundFile(source, problem=f"{error.message} (line {error.line}, column {error.column})")
     except ValueError as error:
         return FoundFile(source, problem=str(error))
-    if text is None or root is None:
+    if text is None or document is None:
         return None
 
     def parse_spec(name: str, entry: str) -> ServerSpec | None:
         return parse_entry(name, entry, file=source.file, home=home, environment=environment)
 
     servers: list[FoundServer] = []
-    for each in find_server_lists(source, root):
+    for each in find_server_lists(source, document.root):
         if not isinstance(each.node.value, dict):
             return FoundFile(source, problem=f"{each.node.key}: must be an object of servers by name")
+        for first, line in document.repeated:
+            if first.parent is each.node or first.key == each.node.key:
+                return FoundFile(source, problem=f"{first.key}: duplicate key, again in line {line}")
         servers += [_read_server(text, each, node, parse_spec, own_urls) for node in each.node.value.values()]
     return FoundFile(source, text, tuple(servers)) if servers else None
 
@@ -191,15 +194,17 @@ def _plan_change(found: FoundFile, command: Sequence[str]) -> FileChange:
         typed = {"type": "stdio"} if source.client in _TYPED_CLIENTS else {}
         entry = {**typed, "command": command[0], "args": list(command[1:])}
         text = add_member(text, (*source.servers, own), format_source(entry, find_indent_unit(text)))
-    existing = parse_jsonc(text).root.find(*source.servers, own, "env")
-    for variable, value in {k: v for s in found.moving for k, v in s.variables.items()}.items():
+    variables = {k: v for s in found.moving for k, v in s.variables.items()}
+    existing = parse_jsonc(text).root.find(*source.servers, own, "env") if variables else None
+    for variable, value in variables.items():
         if existing is None or existing.find(variable) is None:
             text = add_member(text, (*source.servers, own, "env", variable), json.dumps(value, ensure_ascii=False))
     return FileChange(source.file, found.text, text, tuple(lists))
 
 
-def compute_list_digest(text: str, path: KeyPath) -> str | None:
-    """A hash of the servers at a place of a file, whatever their layout; None if there is no such place."""
-    node = parse_jsonc(text).root.find(*path)
-    content = json.dumps(node.to_python(), sort_keys=True) if node else None
-    return hashlib.sha256(content.encode()).hexdigest() if content is not None else None
+def compute_list_digests(text: str, paths: Sequence[KeyPath]) -> list[str | None]:
+    """A hash of the servers at each place of a file, whatever their layout; None if there is no such place."""
+    root = parse_jsonc(text).root
+    nodes = [root.find(*path) for path in paths]
+    contents = [json.dumps(node.to_python(), sort_keys=True) if node else None for node in nodes]
+    return [hashlib.sha256(content.encode()).hexdigest() if content is not None else None for content in contents]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.configuration.jsonc import parse_jsonc
-from toolscript.configuration.jsonc_edit import add_member, format_source, read_source, remove_member, set_value
+from toolscript.configuration.jsonc_edit import add_member, format_source, read_source, remove_member, set_values
 
 COMMENTED = """{
   // about all of them
@@ -78,7 +78,7 @@ def test_a_new_member_keeps_the_comment_at_the_end_of_the_last_one() -> None:
 
 def test_one_line_stays_one_line() -> None:
     assert add_member('{"a": {}}', ("a", "b"), '{\n  "c": 1\n}') == '{"a": {"b": { "c": 1 }}}'
-    assert add_member("{}", ("mcpServers", "t"), "{}") == '{"mcpServers": {"t": {}}}'
+    assert add_member("{}", ("mcpServers", "t"), "{}") == '{"mcpServers": { "t": {} }}'
 
 
 def test_null_becomes_an_object() -> None:
@@ -109,7 +109,7 @@ def test_setting_does_what_assigning_to_a_dictionary_does(
     content: dict[str, Any], name: str, value: Any, indent: int | None
 ) -> None:
     text = json.dumps(content, indent=indent)
-    assert json.loads(set_value(text, (name,), json.dumps(value, indent=2))) == {**content, name: value}
+    assert json.loads(set_values(text, {(name,): json.dumps(value, indent=2)})) == {**content, name: value}
     below = {**content, name: {"new": value}}
     assert json.loads(add_member(json.dumps(below, indent=indent), (name, "more"), "1")) == {
         **content,

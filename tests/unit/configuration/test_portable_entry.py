@@ -43,6 +43,13 @@ def test_what_only_the_client_can_resolve_is_refused(variable: str) -> None:
         convert(command="x", args=[variable])
 
 
+@pytest.mark.parametrize("entry", [{"oauth": {"clientId": "x"}}, {"headersHelper": "h.sh"}, {"sandboxEnabled": True}])
+def test_a_server_stays_whose_login_or_limits_only_its_client_has(entry: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="only its client can apply"):
+        convert(command="x", **entry)
+    assert convert(command="x", sandboxEnabled=False)[0] == {"command": "x", "sandboxEnabled": False}
+
+
 def test_places_of_a_project_become_paths() -> None:
     entry, _ = convert(PROJECT, command="${workspaceFolder}/run", args=["${workspaceFolderBasename}"], envFile=".env")
     assert entry == {"command": "/code/shop/run", "args": ["shop"], "envFile": "/code/shop/.env", "cwd": "/code/shop"}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolscript.configuration.client_files import ClientFile
 from toolscript.configuration.jsonc import parse_jsonc
@@ -15,6 +17,7 @@ from toolscript.configuration.setup_plan import FileChange, FoundFile, assign_na
 
 pytestmark = pytest.mark.req("G-21")
 
+quick = settings(max_examples=60, deadline=None)
 COMMAND = ["/opt/toolscript", "mcp"]
 PLACES: dict[str, tuple[str, ...]] = {
     "claude-desktop": ("mcpServers",),
@@ -174,6 +177,7 @@ def test_servers_that_cannot_move_stay_with_a_reason(clients: Clients) -> None:
         "typo": {"comand": "x", "env": {"TOKEN": "s3cret"}},
         "picked": {"command": "x", "args": ["${command:pick}"]},
         "text": "x",
+        "odd": {"command": "x", "oauth": {"clientId": "x"}},
         "good": {"command": "x"},
         "toolscript": {"command": "y", "disabled": True},
     }
@@ -186,7 +190,7 @@ def test_servers_that_cannot_move_stay_with_a_reason(clients: Clients) -> None:
     assert found["text"]
     assert list(clients.apply()) == ["good"]
     after = json.loads(file.read_text())["mcpServers"]
-    assert list(after) == ["off", "typo", "picked", "text", "toolscript", "toolscript-2"]
+    assert list(after) == ["off", "typo", "picked", "text", "odd", "toolscript", "toolscript-2"]
     assert after["toolscript-2"]["command"] == "/opt/toolscript"
 
 
@@ -195,6 +199,8 @@ def test_servers_that_cannot_move_stay_with_a_reason(clients: Clients) -> None:
     [
         ('{"mcpServers": {"a": }', "expected a value"),
         ('{"mcpServers": ["a"]}', "must be an object of servers by name"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "duplicate key"),
+        ('{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {"b": {"command": "y"}}}', "duplicate key"),
         ("\x00", "NUL"),
     ],
 )
@@ -220,6 +226,34 @@ def test_the_existing_configuration_keeps_its_text(clients: Clients) -> None:
         '{\n    // mine\n    "mcpServers": {\n        "own": {"command": "o"}, // one\n        "time": {'
     )
     assert list(read(text)["mcpServers"]) == ["own", "time"]
+
+
+def test_an_entry_with_a_key_twice_stays(clients: Clients) -> None:
+    clients.write("cursor", '{"mcpServers": {"a": {"command": "x", "command": "y"}}}')
+    assert "duplicate key" in reasons(clients.find())["a"]
+
+
+@quick
+@given(
+    st.lists(st.sampled_from(["one", "two", "three", "off", "toolscript"]), unique=True, min_size=1),
+    st.sampled_from([None, 1, 4, "\t"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_strict_files_stay_strict_and_everything_else_in_them_stays(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], indent: int | str | None, first: bool, last: bool
+) -> None:
+    clients = Clients(tmp_path_factory.mktemp("home"))
+    entries = {name: {"command": "x", "args": [name], "disabled": name == "off"} for name in names}
+    around = ({"before": [1, {"a": None}]} if first else {}) | {"mcpServers": entries}
+    content = around | ({"after": {"b": "\u2028"}} if last else {})
+    file = clients.write("cursor", json.dumps(content, indent=indent, ensure_ascii=False))
+    moving = [name for name in names if name != "off"]
+    if moving:
+        assert list(clients.apply()) == moving
+    after = json.loads(file.read_text())
+    assert {**after, "mcpServers": {}} == {**content, "mcpServers": {}}
+    assert list(after["mcpServers"]) == ["off"] * ("off" in names) + ["toolscript"] * bool(moving)
 
 
 def test_names_become_valid_ones(clients: Clients) -> None:

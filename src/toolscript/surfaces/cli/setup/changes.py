@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.configuration.jsonc import JsoncError, parse_jsonc
-from toolscript.configuration.jsonc_edit import read_source, remove_member, set_value
-from toolscript.configuration.setup_plan import FileChange, compute_list_digest
+from toolscript.configuration.jsonc_edit import read_source, remove_member, set_values
+from toolscript.configuration.setup_plan import FileChange, compute_list_digests
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
 from toolscript.surfaces.cli.client.data_files import OWNER_ONLY, replace_file
 
@@ -123,7 +123,8 @@ def _common_mode(files: Sequence[Path]) -> int:
 
 def _back_up(change: FileChange, file: Path, old: bytes | None, new: bytes) -> RecordedChange:
     backup = _save_copy(file, old) if old is not None else None
-    lists = [(list(path), compute_list_digest(change.after, path)) for path in change.lists]
+    digests = compute_list_digests(change.after, change.lists)
+    lists = [(list(path), digest) for path, digest in zip(change.lists, digests, strict=True)]
     return RecordedChange(str(file), str(backup) if backup else None, _hash(old), _hash(new) or "", lists)
 
 
@@ -157,7 +158,9 @@ def _check(change: RecordedChange) -> str:
         return "before"
     try:
         text = (content or b"").decode("utf-8-sig")
-        is_same = all(compute_list_digest(text, tuple(path)) == left for path, left in change.lists)
+        is_same = compute_list_digests(text, [tuple(path) for path, _ in change.lists]) == [
+            left for _, left in change.lists
+        ]
     except (JsoncError, UnicodeDecodeError):
         return "changed"
     return "other" if is_same and change.backup and Path(change.backup).exists() else "changed"
@@ -187,9 +190,11 @@ def _restore(change: RecordedChange, state: str, *, force: bool) -> RestoredFile
 def _merge(current: bytes, old: bytes, lists: Sequence[tuple[str, ...]]) -> bytes:
     """The current content with the servers of the old one."""
     text, before = current.decode("utf-8-sig"), old.decode("utf-8-sig")
-    for path in lists:
-        node = parse_jsonc(before).root.find(*path)
-        text = set_value(text, path, read_source(before, node)) if node else remove_member(text, path)
+    root = parse_jsonc(before).root
+    nodes = {path: root.find(*path) for path in lists}
+    text = set_values(text, {path: read_source(before, node) for path, node in nodes.items() if node})
+    for path in (path for path, node in nodes.items() if not node):
+        text = remove_member(text, path)
     return (BYTE_ORDER_MARK if current.startswith(BYTE_ORDER_MARK) else b"") + text.encode()
 
 
