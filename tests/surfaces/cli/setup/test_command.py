@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.terminal import open_terminal
 from tests.servers import make_scripted_spec, serving_http
+from toolscript.settings import load_settings
+from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.main import run
 
 pytestmark = pytest.mark.req("G-21")
@@ -209,6 +211,17 @@ def test_the_file_of_a_client_cannot_receive_its_own_servers(home: Home) -> None
     result = home.run("--yes", "--config", str(home.cursor))
     assert result.exit_code == 2
     assert "is the file of a client" in result.stderr
+
+
+def test_a_gateway_that_reads_another_file_is_named(home: Home) -> None:
+    home.write({"good": make_entry()})
+    other = home.home / "other.json"
+    with announce_gateway(load_settings(config=other), "http://127.0.0.1:1"):
+        named = home.run("--no-measure", "--yes")
+    assert f"reads {other}, and agents use it" in named.stderr
+    home.run("--undo")
+    with announce_gateway(load_settings(), "http://127.0.0.1:1"):
+        assert home.run("--no-measure", "--yes").stderr == ""
 
 
 def test_undo_without_a_setup_says_so_and_force_needs_undo(home: Home) -> None:

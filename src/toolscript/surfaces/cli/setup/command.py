@@ -26,13 +26,14 @@ from toolscript.configuration.setup_plan import (
 )
 from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings
+from toolscript.surfaces.cli.client.announcement import read_announcement
 from toolscript.surfaces.cli.client.gateway import find_gateway_url
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.setup.changes import apply_changes, undo_changes
 from toolscript.surfaces.cli.setup.measure import ToolCost, measure_own_tools, measure_servers
 from toolscript.surfaces.cli.setup.report import add_backups, build_report, show_applied, show_plan, show_undone
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_answer
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_answer, print_note
 
 NEEDS_LOGIN = ("HTTP status 401", "HTTP status 403")
 NOTHING_CHANGED = "nothing was changed: use --yes to move the servers without confirmation"
@@ -93,6 +94,7 @@ def setup(
     applied = apply_changes(settings.data, plan.changes)
     backups = {change.file: change.backup for change in applied}
     print_answer(add_backups(plan.report, backups), show_applied)
+    _report_other_gateway(settings, plan.report["config"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,16 @@ def _make_plan(settings: Settings, clients: Sequence[str], *, with_project: bool
         plan_changes(files, target, text, build_command(settings)),
         build_report(files, left_out, target, own, costs),
     )
+
+
+def _report_other_gateway(settings: Settings, target: str) -> None:
+    """Names the gateway that agents would use and that does not read the servers."""
+    announced = read_announcement(settings.data)
+    if announced and announced.config and announced.config != target:
+        print_note(
+            f"the gateway {announced.describe()} reads {announced.config}, and agents use it: stop it with `toolscript "
+            "gateway stop`, or start it again without --config"
+        )
 
 
 def _measure_own_tools() -> ToolCost:
