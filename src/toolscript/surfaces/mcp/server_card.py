@@ -12,8 +12,6 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
-
 from toolscript import __version__
 
 CARD_TYPE = "application/mcp-server-card+json"
@@ -26,6 +24,8 @@ DESCRIPTION = "Finds and calls the right one of many tools, and searches documen
 
 def build_server_card(url: str) -> dict[str, Any]:
     """The card of the MCP server at that URL."""
+    from mcp_types.version import KNOWN_PROTOCOL_VERSIONS  # a gateway must not wait for it when it starts
+
     domain = _find_domain(url)
     namespace = domain if _parse_address(domain) else ".".join(reversed(domain.split(".")))
     key = {"name": "Authorization", "description": "Bearer KEY, if the gateway requires a key.", "isSecret": True}
