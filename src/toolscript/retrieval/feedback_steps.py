@@ -21,7 +21,7 @@ MAX_WEIGHT, HALF_WEIGHT_AT = 0.3, 2
 # One of so many requests is left out of the step and tests it.
 TEST_EVERY = 4
 # Requests that are compared with all tools at a time, to save memory.
-ROWS = 1024
+ROWS = 256
 # Scores and sums that differ by less are equal.
 NEAR = 1e-6
 
@@ -68,7 +68,7 @@ def compute_steps(
 
 
 class _StepJudge:
-    """All tools with their steps, and the rank of the right tool for every past request."""
+    """All tools with their steps, and what each step does to the ranks of the right tools for past requests."""
 
     def __init__(self, originals: Mapping[str, Vector], served: Mapping[str, Mapping[str, Vector]]) -> None:
         self._tools = list(served)
@@ -81,44 +81,44 @@ class _StepJudge:
         self._is_test = np.concatenate([np.arange(size) % TEST_EVERY == TEST_EVERY - 1 for size in sizes])
         self._owners = np.repeat(np.arange(len(sizes)), sizes)
         self._same = _find_same([digest for each in served.values() for digest in each])
-        for number, column in enumerate(self._columns):
-            kept = self._requests[(self._owners == number) & ~self._is_test]
+        ends = np.cumsum(sizes)
+        for number, (column, end) in enumerate(zip(self._columns, ends, strict=True)):
+            own = slice(end - sizes[number], end)
+            kept = self._requests[own][~self._is_test[own]]
             self._vectors[column] = move_toward(self._originals[number], kept)
+        # What each step adds to the reciprocal ranks of the requests that test it, and of those of other tools.
+        self._test_gains, self._other_gains = np.zeros(len(sizes)), np.zeros(len(sizes))
 
     def judge(self) -> dict[str, StepResult]:
-        scores = np.einsum("ij,ij->i", self._requests, self._vectors[self._columns[self._owners]])
-        ranks = np.concatenate(
-            [
-                self._rank(np.arange(start, min(start + ROWS, len(scores))), scores[start : start + ROWS])
-                for start in range(0, len(scores), ROWS)
-            ]
-        )
-        return {tool: self._judge_step(number, scores, ranks) for number, tool in enumerate(self._tools)}
+        for start in range(0, len(self._requests), ROWS):
+            self._add_gains(np.arange(start, min(start + ROWS, len(self._requests))))
+        return {tool: self._judge_step(number) for number, tool in enumerate(self._tools)}
 
-    def _judge_step(self, number: int, scores: Any, ranks: Any) -> StepResult:
-        """Compares the ranks of all requests with those that they would have without this one step."""
-        moved, original = self._vectors[self._columns[number]], self._originals[number]
-        own = np.flatnonzero(self._owners == number)
-        with_step, without_step = self._requests @ moved, self._requests @ original
-        changes = (without_step > scores + NEAR).astype(int) - (with_step > scores + NEAR)
-        changes[[row for place in own for row in self._same[place]]] = 0
-        ranks_without = ranks + changes
-        ranks_without[own] = self._rank(own, without_step[own])
-        gains = 1 / ranks - 1 / ranks_without
-        test = gains[own][self._is_test[own]].sum()
-        gains[own] = 0
+    def _judge_step(self, number: int) -> StepResult:
+        moved, test = self._vectors[self._columns[number]], self._test_gains[number]
         if test < -NEAR:
             return StepResult(None, refusal=OWN_WORSE)
-        if test + gains.sum() < -NEAR:
+        if test + self._other_gains[number] < -NEAR:
             return StepResult(None, refusal=OTHERS_WORSE)
-        return StepResult(moved, float(original @ moved))
+        return StepResult(moved, float(self._originals[number] @ moved))
 
-    def _rank(self, rows: Any, scores: Any) -> Any:
-        """For each of these requests one more than the number of wrong tools with a higher score than this."""
-        is_higher = self._requests[rows] @ self._vectors.T > scores[:, None] + NEAR
+    def _add_gains(self, rows: Any) -> None:
+        """Compares the ranks of the right tools for these requests with those that they would have without each single
+        step. All tools that served a request are right for it: none of them is in the way of another."""
+        places, owners = np.arange(len(rows)), self._owners[rows]
+        with_steps = self._requests[rows] @ self._vectors.T
+        without_step = self._requests[rows] @ self._originals.T
+        scores, scores_without = with_steps[places, self._columns[owners]], without_step[places, owners]
         for place, row in enumerate(rows):
-            is_higher[place, self._columns[self._owners[self._same[row]]]] = False
-        return 1 + is_higher.sum(axis=1)
+            right = self._owners[self._same[row]]
+            with_steps[place, self._columns[right]] = without_step[place, right] = -np.inf
+        bounds = scores[:, None] + NEAR
+        ranks = 1 + (with_steps > bounds).sum(axis=1)
+        ranks_without = 1 + (with_steps > scores_without[:, None] + NEAR).sum(axis=1)
+        tests = self._is_test[rows]
+        np.add.at(self._test_gains, owners[tests], (1 / ranks - 1 / ranks_without)[tests])
+        changes = (without_step > bounds).astype(int) - (with_steps[:, self._columns] > bounds)
+        self._other_gains += (1 / ranks[:, None] - 1 / (ranks[:, None] + changes)).sum(axis=0)
 
 
 def _find_same(digests: Sequence[str]) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.search import Vector
@@ -97,3 +97,40 @@ def test_one_tool_marked_for_everything_does_not_get_over_all_requests() -> None
 
 def test_requests_of_unknown_tools_are_ignored() -> None:
     assert compute_steps({"a": vector(1)}, {"gone": {"x": vector(1)}}) == {}
+
+
+@given(SEEDS)
+@settings(max_examples=30)
+def test_a_step_is_refused_exactly_where_it_lowers_ranks_on_the_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tools = {f"tool{n}": vector(*rng.normal(size=DIMENSIONS)) for n in range(12)}
+    served = {
+        tool: {
+            f"shared {n}" if rng.random() < 0.2 else f"{tool} {n}": vector(*rng.normal(size=DIMENSIONS))
+            for n in range(rng.integers(1, 9))
+        }
+        for tool in list(tools)[:8]
+    }
+    steps = compute_steps(tools, served)
+    moved = tools | {
+        tool: move_toward(tools[tool], [v for place, (_, v) in enumerate(sorted(own.items())) if place % 4 != 3])
+        for tool, own in served.items()
+    }
+
+    def rank(tool: str, digest: str, vectors: dict[str, Vector]) -> int:
+        """Among the tools that did not serve this request."""
+        request = served[tool][digest]
+        wrong = [each for each in tools if digest not in served.get(each, {})]
+        return 1 + sum(float(vectors[each] @ request) > float(vectors[tool] @ request) + 1e-6 for each in wrong)
+
+    for tool, step in steps.items():
+        without = moved | {tool: tools[tool]}
+        gains = {
+            (owner, digest): 1 / rank(owner, digest, moved) - 1 / rank(owner, digest, without)
+            for owner, own in served.items()
+            for digest in own
+        }
+        own = sum(gains[tool, digest] for digest in sorted(served[tool])[3::4])
+        others = sum(gain for (owner, _), gain in gains.items() if owner != tool)
+        expected = OWN_WORSE if own < -1e-6 else OTHERS_WORSE if own + others < -1e-6 else ""
+        assert step.refusal == expected
