@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from toolscript.domain.catalog import ItemFingerprint
 from toolscript.domain.errors import Unavailable
@@ -65,10 +66,7 @@ class Learning:
         async with self._running:
             before = await self._feedback.get_steps()
             successes = await self._embed(self._feedback, self._embedder, await self._feedback.get_successes())
-            steps = await self._compute(self._embedder.model, successes)
-            if steps != before:
-                await self._feedback.replace_steps(list(steps.values()))
-            await self._update_points({*before, *steps})
+            await self._apply(self._feedback, before, await self._compute(self._embedder.model, successes))
 
     async def reset(self, item_ids: Collection[str] | None = None) -> int:
         """Deletes what was learnt about these items (None: all), brings their vectors back, and returns the number of
@@ -77,8 +75,9 @@ class Learning:
             return 0
         async with self._running:
             before = await self._feedback.get_steps()
+            kept = {} if item_ids is None else {i: step for i, step in before.items() if i not in item_ids}
+            await self._apply(self._feedback, before, kept)
             removed = await self._feedback.reset(item_ids)
-            await self._update_points(before if item_ids is None else item_ids)
         if self.is_on and item_ids is not None:  # the guard may judge steps of other tools differently now
             await self.run()
         return removed
@@ -116,6 +115,16 @@ class Learning:
             originals = await self._index.read_originals(items)
         results = await asyncio.to_thread(compute_steps, originals, requests)
         return {i.id: _build_step(i, model, requests[i.id], results[i.id]) for i in items if i.id in results}
+
+    async def _apply(self, feedback: FeedbackStore, before: Mapping[str, Step], steps: Mapping[str, Step]) -> None:
+        """Makes these the steps of all items, in store and index. What removed steps have moved is only known by their
+        rows in the store, which therefore stay, without their vectors, until the points are written."""
+        removed = [replace(step, stamp="", vector=None) for i, step in before.items() if i not in steps]
+        if steps != before:
+            await feedback.replace_steps([*steps.values(), *removed])
+        await self._update_points({*before, *steps})
+        if removed:
+            await feedback.replace_steps(list(steps.values()))
 
     async def _update_points(self, item_ids: Collection[str]) -> None:
         """Writes those of the points again whose steps have changed."""

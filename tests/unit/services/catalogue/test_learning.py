@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,47 @@ async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> No
     await app.sync.run(load_demo_items())
     await app.feedback.apply()
     assert [entry.step is not None for entry in await app.feedback.list()] == [True]
+
+
+@pytest.fixture
+def broken_index(app: App, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Makes writes of points fail while it is entered."""
+
+    @contextmanager
+    def fail() -> Iterator[None]:
+        async def upsert(*_: object, **__: object) -> None:
+            raise Unavailable("the index does not answer")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(app.catalogue_index, "upsert", upsert)
+            yield
+
+    return fail
+
+
+async def test_a_reset_that_failed_is_completed_by_the_next_one(
+    app: App, broken_index: Callable[[], AbstractContextManager[None]]
+) -> None:
+    before = await read_vector(app)
+    await learn(app)
+    with broken_index(), pytest.raises(Unavailable, match="does not answer"):
+        await app.feedback.reset()
+    await app.feedback.reset()
+    assert np.allclose(await read_vector(app), before, atol=1e-6)
+    assert (await app.feedback.list(), await app.feedback_store.get_steps()) == ([], {})
+
+
+@pytest.mark.parametrize("how", ["reset", "take back"])
+async def test_the_next_start_brings_back_a_vector_where_a_process_ended_before(
+    app: App, settings: Settings, broken_index: Callable[[], AbstractContextManager[None]], how: str
+) -> None:
+    before = await read_vector(app)
+    await learn(app)
+    if how == "take back":
+        await app.feedback_store.remove_success(Success(TOOL, REQUEST, "ada"))
+    with broken_index(), pytest.raises(Unavailable, match="does not answer"):
+        await (app.feedback.apply() if how == "take back" else app.feedback.reset(TOOL))
+    await app.catalogue_index.close()
+    async with open_app(settings) as started:
+        await started.sync.complete_index()
+        assert np.allclose(await read_vector(started), before, atol=1e-6)
