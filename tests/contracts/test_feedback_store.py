@@ -37,10 +37,25 @@ async def test_successes_come_back_by_item_and_time(store: FeedbackStore) -> Non
     assert await store.get_successes([]) == []
 
 
-async def test_the_same_request_counts_once_and_keeps_its_first_caller(store: FeedbackStore) -> None:
-    first = Success("git__log", "Show the log", "ci", 1.0)
-    await add(store, first, Success("git__log", "show  the LOG", "other", 5.0))
-    assert await store.get_successes() == [replace(first, recorded_at=5.0)]
+async def test_the_same_request_counts_once_for_each_caller(store: FeedbackStore) -> None:
+    first, other = Success("git__log", "Show the log", "ci", 1.0), Success("git__log", "show  the LOG", "other", 5.0)
+    await add(store, first, other, replace(first, request="show the log", recorded_at=7.0))
+    assert await store.get_successes() == [other, replace(first, recorded_at=7.0)]
+
+
+async def test_each_caller_takes_back_its_own_success_of_the_same_request(store: FeedbackStore) -> None:
+    mine, yours = Success("git__log", "show the log", "mine", 1.0), Success("git__log", "show the log", "yours", 2.0)
+    await add(store, mine, yours)
+    assert await store.remove_success(mine)
+    assert await store.get_successes() == [yours]
+    assert await store.remove_success(yours)
+    assert await store.get_successes() == []
+
+
+async def test_an_old_success_is_dropped_also_where_its_request_has_a_newer_one(store: FeedbackStore) -> None:
+    made = [Success("git__log", "show the log", caller, at) for at, caller in enumerate("abc")]
+    await add(store, *made, max_per_item=2)
+    assert await store.get_successes() == made[1:]
 
 
 async def test_the_newest_successes_of_an_item_are_kept(store: FeedbackStore) -> None:

@@ -207,8 +207,8 @@ class FeedbackStore(Protocol):
     """
 
     async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
-        """Records a success, or the new time of one with the same item and request. Of an item, only so many successes
-        are kept, and only so many of the same caller: the newest."""
+        """Records a success, or the new time of one with the same item, request and caller. Of an item, only so many
+        successes are kept, and only so many of the same caller: the newest."""
 
     async def remove_success(self, success: Success) -> bool:
         """Deletes the success of that item, request and caller; returns whether it existed."""

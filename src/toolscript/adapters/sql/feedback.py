@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Row, Session, load
 from toolscript.domain.feedback import Step, Success
 from toolscript.domain.search import Vector
+
+T = TypeVar("T", Success, Step)
 
 
 class SqlFeedback:
@@ -23,9 +25,9 @@ class SqlFeedback:
     async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
         def work(session: Session) -> None:
             session.run(
-                "INSERT INTO feedback_successes (item_id, digest, request, caller, recorded_at, model, vector) "
+                "INSERT INTO feedback_requests (item_id, digest, request, caller, recorded_at, model, vector) "
                 "VALUES (:item_id, :digest, :request, :caller, :recorded_at, :model, :vector) "
-                "ON CONFLICT (item_id, digest) DO UPDATE SET recorded_at = excluded.recorded_at",
+                "ON CONFLICT (item_id, digest, caller) DO UPDATE SET recorded_at = excluded.recorded_at",
                 item_id=success.item_id,
                 digest=success.digest,
                 request=success.request,
@@ -43,22 +45,21 @@ class SqlFeedback:
         def work(session: Session) -> bool:
             where = "item_id = :item AND digest = :digest AND caller = :caller"
             given = {"item": success.item_id, "digest": success.digest, "caller": success.caller}
-            return session.run(f"DELETE FROM feedback_successes WHERE {where}", **given) > 0
+            return session.run(f"DELETE FROM feedback_requests WHERE {where}", **given) > 0
 
         return await self._database.write(work)
 
     async def get_successes(self, item_ids: Collection[str] | None = None) -> list[Success]:
-        rows = await self._read("feedback_successes", item_ids)
-        return sorted((_load(Success, row) for row in rows), key=lambda s: (s.item_id, s.recorded_at, s.request))
+        found = await self._read(Success, "feedback_requests", item_ids)
+        return sorted(found, key=lambda s: (s.item_id, s.recorded_at, s.request))
 
     async def save_vectors(self, model: str, vectors: Mapping[str, Vector]) -> None:
         rows = [{"digest": digest, "model": model, "vector": _pack(vector)} for digest, vector in vectors.items()]
-        statement = "UPDATE feedback_successes SET model = :model, vector = :vector WHERE digest = :digest"
+        statement = "UPDATE feedback_requests SET model = :model, vector = :vector WHERE digest = :digest"
         await self._database.write(lambda session: session.run_many(statement, rows))
 
     async def get_steps(self, item_ids: Collection[str] | None = None) -> dict[str, Step]:
-        rows = await self._read("feedback_steps", item_ids)
-        return {row["item_id"]: _load(Step, row) for row in rows}
+        return {step.item_id: step for step in await self._read(Step, "feedback_steps", item_ids)}
 
     async def replace_steps(self, steps: Sequence[Step]) -> None:
         columns = ("item_id", "model", "item_digest", "stamp", "successes", "cosine", "refusal")
@@ -77,14 +78,15 @@ class SqlFeedback:
         def work(session: Session) -> int:
             where, given = _select(session, item_ids)
             session.run(f"DELETE FROM feedback_steps WHERE {where}", **given)
-            return session.run(f"DELETE FROM feedback_successes WHERE {where}", **given)
+            return session.run(f"DELETE FROM feedback_requests WHERE {where}", **given)
 
         return await write_catalogue(self._database, work)
 
-    async def _read(self, table: str, item_ids: Collection[str] | None) -> list[dict[str, Any]]:
-        def work(session: Session) -> list[dict[str, Any]]:
+    async def _read(self, kind: type[T], table: str, item_ids: Collection[str] | None) -> list[T]:
+        def work(session: Session) -> list[T]:
             where, given = _select(session, item_ids)
-            return session.rows(f"SELECT * FROM {table} WHERE {where}", **given)
+            # Loaded in the thread of the database: ten thousand of them would stop everything else for 0.1 s.
+            return [_load(kind, row) for row in session.rows(f"SELECT * FROM {table} WHERE {where}", **given)]
 
         return await self._database.read(work)
 
@@ -98,8 +100,13 @@ def _select(session: Session, item_ids: Collection[str] | None) -> tuple[str, di
 def _keep_newest(session: Session, count: int, **same: str) -> None:
     """Deletes all but the newest of the successes with these values."""
     where = " AND ".join(f"{column} = :{column}" for column in same)
-    newest = f"SELECT digest FROM feedback_successes WHERE {where} ORDER BY recorded_at DESC, digest LIMIT :count"
-    session.run(f"DELETE FROM feedback_successes WHERE {where} AND digest NOT IN ({newest})", **same, count=count)
+    newest = (
+        f"SELECT digest, caller FROM feedback_requests WHERE {where} "
+        "ORDER BY recorded_at DESC, digest, caller LIMIT :count"
+    )
+    session.run(
+        f"DELETE FROM feedback_requests WHERE {where} AND (digest, caller) NOT IN ({newest})", **same, count=count
+    )
 
 
 def _pack(vector: Vector | None) -> bytes | None:

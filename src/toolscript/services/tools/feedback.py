@@ -39,6 +39,14 @@ class ToolFeedback:
     step: Step | None
     """None if its step was not computed yet, or the tool's text has changed since."""
 
+    @property
+    def requests(self) -> list[str]:
+        """The requests, newest first. One that several callers sent counts once."""
+        found: dict[str, str] = {}
+        for success in reversed(self.successes):
+            found.setdefault(success.digest, success.request)
+        return list(found.values())
+
 
 class Feedback:
     """Records successes and reports what was learnt."""
@@ -100,7 +108,7 @@ class Feedback:
         return changed
 
     async def list(self) -> list[ToolFeedback]:
-        """What was recorded, by tool, those with the largest number of successes first."""
+        """What was recorded, by tool, those with the largest number of requests first."""
         successes, steps = await self._store.get_successes(), await self._store.get_steps()
         items = {i.id: i for i in await self._item_store.get_fingerprints(item_ids={s.item_id for s in successes})}
         by_item: dict[str, list[Success]] = {}
@@ -111,7 +119,7 @@ class Feedback:
             step, item = steps.get(item_id), items.get(item_id)
             is_current = step is not None and item is not None and step.item_digest == item.digest
             found.append(ToolFeedback(item_id, own, step if is_current else None))
-        return sorted(found, key=lambda each: (-len(each.successes), each.item_id))
+        return sorted(found, key=lambda each: (-len(each.requests), each.item_id))
 
     async def get(self, item_id: str) -> ToolFeedback:
         """What was recorded for a tool. Raises NotFound if nothing was."""

@@ -17,7 +17,7 @@ def build_feedback_response(tools: Sequence[ToolFeedback], *, enabled: bool) -> 
 
 def build_tool_feedback_response(tool: ToolFeedback) -> dict[str, Any]:
     """Builds the response of `GET /api/v1/feedback/{id}`: also the requests, newest first."""
-    return {**_build_tool(tool), "requests": [success.request for success in reversed(tool.successes)]}
+    return {**_build_tool(tool), "requests": tool.requests}
 
 
 def build_mark_response(tool_id: str, query: str, *, useful: bool, changed: bool) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _build_tool(tool: ToolFeedback) -> dict[str, Any]:
     state = "waiting" if step is None else "refused" if step.refusal else "moved"
     return {
         "tool_id": tool.item_id,
-        "successes": len(tool.successes),
+        "successes": len(tool.requests),
         "state": state,
         "cosine": step.cosine if step else None,
         "reason": step.refusal if step else "",

@@ -12,11 +12,13 @@ import pytest
 
 from toolscript.adapters.sql import database as sql_database
 from toolscript.adapters.sql.database import Database, migrations
+from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.session import Session
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
+from toolscript.domain.feedback import Success
 
 pytestmark = pytest.mark.req("H-15")
 
@@ -88,6 +90,19 @@ async def test_a_catalogue_of_an_earlier_version_is_migrated(url: str, monkeypat
     assert await skill_store.seed_skills("later", [])
     assert len(await skill_store.list_skills()) == 1
     assert (await skill_store.add_suggestion(Suggestion("New", source_item_id="a"))).number == 1
+    await database.close()
+
+
+async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    success = Success("git__log", "show the log", "ci", 1.0)
+    insert = "INSERT INTO feedback_successes VALUES ('git__log', :digest, 'show the log', 'ci', 1.0, 'model', NULL)"
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda: migrations()[:8])
+        earlier = Database(url)
+        await earlier.write(lambda session: session.run(insert, digest=success.digest))
+        await earlier.close()
+    database = Database(url)
+    assert await SqlFeedback(database).get_successes() == [success]
     await database.close()
 
 

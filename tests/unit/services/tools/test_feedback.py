@@ -65,6 +65,16 @@ async def test_a_mark_is_taken_back_by_its_caller_alone(app: App, feedback: Feed
     assert await read_successes(app) == []
 
 
+async def test_a_request_of_two_callers_counts_once_until_both_have_taken_it_back(app: App, feedback: Feedback) -> None:
+    await feedback.mark(ADA, TOOL, "store my changes")
+    await feedback.mark(BEN, TOOL, "Store my changes")
+    await feedback.apply()
+    found = await feedback.get(TOOL)
+    assert (found.requests, found.step and found.step.successes) == (["Store my changes"], 1)
+    assert await feedback.mark(BEN, TOOL, "store my changes", useful=False)
+    assert await read_successes(app) == [(TOOL, "store my changes", "ada")]
+
+
 async def test_one_caller_alone_makes_up_no_more_than_half_of_a_tools_successes(app: App, feedback: Feedback) -> None:
     for number in range(MAX_PER_ITEM + 3):
         await feedback.mark(ADA, TOOL, f"request {number}")
