@@ -19,6 +19,7 @@ from toolscript.domain.search import Vector
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.feedback_steps import StepResult, compute_steps
+from toolscript.retrieval.reconcile import split_batches
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
 from toolscript.services.support.background_run import BackgroundRun
 
@@ -26,6 +27,8 @@ INTERVAL_SECONDS = 30.0
 # Increased when steps are computed differently, so that points with older ones are written again.
 RECIPE = 1
 DIGITS = 4
+# Vectors of requests that are written together.
+SAVE_EVERY = 64
 
 
 class Learning:
@@ -95,17 +98,22 @@ class Learning:
         self, feedback: FeedbackStore, embedder: Embedder, successes: Sequence[Success]
     ) -> dict[str, dict[str, Vector]]:
         """The vectors of all requests by item and digest. Those that the model has not embedded yet are embedded one at
-        a time, so that searches come between them, and kept."""
-        made: dict[str, Vector] = {}
-        found: dict[str, dict[str, Vector]] = {}
+        a time, so that searches come between them, and kept, so that a run that is interrupted does not repeat them."""
+        vectors: dict[str, Vector] = {}
+        missing: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
         for success in successes:
-            vector = success.vector if success.model == embedder.model else None
-            if vector is None and success.digest not in made:
-                made[success.digest] = await embedder.embed_query(success.request)
-            found.setdefault(success.item_id, {})[success.digest] = made[success.digest] if vector is None else vector
-        if made:
+            digest = success.digest
+            found.setdefault(success.item_id, []).append(digest)
+            if success.vector is not None and success.model == embedder.model:
+                vectors[digest] = success.vector
+            else:
+                missing[digest] = success.request
+        for some in split_batches(list(missing), SAVE_EVERY):
+            made = {digest: await embedder.embed_query(missing[digest]) for digest in some}
             await feedback.save_vectors(embedder.model, made)
-        return found
+            vectors |= made
+        return {item_id: {digest: vectors[digest] for digest in own} for item_id, own in found.items()}
 
     async def _compute(self, model: str, requests: Mapping[str, Mapping[str, Vector]]) -> dict[str, Step]:
         if not requests:

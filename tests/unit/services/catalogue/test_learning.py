@@ -19,6 +19,7 @@ from toolscript.domain.errors import Unavailable
 from toolscript.domain.feedback import Success
 from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE
+from toolscript.services.catalogue import learning
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -150,21 +151,41 @@ async def test_a_start_learns_from_what_another_gateway_recorded(app: App, setti
         assert [entry.item_id for entry in await started.feedback.list() if entry.step] == [TOOL]
 
 
-async def test_requests_are_embedded_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def embedded(app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queries that the model has embedded; one that contains `unknown` makes it fail."""
     embedder: Any = app.model.embedder
-    embedded: list[str] = []
+    found: list[str] = []
     original = embedder.embed_query
 
     async def embed(text: str) -> Any:
-        embedded.append(text)
+        if "unknown" in text:
+            raise Unavailable("the model does not answer")
+        found.append(text)
         return await original(text)
 
     monkeypatch.setattr(embedder, "embed_query", embed)
+    return found
+
+
+async def test_requests_are_embedded_once(app: App, embedded: list[str]) -> None:
     await learn(app)
     await app.feedback.apply()
     await learn(app, OTHER, "show the history")
     assert embedded.count(REQUEST) == 1
     assert embedded.count("show the history") == 1
+
+
+async def test_a_run_that_was_interrupted_does_not_embed_again(
+    app: App, embedded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "SAVE_EVERY", 1)
+    await app.feedback.mark(ADA, TOOL, REQUEST)
+    await app.feedback.mark(ADA, TOOL, "the unknown")
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await app.feedback.apply()
+    assert embedded.count(REQUEST) == 1
 
 
 async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> None:
