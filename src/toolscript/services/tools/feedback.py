@@ -16,6 +16,7 @@ from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Success, normalize_request
 from toolscript.ports.stores import FeedbackStore, ItemStore
+from toolscript.retrieval.text.words import words
 from toolscript.services.catalogue.learning import Learning
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.recent_searches import RecentSearches
@@ -80,6 +81,8 @@ class Feedback:
         query = query or self._recent.find(caller, item_id)
         if query is None or not self._is_on or len(self._writes) >= MAX_WAITING:
             return
+        if len(query) > MAX_REQUEST_CHARACTERS:  # before megabytes of it are looked at
+            return
         success = _build_success(item_id, query, caller)
         if not _is_usable(success):
             return
@@ -91,19 +94,23 @@ class Feedback:
         """Records that the tool serves such requests; unless `useful`, takes back what the same caller has recorded for
         this tool and request. Returns whether that changed what is learnt from.
 
-        Raises NotFound for an unknown tool, Invalid for a blank or overlong request, Unavailable where feedback is off.
+        Raises NotFound for an unknown tool, Invalid for an overlong request or one without words, Unavailable where
+        feedback is off.
         """
         if not self._is_on:
             raise Unavailable("feedback is switched off: TOOLSCRIPT_FEEDBACK is false")
-        item = await self._call_tool.describe(item_id)
-        success = _build_success(item.id, query, caller)
+        success = _build_success(item_id, query, caller)
         if not _is_usable(success):
-            raise Invalid(f"the request must have 1 to {MAX_REQUEST_CHARACTERS} characters", details={"field": "query"})
-        changed = True
+            raise Invalid(
+                f"the request must contain a word and have at most {MAX_REQUEST_CHARACTERS} characters",
+                details={"field": "query"},
+            )
         if useful:
+            await self._call_tool.describe(item_id)
             await self._add(success)
-        else:
-            changed = await self._store.remove_success(success)
+            changed = True
+        elif not (changed := await self._store.remove_success(success)):
+            await self._call_tool.describe(item_id)  # only now: a tool that has vanished can still have marks
         self._learning.start_soon()
         return changed
 
@@ -154,7 +161,7 @@ class Feedback:
 
 
 def _is_usable(success: Success) -> bool:
-    return 0 < len(success.request) <= MAX_REQUEST_CHARACTERS
+    return len(success.request) <= MAX_REQUEST_CHARACTERS and bool(words(success.request))
 
 
 def _build_success(item_id: str, query: str, caller: Caller) -> Success:

@@ -53,6 +53,24 @@ async def test_a_request_too_long_for_one_tool_is_not_recorded(app: App, feedbac
             await feedback.mark(ADA, TOOL, text)
 
 
+async def test_a_request_without_words_is_not_recorded(app: App, feedback: Feedback) -> None:
+    feedback.note_call(ADA, TOOL, "?!?!")
+    assert await read_successes(app) == []
+    with pytest.raises(Invalid, match="a word"):
+        await feedback.mark(ADA, TOOL, "?!?!")
+
+
+async def test_a_mark_of_a_vanished_tool_can_be_taken_back(app: App, feedback: Feedback) -> None:
+    await feedback.mark(ADA, TOOL, "store my changes")
+    await app.sync.run([item for item in load_demo_items() if item.id != TOOL])
+    with pytest.raises(NotFound):
+        await feedback.mark(ADA, TOOL, "store my changes")
+    assert await feedback.mark(ADA, TOOL, "store my changes", useful=False)
+    assert await read_successes(app) == []
+    with pytest.raises(NotFound):
+        await feedback.mark(ADA, TOOL, "store my changes", useful=False)
+
+
 async def test_a_mark_of_an_unknown_tool_names_the_nearest(feedback: Feedback) -> None:
     with pytest.raises(NotFound, match="git__git_commit"):
         await feedback.mark(ADA, "git__git_comit", "store my changes")
