@@ -24,6 +24,7 @@ from toolscript.domain.servers import CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.support.search_events import record_event, record_search
@@ -56,6 +57,7 @@ class CallTool:
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
         Raises NotFound, naming the nearest ids; Unavailable when the store fails and the item has never been read."""
+        item_id = replace_unencodable(item_id)  # arguments of commands can have bytes that are not UTF-8
         if item := self._snapshots.find_item(item_id):
             return item
         try:

@@ -16,7 +16,7 @@ from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Success, normalize_request
 from toolscript.ports.stores import FeedbackStore, ItemStore
-from toolscript.retrieval.text.words import words
+from toolscript.retrieval.text.words import replace_unencodable, words
 from toolscript.services.catalogue.learning import Learning
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.recent_searches import RecentSearches
@@ -142,7 +142,7 @@ class Feedback:
     async def reset(self, item_id: str | None = None) -> int:
         """Forgets what was recorded for a tool (None: for all), brings back its vector, and returns the number of
         deleted successes."""
-        return await self._learning.reset(None if item_id is None else [item_id])
+        return await self._learning.reset(None if item_id is None else [replace_unencodable(item_id)])
 
     async def close(self) -> None:
         """Waits until what was recorded is written."""
@@ -165,4 +165,4 @@ def _is_usable(success: Success) -> bool:
 
 
 def _build_success(item_id: str, query: str, caller: Caller) -> Success:
-    return Success(item_id, normalize_request(query), caller.key or "", time.time())
+    return Success(replace_unencodable(item_id), normalize_request(query), caller.key or "", time.time())

@@ -76,6 +76,13 @@ async def test_a_mark_of_an_unknown_tool_names_the_nearest(feedback: Feedback) -
         await feedback.mark(ADA, "git__git_comit", "store my changes")
 
 
+async def test_a_tool_id_that_is_not_utf_8_is_an_unknown_tool(feedback: Feedback) -> None:
+    for useful in (True, False):
+        with pytest.raises(NotFound):
+            await feedback.mark(ADA, "git__\udcff", "store my changes", useful=useful)
+    assert await feedback.reset("git__\udcff") == 0
+
+
 async def test_a_mark_is_taken_back_by_its_caller_alone(app: App, feedback: Feedback) -> None:
     assert await feedback.mark(ADA, TOOL, "store my changes")
     assert not await feedback.mark(BEN, TOOL, "store my changes", useful=False)
