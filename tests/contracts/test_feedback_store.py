@@ -81,6 +81,17 @@ async def test_a_caller_takes_back_only_its_own_success(store: FeedbackStore) ->
     assert await store.get_successes() == []
 
 
+async def test_all_successes_of_a_caller_are_removed_or_those_of_an_item(store: FeedbackStore) -> None:
+    theirs = [Success("git__log", "a", "bad", 1.0), Success("git__diff", "b", "bad", 2.0)]
+    others = [Success("git__diff", "b", "", 3.0), Success("git__log", "a", "good", 4.0)]
+    await add(store, *theirs, *others)
+    assert await store.remove_caller("bad", ["git__log"]) == 1
+    assert await store.remove_caller("bad") == 1
+    assert await store.get_successes() == others
+    assert await store.remove_caller("") == 1
+    assert await store.get_successes() == others[1:]
+
+
 async def test_vectors_of_requests_are_kept_with_their_model(store: FeedbackStore) -> None:
     success = Success("git__log", "show the log")
     await add(store, success, replace(success, item_id="git__diff"))

@@ -213,6 +213,9 @@ class FeedbackStore(Protocol):
     async def remove_success(self, success: Success) -> bool:
         """Deletes the success of that item, request and caller; returns whether it existed."""
 
+    async def remove_caller(self, caller: str, item_ids: Ids = None) -> int:
+        """Deletes the successes of that caller, of these items; returns how many there were."""
+
     async def get_successes(self, item_ids: Ids = None) -> list[Success]:
         """The successes of these items, ordered by item and time."""
 

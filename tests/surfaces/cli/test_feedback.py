@@ -40,6 +40,8 @@ def test_marks_are_listed_shown_and_forgotten(
     assert (tool["tool_id"], tool["successes"], tool["state"]) == (TOOL, 1, "moved")
     assert read("feedback", "list")["tools"] == [tool]
     assert read("feedback", "show", TOOL)["requests"] == ["keep a snapshot"]
+    assert "(none) 1" in invoke("feedback")
+    assert "Forgot 0 requests" in invoke("feedback", "reset", "--key", "ci", "--yes")
     assert "Taken back" in invoke("feedback", "mark", TOOL, "keep a snapshot", "--not-useful")
     invoke("feedback", "mark", TOOL, "keep a snapshot")
     assert "nothing was removed" in invoke("feedback", "reset", code=2)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from toolscript.app.app import App
-from toolscript.domain.access import Scope
+from toolscript.domain.access import Caller, Scope
 from toolscript.domain.servers import CallResult
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.surfaces.http.app import create_http_app
@@ -77,6 +77,25 @@ async def test_a_mark_is_recorded_listed_applied_and_forgotten(http: httpx.Async
     assert (await http.delete(f"{FEEDBACK}/{TOOL}")).json() == {"removed": 1}
     assert (await http.get(f"{FEEDBACK}/{TOOL}")).status_code == 404
     assert (await http.delete(FEEDBACK)).json() == {"removed": 0}
+
+
+async def test_what_one_key_recorded_is_forgotten(app: App, http: httpx.AsyncClient) -> None:
+    for name in ("good", "bad"):
+        await app.feedback.mark(Caller(key=name), TOOL, "keep a snapshot")
+    await app.feedback.mark(Caller(), TOOL, "keep a snapshot")
+    found = (await http.get(f"{FEEDBACK}/{TOOL}")).json()
+    assert (found["successes"], found["keys"]) == (1, {"good": 1, "bad": 1, "": 1})
+    assert (await http.delete(FEEDBACK, params={"key": "bad"})).json() == {"removed": 1}
+    assert (await http.delete(f"{FEEDBACK}/{TOOL}", params={"key": ""})).json() == {"removed": 1}
+    assert (await http.get(f"{FEEDBACK}/{TOOL}")).json()["keys"] == {"good": 1}
+
+
+@pytest.mark.parametrize("path", [FEEDBACK, f"{FEEDBACK}/{TOOL}"])
+async def test_an_unknown_condition_forgets_nothing(app: App, http: httpx.AsyncClient, path: str) -> None:
+    await app.feedback.mark(Caller(key="good"), TOOL, "keep a snapshot")
+    answer = await http.delete(path, params={"caller": "bad"})
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "caller")
+    assert len(await list_successes(app)) == 1
 
 
 @pytest.mark.parametrize(

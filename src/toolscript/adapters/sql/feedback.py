@@ -49,6 +49,15 @@ class SqlFeedback:
 
         return await self._database.write(work)
 
+    async def remove_caller(self, caller: str, item_ids: Collection[str] | None = None) -> int:
+        def work(session: Session) -> int:
+            where, given = _select(session, item_ids)
+            return session.run(
+                f"DELETE FROM feedback_requests WHERE caller = :caller AND {where}", caller=caller, **given
+            )
+
+        return await self._database.write(work)
+
     async def get_successes(self, item_ids: Collection[str] | None = None) -> list[Success]:
         found = await self._read(Success, "feedback_requests", item_ids)
         return sorted(found, key=lambda s: (s.item_id, s.recorded_at, s.request))

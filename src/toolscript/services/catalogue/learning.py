@@ -71,11 +71,16 @@ class Learning:
             successes = await self._embed(self._feedback, self._embedder, await self._feedback.get_successes())
             await self._apply(self._feedback, before, await self._compute(self._embedder.model, successes))
 
-    async def reset(self, item_ids: Collection[str] | None = None) -> int:
-        """Deletes what was learnt about these items (None: all), brings their vectors back, and returns the number of
-        deleted successes. Works also while feedback is off."""
+    async def reset(self, item_ids: Collection[str] | None = None, *, caller: str | None = None) -> int:
+        """Deletes what was learnt about these items (None: all) from this caller (None: from all), brings vectors back,
+        and returns the number of deleted successes. Works also while feedback is off."""
         if self._feedback is None:
             return 0
+        if caller is not None:
+            removed = await self._feedback.remove_caller(caller, item_ids)
+            if self.is_on:
+                await self.run()
+            return removed
         async with self._running:
             before = await self._feedback.get_steps()
             kept = {} if item_ids is None else {i: step for i, step in before.items() if i not in item_ids}

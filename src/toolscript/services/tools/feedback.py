@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -47,6 +48,11 @@ class ToolFeedback:
         for success in reversed(self.successes):
             found.setdefault(success.digest, success.request)
         return list(found.values())
+
+    @property
+    def keys(self) -> dict[str, int]:
+        """The number of requests by the name of the callers' key (empty: without a key), the largest first."""
+        return dict(Counter(success.caller for success in self.successes).most_common())
 
 
 class Feedback:
@@ -139,10 +145,11 @@ class Feedback:
         """Computes all steps now. Raises Unavailable where feedback is off."""
         await self._learning.run()
 
-    async def reset(self, item_id: str | None = None) -> int:
-        """Forgets what was recorded for a tool (None: for all), brings back its vector, and returns the number of
-        deleted successes."""
-        return await self._learning.reset(None if item_id is None else [replace_unencodable(item_id)])
+    async def reset(self, item_id: str | None = None, *, key: str | None = None) -> int:
+        """Forgets what was recorded for a tool (None: for all) with this key (empty: without a key, None: by all
+        callers), brings back vectors, and returns the number of deleted successes."""
+        item_ids = None if item_id is None else [replace_unencodable(item_id)]
+        return await self._learning.reset(item_ids, caller=None if key is None else replace_unencodable(key))
 
     async def close(self) -> None:
         """Waits until what was recorded is written."""

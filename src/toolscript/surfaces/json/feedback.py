@@ -31,6 +31,7 @@ def _build_tool(tool: ToolFeedback) -> dict[str, Any]:
     return {
         "tool_id": tool.item_id,
         "successes": len(tool.requests),
+        "keys": tool.keys,
         "state": state,
         "cosine": step.cosine if step else None,
         "reason": step.refusal if step else "",

@@ -88,6 +88,21 @@ async def test_a_reset_brings_the_original_vector_back(app: App) -> None:
     assert await app.feedback.list() == []
 
 
+async def test_what_one_key_taught_is_forgotten_alone(app: App) -> None:
+    before = await read_vector(app)
+    await learn(app, OTHER)
+    other = await read_vector(app, OTHER)
+    for tool in (TOOL, OTHER):
+        await app.feedback.mark(Caller(key="bad"), tool, "what is the weather?")
+    await app.feedback.apply()
+    assert not np.allclose(await read_vector(app), before)
+    assert [each.keys for each in await app.feedback.list()] == [{"ada": 1, "bad": 1}, {"bad": 1}]
+    assert await app.feedback.reset(key="bad") == 2
+    assert np.allclose(await read_vector(app), before, atol=1e-6)
+    assert np.allclose(await read_vector(app, OTHER), other, atol=1e-6)
+    assert [each.keys for each in await app.feedback.list()] == [{"ada": 1}]
+
+
 async def test_a_sync_keeps_the_steps_and_writes_nothing(app: App) -> None:
     await learn(app)
     moved = await read_vector(app)

@@ -118,25 +118,27 @@ def apply() -> None:
 
 @feedback.command()
 @click.argument("tool_id", metavar="[TOOL]", required=False, shell_complete=complete("tools"))
+@click.option("--key", metavar="NAME", help="Only what callers with this key recorded; empty: without a key.")
 @options.yes
 @options.catalogue
-def reset(tool_id: str | None, yes: bool) -> None:
+def reset(tool_id: str | None, key: str | None, yes: bool) -> None:
     """Forget what was learnt about a tool, or about all tools.
 
-    Deletes the requests and brings back the original vectors.
+    Deletes the requests and brings back the original vectors. With --key, only what came from one caller.
     """
     if tool_id is None and not yes:
-        confirm_or_raise("Forget the requests that all tools served, and what was learnt from them?")
+        of_key = "" if key is None else " for callers without a key" if not key else f" for the key {printable(key)}"
+        confirm_or_raise(f"Forget the requests that all tools served{of_key}, and what was learnt from them?")
 
     async def local(app: App) -> Answer:
-        return {"removed": await app.feedback.reset(tool_id)}
+        return {"removed": await app.feedback.reset(tool_id, key=key)}
 
     def show_reset(answer: Answer) -> None:
         count = answer["removed"]
         click.echo(f"Forgot {'1 request' if count == 1 else f'{count} requests'}")
 
     path = PATH if tool_id is None else _build_path(tool_id)
-    request_once(path, local, show=show_reset, method="DELETE", timeout_seconds=TIMEOUT_SECONDS)
+    request_once(path, local, show=show_reset, method="DELETE", timeout_seconds=TIMEOUT_SECONDS, key=key)
 
 
 async def _list(app: App) -> Answer:
@@ -153,6 +155,7 @@ def _show(answer: Answer) -> None:
     columns: Columns = {
         "Tool": "tool_id",
         "Requests": "successes",
+        "Keys": lambda tool: ", ".join(f"{name or '(none)'} {count}" for name, count in tool["keys"].items()),
         "State": "state",
         "Cosine": lambda tool: "" if tool["cosine"] is None else f"{tool['cosine']:.3f}",
         "Reason": "reason",

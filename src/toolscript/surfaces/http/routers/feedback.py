@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 
+from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.dependencies import ADMIN, CALL, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import feedback as schemas
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import feedback as responses
 
 router = APIRouter(prefix="/api/v1/feedback", tags=["feedback"], dependencies=[ADMIN])
 
+KEY = "key"
+KeyName = Annotated[
+    str | None,
+    Query(pattern=ONE_LINE, description="Only what callers with the key of this name recorded; empty: without a key."),
+]
 ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem__read_file"])]
+
+
+async def refuse_other_parameters(request: Request) -> None:
+    """Raises InvalidArguments: a misspelt condition must not delete everything."""
+    other = next((name for name in request.query_params if name != KEY), None)
+    if other:
+        raise InvalidArguments(
+            f"unknown parameter: {other!r}; allowed is {KEY}", details={"field": other, "allowed": [KEY]}
+        )
 
 
 @router.post(
@@ -40,9 +56,14 @@ async def apply_feedback(app: CurrentApp) -> JsonResponse:
     return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
 
 
-@router.delete("", summary="Forget everything that was learnt", response_model=schemas.FeedbackResetResponse)
-async def reset_feedback(app: CurrentApp) -> JsonResponse:
-    return JsonResponse({"removed": await app.feedback.reset()})
+@router.delete(
+    "",
+    summary="Forget everything that was learnt",
+    response_model=schemas.FeedbackResetResponse,
+    dependencies=[Depends(refuse_other_parameters)],
+)
+async def reset_feedback(app: CurrentApp, key: KeyName = None) -> JsonResponse:
+    return JsonResponse({"removed": await app.feedback.reset(key=key)})
 
 
 @router.get(
@@ -59,6 +80,7 @@ async def get_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     "/{tool_id:path}",
     summary="Forget what was learnt about a tool",
     response_model=schemas.FeedbackResetResponse,
+    dependencies=[Depends(refuse_other_parameters)],
 )
-async def reset_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse({"removed": await app.feedback.reset(tool_id)})
+async def reset_tool_feedback(tool_id: ToolId, app: CurrentApp, key: KeyName = None) -> JsonResponse:
+    return JsonResponse({"removed": await app.feedback.reset(tool_id, key=key)})

@@ -43,6 +43,9 @@ class ToolFeedbackResponse(ResponseModel):
 
     tool_id: str
     successes: int = Field(description="Number of recorded requests that it served.")
+    keys: dict[str, int] = Field(
+        description="The number of requests by the name of the callers' key; the empty name is for callers without one."
+    )
     state: Literal["moved", "refused", "waiting"] = Field(
         description="`moved`: its vector has moved toward them. `refused`: that would make past requests rank lower. "
         "`waiting`: not computed yet."
