@@ -23,9 +23,17 @@ def store(database: Database) -> FeedbackStore:
     return SqlFeedback(database)
 
 
-async def add(store: FeedbackStore, *successes: Success, max_per_item: int = 32, max_per_caller: int = 16) -> None:
+async def add(
+    store: FeedbackStore,
+    *successes: Success,
+    max_per_item: int = 32,
+    max_per_caller: int = 16,
+    max_of_caller: int = 100,
+) -> None:
     for success in successes:
-        await store.add_success(success, max_per_item=max_per_item, max_per_caller=max_per_caller)
+        await store.add_success(
+            success, max_per_item=max_per_item, max_per_caller=max_per_caller, max_of_caller=max_of_caller
+        )
 
 
 async def test_successes_come_back_by_item_and_time(store: FeedbackStore) -> None:
@@ -70,6 +78,13 @@ async def test_one_caller_does_not_displace_the_successes_of_others(store: Feedb
     flood = [Success("git__log", f"request {n}", "eager", float(n)) for n in range(1, 10)]
     await add(store, modest, *flood, max_per_item=4, max_per_caller=2)
     assert await store.get_successes() == [modest, *flood[-2:]]
+
+
+async def test_a_caller_has_a_bounded_number_of_successes_over_all_items(store: FeedbackStore) -> None:
+    modest = Success("item 0", "the one request", "modest", 0.0)
+    flood = [Success(f"item {n}", "a request", "eager", float(n)) for n in range(9)]
+    await add(store, modest, *flood, max_of_caller=3)
+    assert await store.get_successes() == [modest, *flood[-3:]]
 
 
 async def test_a_caller_takes_back_only_its_own_success(store: FeedbackStore) -> None:

@@ -198,7 +198,7 @@ class FeedbackStore(Protocol):
     ...     database = Database("sqlite://")
     ...     store = SqlFeedback(database)
     ...     for request in ("show the log", "Show  the log"):
-    ...         await store.add_success(Success("git__log", request), max_per_item=32, max_per_caller=16)
+    ...         await store.add_success(Success("git__log", request), max_per_item=9, max_per_caller=9, max_of_caller=9)
     ...     found = await store.get_successes()
     ...     await database.close()
     ...     return [success.request for success in found]
@@ -206,9 +206,11 @@ class FeedbackStore(Protocol):
     ['show the log']
     """
 
-    async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
+    async def add_success(
+        self, success: Success, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+    ) -> None:
         """Records a success, or the new time of one with the same item, request and caller. Of an item, only so many
-        successes are kept, and only so many of the same caller: the newest."""
+        successes are kept, and only so many of the same caller; of a caller only so many in all: the newest."""
 
     async def remove_success(self, success: Success) -> bool:
         """Deletes the success of that item, request and caller; returns whether it existed."""

@@ -22,7 +22,9 @@ class SqlFeedback:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add_success(self, success: Success, *, max_per_item: int, max_per_caller: int) -> None:
+    async def add_success(
+        self, success: Success, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+    ) -> None:
         def work(session: Session) -> None:
             session.run(
                 "INSERT INTO feedback_requests (item_id, digest, request, caller, recorded_at, model, vector) "
@@ -38,6 +40,7 @@ class SqlFeedback:
             )
             _keep_newest(session, max_per_caller, item_id=success.item_id, caller=success.caller)
             _keep_newest(session, max_per_item, item_id=success.item_id)
+            _keep_newest(session, max_of_caller, caller=success.caller)
 
         await self._database.write(work)
 
@@ -109,13 +112,12 @@ def _select(session: Session, item_ids: Collection[str] | None) -> tuple[str, di
 def _keep_newest(session: Session, count: int, **same: str) -> None:
     """Deletes all but the newest of the successes with these values."""
     where = " AND ".join(f"{column} = :{column}" for column in same)
-    newest = (
-        f"SELECT digest, caller FROM feedback_requests WHERE {where} "
-        "ORDER BY recorded_at DESC, digest, caller LIMIT :count"
-    )
-    session.run(
-        f"DELETE FROM feedback_requests WHERE {where} AND (digest, caller) NOT IN ({newest})", **same, count=count
-    )
+    (row,) = session.rows(f"SELECT count(*) AS count FROM feedback_requests WHERE {where}", **same)
+    if row["count"] > count:
+        columns = "item_id, digest, caller"
+        older = f"SELECT {columns} FROM feedback_requests WHERE {where} ORDER BY recorded_at, digest LIMIT :surplus"
+        surplus = row["count"] - count
+        session.run(f"DELETE FROM feedback_requests WHERE ({columns}) IN ({older})", **same, surplus=surplus)
 
 
 def _pack(vector: Vector | None) -> bytes | None:

@@ -156,7 +156,7 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
 
 
 async def test_a_start_learns_from_what_another_gateway_recorded(app: App, settings: Settings) -> None:
-    await app.feedback_store.add_success(Success(TOOL, REQUEST), max_per_item=32, max_per_caller=16)
+    await app.feedback_store.add_success(Success(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
     await app.catalogue_index.close()
     async with open_app(settings) as started:
         await started.sync.configure({item.server for item in load_demo_items()})

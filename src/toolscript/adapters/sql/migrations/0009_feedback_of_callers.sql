@@ -14,6 +14,9 @@ CREATE TABLE ${mcp}feedback_requests (
 -- Vectors are saved by the digests of the requests.
 CREATE INDEX idx_feedback_requests_digest ON ${mcp}feedback_requests (digest);
 
+-- All requests of a caller are counted, and the oldest deleted.
+CREATE INDEX idx_feedback_requests_caller ON ${mcp}feedback_requests (caller, recorded_at);
+
 INSERT INTO ${mcp}feedback_requests (item_id, digest, request, caller, recorded_at, model, vector)
 SELECT item_id, digest, request, caller, recorded_at, model, vector FROM ${mcp}feedback_successes;
 
