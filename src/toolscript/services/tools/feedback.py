@@ -42,7 +42,7 @@ class ToolFeedback:
     item_id: str
     successes: list[Success]
     step: Step | None
-    """None if its step was not computed yet, or the tool's text has changed since."""
+    """None if its step was not computed yet, or the tool has changed or vanished since."""
 
     @property
     def requests(self) -> list[str]:
@@ -126,14 +126,15 @@ class Feedback:
     async def list(self) -> list[ToolFeedback]:
         """What was recorded, by tool, those with the largest number of requests first."""
         successes, steps = await self._store.get_successes(), await self._store.get_steps()
-        items = {i.id: i for i in await self._item_store.get_fingerprints(item_ids={s.item_id for s in successes})}
+        items = await self._item_store.get_fingerprints(item_ids={s.item_id for s in successes})
+        digests = {item.id: item.digest for item in items if item.is_active}
         by_item: dict[str, list[Success]] = {}
         for success in successes:
             by_item.setdefault(success.item_id, []).append(success)
         found = []
         for item_id, own in by_item.items():
-            step, item = steps.get(item_id), items.get(item_id)
-            is_current = step is not None and item is not None and step.item_digest == item.digest
+            step = steps.get(item_id)
+            is_current = step is not None and step.item_digest == digests.get(item_id)
             found.append(ToolFeedback(item_id, own, step if is_current else None))
         return sorted(found, key=lambda each: (-len(each.requests), each.item_id))
 

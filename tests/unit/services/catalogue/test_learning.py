@@ -206,6 +206,7 @@ async def test_a_run_that_was_interrupted_does_not_embed_again(
 async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> None:
     await learn(app)
     await app.sync.run([item for item in load_demo_items() if item.id != TOOL])
+    assert [entry.step for entry in await app.feedback.list()] == [None]
     await app.feedback.apply()
     assert [entry.step for entry in await app.feedback.list()] == [None]
     await app.sync.run(load_demo_items())

@@ -48,7 +48,7 @@ class ToolFeedbackResponse(ResponseModel):
     )
     state: Literal["moved", "refused", "waiting"] = Field(
         description="`moved`: its vector has moved toward them. `refused`: that would make past requests rank lower. "
-        "`waiting`: not computed yet."
+        "`waiting`: not computed yet, or the tool is not offered now."
     )
     cosine: float | None = Field(description="Between the vector of its text and the moved one; null while waiting.")
     reason: str = Field(description="Why the step was refused.")
