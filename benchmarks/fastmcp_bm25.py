@@ -1,7 +1,7 @@
 """Quality of FastMCP's BM25 search transform on evaluation sets of tools, by the metrics of `toolscript eval`.
 
-    python -m venv /tmp/fastmcp && /tmp/fastmcp/bin/pip install --editable . fastmcp==4.1.2
-    /tmp/fastmcp/bin/python -m benchmarks.fastmcp_bm25 DATA/azure_mcp DATA/metatool …
+    python -m venv build/fastmcp && build/fastmcp/bin/pip install --editable . fastmcp==4.1.2
+    build/fastmcp/bin/python -m benchmarks.fastmcp_bm25 DATA/azure_mcp DATA/metatool …
 
 FastMCP is in none of our lock files: it has an environment of its own. Each set becomes a FastMCP server, and each
 query a call of its `search_tools`, as a client would make it.
