@@ -88,7 +88,7 @@ async def test_after_a_lost_connection_postgresql_is_listened_to_again(postgres:
             await version.wait_for_change(30)
             with psycopg.connect(postgres, autocommit=True) as connection:
                 connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND query LIKE 'LISTEN %'"
                 )
             assert version._listening is not None

@@ -187,10 +187,11 @@ async def test_the_document_routes_are_as_specified(document_routes: Routes) -> 
 
 
 @pytest.mark.req("X-04", "D-06", "K-03")
-def test_the_routes_without_credentials_are_the_probes_and_knowledge() -> None:
-    probes = [("GET", "/health"), ("GET", "/ready"), ("GET", "/search/health")]
-    assert routes_with(None) == [*probes, ("POST", "/search_knowledge")]
-    assert routes_with(None, knowledge_access="key") == probes
+def test_the_routes_without_credentials_are_the_probes_discovery_and_knowledge() -> None:
+    probes = {("GET", "/health"), ("GET", "/ready"), ("GET", "/search/health")}
+    discovery = {("GET", "/.well-known/ai-catalog.json"), ("GET", "/mcp/server-card")}
+    assert {*routes_with(None)} == {*probes, *discovery, ("POST", "/search_knowledge")}
+    assert {*routes_with(None, knowledge_access="key")} == probes | discovery
 
 
 @pytest.mark.req("D-04", "D-11")

@@ -132,7 +132,7 @@ async def test_closed_connections_are_replaced(database: str) -> None:
         for work in (lambda: index.count(NAME), lambda: index.upsert(NAME, points(5))):
             run(
                 database,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+                "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND pid <> pg_backend_pid()",
             )
             await work()

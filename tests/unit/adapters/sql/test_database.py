@@ -115,7 +115,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str
     await asyncio.gather(*(database.read(count) for _ in range(20)))
     await other.write(
         lambda session: session.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND datname = current_database()"
         )
     )
