@@ -187,6 +187,13 @@ class Settings:
     )
     jwt_issuer: str | None = _setting(None, "Required issuer of tokens (`iss`). Empty: not checked.")
     jwt_audience: str | None = _setting(None, "Required audience of tokens (`aud`). Empty: not checked.")
+    oauth_resource: str | None = _setting(
+        None,
+        "Public URL of the MCP endpoint, such as `https://tools.example.com/mcp`. With it callers may log in with "
+        "OAuth: every request needs a key or an access token of TOOLSCRIPT_JWT_ISSUER, signed with a key of "
+        "TOOLSCRIPT_JWT_JWKS, whose audience is this URL (or TOOLSCRIPT_JWT_AUDIENCE) and whose scopes say what it "
+        "allows.",
+    )
     jwt_tenant_claim: str = _setting("tenant_id", "Claim of a token with the tenant.")
     jwt_plan_claim: str = _setting("plan", "Claim of a token with the tenant's plan.")
     debug_bypass_auth: bool = _setting(

@@ -12,11 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolscript.adapters.private_files import make_private_folder
+from toolscript.adapters.remote_services import is_http_url
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
-from toolscript.domain.access import TENANT_RULE, Principal, is_tenant_name
+from toolscript.domain.access import TENANT_RULE, Grant, Principal, is_tenant_name
 from toolscript.domain.errors import Invalid
 from toolscript.services.access.keys import Keys
 from toolscript.settings import Settings
@@ -40,6 +41,9 @@ class Verifier:
     async def verify(self, token: str) -> Principal:
         return await self._tokens.verify(token)
 
+    async def authorize(self, token: str) -> Grant:
+        return await self._tokens.authorize(token)
+
     async def close(self) -> None:
         if "_tokens" in self.__dict__:
             await self._tokens.close()
@@ -53,10 +57,11 @@ class Verifier:
             settings.jwt_secret,
             settings.jwt_jwks,
             issuer=settings.jwt_issuer,
-            audience=settings.jwt_audience,
+            audience=settings.jwt_audience or settings.oauth_resource,
             tenant_claim=settings.jwt_tenant_claim,
             plan_claim=settings.jwt_plan_claim,
             local_key=self._local_key,
+            has_scopes=settings.oauth_resource is not None,
         )
 
 
@@ -107,6 +112,24 @@ def check_environment(settings: Settings) -> None:
         raise Invalid(
             f"TOOLSCRIPT_TENANT is not a valid tenant name: give {TENANT_RULE}",
             details={"field": "TOOLSCRIPT_TENANT", "allowed": TENANT_RULE},
+        )
+    if settings.oauth_resource is not None:
+        _check_oauth(settings, settings.oauth_resource)
+
+
+def _check_oauth(settings: Settings, resource: str) -> None:
+    field = "TOOLSCRIPT_OAUTH_RESOURCE"
+    if not is_http_url(resource) or "#" in resource or "?" in resource:
+        raise Invalid(
+            f"{field} is not the URL of an MCP endpoint: give its public address, such as https://tools.example.com/mcp",
+            details={"field": field, "allowed": ["http", "https"]},
+        )
+    needed = {"TOOLSCRIPT_JWT_ISSUER": settings.jwt_issuer, "TOOLSCRIPT_JWT_JWKS": settings.jwt_jwks}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise Invalid(
+            f"{field} needs {' and '.join(missing)}: the authorization server that issues the access tokens, and its "
+            "public keys",
+            details={"field": missing[0]},
         )
 
 

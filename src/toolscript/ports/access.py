@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from toolscript.domain.access import AccessKey, Principal
+from toolscript.domain.access import AccessKey, Grant, Principal
 
 
 class RateBuckets(Protocol):
@@ -35,7 +35,12 @@ class TokenVerifier(Protocol):
     """
 
     async def verify(self, token: str) -> Principal:
-        """The principal of a token. Raises Unauthorized, and Unavailable when the keys cannot be read."""
+        """The principal of a token. Raises Unauthorized, Forbidden for an access token without the scope `documents`,
+        and Unavailable when the keys cannot be read."""
+
+    async def authorize(self, token: str) -> Grant:
+        """What an access token of the authorization server allows. Raises Unauthorized, and Unavailable when the keys
+        cannot be read."""
 
     async def close(self) -> None: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from collections.abc import Mapping
+from dataclasses import replace
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
@@ -24,6 +25,10 @@ UNKNOWN_CLIENT = "unknown"
 KEY_REQUIRED = (
     "this gateway requires a valid key: send `Authorization: Bearer KEY` or `X-API-Key: KEY`. A key that is unknown, "
     "expired or revoked is not valid"
+)
+LOGIN_REQUIRED = (
+    "this gateway requires an access token or a key: log in with OAuth, which MCP clients do by themselves, or send "
+    "`Authorization: Bearer KEY` or `X-API-Key: KEY`"
 )
 STILL_STARTING = "the search engine is not ready: it is still starting, try again in a moment"
 OPERATOR, OWNER_NAME = "TOOLSCRIPT_API_KEY", "owner of the data folder"
@@ -43,25 +48,38 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
     """Returns what the key in these headers allows; everything where no key is required. Everyone may search public
     knowledge, and who sends a tenant's token beside the key may use that tenant's documents.
 
-    Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, or a key was ever
-    created. Raises Unavailable when keys cannot be checked: also while the application is being opened, where `app` is
-    None and nobody knows whether a key was ever created.
+    Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, a key was ever created,
+    or callers log in with OAuth, whose access tokens are as good as a key with their scopes. Raises Unavailable when
+    keys cannot be checked: also while the application is being opened, where `app` is None and nobody knows whether a
+    key was ever created.
     """
     token, key = _read_bearer(headers), headers.get("x-api-key", "").strip()
     if settings.api_key and (_is_equal(token, settings.api_key) or _is_equal(key, settings.api_key)):
         return Grant(OPERATOR)
     if app is None:
-        if not settings.api_key or is_key(token) or is_key(key):
+        may_be_valid = is_key(token) or is_key(key) or (settings.oauth_resource and token)
+        if may_be_valid or not requires_key(settings):
             raise Unavailable(STILL_STARTING)
     elif found := await app.keys.find(token) or await app.keys.find(key):
-        public = {Scope.KNOWLEDGE} if settings.knowledge_access == "public" else set()
         with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
-        return Grant(found.name, found.scopes | public | with_token)
-    elif not settings.api_key and not await app.keys.exist():
+        return Grant(found.name, found.scopes | _list_public_scopes(settings) | with_token)
+    elif not requires_key(settings) and not await app.keys.exist():
         return Grant()
     if app and token and is_local_token(app.local_key, token):
         return Grant(OWNER_NAME)
-    raise build_unauthorized(KEY_REQUIRED)
+    if app and token and settings.oauth_resource:
+        grant = await app.verifier.authorize(token)
+        return replace(grant, scopes=grant.scopes | _list_public_scopes(settings))
+    raise build_unauthorized(LOGIN_REQUIRED if settings.oauth_resource else KEY_REQUIRED)
+
+
+def requires_key(settings: Settings) -> bool:
+    """Whether the settings alone require a key or an access token. Otherwise one is required once a key was created."""
+    return bool(settings.api_key or settings.oauth_resource)
+
+
+def _list_public_scopes(settings: Settings) -> set[Scope]:
+    return {Scope.KNOWLEDGE} if settings.knowledge_access == "public" else set()
 
 
 def require_scope(scope: Scope, grant: Grant) -> None:
@@ -71,7 +89,8 @@ def require_scope(scope: Scope, grant: Grant) -> None:
     if grant.is_anonymous:
         raise build_unauthorized(f"without a key you may not {_WHAT_SCOPES_ALLOW[scope]}: {KEY_REQUIRED}")
     raise Forbidden(
-        f"this key may not {_WHAT_SCOPES_ALLOW[scope]}: it lacks the scope {scope}", details={"scope": scope.value}
+        f"this key or token may not {_WHAT_SCOPES_ALLOW[scope]}: it lacks the scope {scope}",
+        details={"scope": scope.value},
     )
 
 

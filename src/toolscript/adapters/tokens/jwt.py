@@ -17,8 +17,8 @@ import jwt
 
 from toolscript.adapters.remote_services import require_unique_keys
 from toolscript.adapters.tokens.jwks import KEY_TYPES, KeySet
-from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, Principal, is_tenant_name
-from toolscript.domain.errors import Invalid, Unauthorized
+from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, Grant, Principal, Scope, is_tenant_name
+from toolscript.domain.errors import Forbidden, Invalid, Unauthorized
 
 SYMMETRIC = "HS256"
 LOCAL_ISSUER = "toolscript-local"
@@ -26,6 +26,10 @@ LOCAL_TENANT_CLAIM = "tenant_id"
 LOCAL_SECONDS = 60
 MAX_TOKEN_LENGTH = 8192
 MAX_PLAN_LENGTH = 256
+MAX_SUBJECT_LENGTH = 256
+# Distinguishes the users of access tokens from keys of the same name, in logs and as callers.
+OAUTH_CALLER = "oauth:"
+SCOPE_PREFIX = "toolscript:"
 LEEWAY_SECONDS = 30
 MIN_SECRET_BYTES = 32
 
@@ -60,9 +64,11 @@ class JwtVerifier:
         tenant_claim: str = LOCAL_TENANT_CLAIM,
         plan_claim: str = "plan",
         local_key: str,
+        has_scopes: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises Invalid for a secret that is too short or a public key, and for an unusable address of keys."""
+        """With `has_scopes`, tokens signed with published keys allow only what their scopes say. Raises Invalid for a
+        secret that is too short or a public key, and for an unusable address of keys."""
         _check_secret(local_key, "the local key")
         if secret is not None:
             _check_secret(secret, "TOOLSCRIPT_JWT_SECRET")
@@ -79,17 +85,31 @@ class JwtVerifier:
         self._tenant_claim = tenant_claim
         self._plan_claim = plan_claim
         self._local_key = local_key
+        self._has_scopes = has_scopes
+
+    async def authorize(self, token: str) -> Grant:
+        """What an access token allows: a token of the issuer, signed with a published key. Raises Unauthorized, and
+        Unavailable when the published keys cannot be read."""
+        algorithm, kid = _read_header(token)
+        if algorithm not in KEY_TYPES:
+            raise _refuse(f"the token is not an access token: its algorithm (alg) is not {' or '.join(KEY_TYPES)}")
+        claims = await self._verify_configured(token, algorithm, kid)
+        return Grant(f"{OAUTH_CALLER}{_find_subject(claims)}", _read_scopes(claims))
 
     async def verify(self, token: str) -> Principal:
-        """The principal of a token. Raises Unauthorized, and Unavailable when the published keys cannot be read."""
+        """The principal of a token. Raises Unauthorized, Forbidden for an access token without the scope `documents`,
+        and Unavailable when the published keys cannot be read."""
         algorithm, kid = _read_header(token)
         if algorithm == SYMMETRIC:
             claims = _verify_local(token, self._local_key)
             if claims is not None:
                 return _read_principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
         claims = await self._verify_configured(token, algorithm, kid)
-        if claims is None:
-            raise _refuse("the token's signature is wrong: another key signed it, or the token was changed")
+        if self._has_scopes and algorithm in KEY_TYPES and Scope.DOCUMENTS not in _read_scopes(claims):
+            raise Forbidden(
+                f"this token may not use documents: it lacks the scope {Scope.DOCUMENTS}",
+                details={"scope": Scope.DOCUMENTS.value},
+            )
         plan = claims.get(self._plan_claim, DEFAULT_PLAN)
         if not isinstance(plan, str) or not 0 < len(plan) <= MAX_PLAN_LENGTH:
             raise _refuse(
@@ -101,8 +121,8 @@ class JwtVerifier:
         if self._keys:
             await self._keys.close()
 
-    async def _verify_configured(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any] | None:
-        """The claims of a token that the secret or a published key signed; None when the signature is wrong."""
+    async def _verify_configured(self, token: str, algorithm: str, kid: str | None) -> dict[str, Any]:
+        """The claims of a token that the secret or a published key signed. Raises Unauthorized."""
         allowed = [*([SYMMETRIC] if self._secret else []), *(KEY_TYPES if self._keys else [])]
         if not allowed:
             raise _refuse(
@@ -112,11 +132,20 @@ class JwtVerifier:
         if algorithm not in allowed:
             raise _refuse(f"the token's algorithm (alg) is not allowed: sign it with {' or '.join(allowed)}")
         if self._keys is None or algorithm == SYMMETRIC:
-            return self._verify(token, algorithm, [self._secret or ""])
-        keys = await self._keys.find(kid, algorithm)
+            claims = self._verify(token, algorithm, [self._secret or ""])
+        else:
+            claims = await self._verify_with_published_keys(self._keys, token, algorithm, kid)
+        if claims is None:
+            raise _refuse("the token's signature is wrong: another key signed it, or the token was changed")
+        return claims
+
+    async def _verify_with_published_keys(
+        self, published: KeySet, token: str, algorithm: str, kid: str | None
+    ) -> dict[str, Any] | None:
+        keys = await published.find(kid, algorithm)
         claims = self._verify(token, algorithm, keys)
         if claims is None and (kid is None or not keys):  # the keys may have rotated since they were read
-            keys = await self._keys.find(kid, algorithm, refresh=True)
+            keys = await published.find(kid, algorithm, refresh=True)
             claims = self._verify(token, algorithm, keys)
         if not keys:
             raise _refuse("the token's key (kid) is not among the published keys for its algorithm")
@@ -230,6 +259,26 @@ def _read_principal(claims: Mapping[str, Any], tenant_claim: str, plan: str) -> 
     if not is_tenant_name(tenant):
         raise _refuse(f"the token's tenant (claim {tenant_claim}) is not {TENANT_RULE}")
     return Principal(tenant, plan, subject if isinstance(subject, str) else None)
+
+
+def _find_subject(claims: Mapping[str, Any]) -> str:
+    """The user of an access token, or the client that has it for itself. Raises Unauthorized."""
+    for claim in ("sub", "client_id", "azp"):
+        subject = claims.get(claim)
+        if isinstance(subject, str) and 0 < len(subject) <= MAX_SUBJECT_LENGTH and subject.isprintable():
+            return subject
+    raise _refuse(f"the token names no user (sub) or client (client_id) of 1 to {MAX_SUBJECT_LENGTH} characters")
+
+
+def _read_scopes(claims: Mapping[str, Any]) -> frozenset[Scope]:
+    """The scopes that a token's `scope` (RFC 9068) or `scp` names, as `search` or `toolscript:search`; others belong to
+    other services."""
+    named: set[str] = set()
+    for claim in ("scope", "scp"):
+        value = claims.get(claim)
+        parts = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+        named.update(part.removeprefix(SCOPE_PREFIX) for part in parts if isinstance(part, str))
+    return frozenset(scope for scope in Scope if scope.value in named)
 
 
 def _refuse(reason: str) -> Unauthorized:

@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 from toolscript.domain import errors
 from toolscript.domain.errors import ToolscriptError
+from toolscript.surfaces.http.oauth import describe_missing_scope
 
 # The first matching class counts: a subclass stands before its parent.
 STATUSES: dict[type[ToolscriptError], int] = {
@@ -64,6 +65,8 @@ def error_response(error: ToolscriptError) -> JSONResponse:
 def _headers_of(error: ToolscriptError) -> dict[str, str] | None:
     if isinstance(error, errors.Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, errors.Forbidden) and (scope := error.details.get("scope")):
+        return {"WWW-Authenticate": describe_missing_scope(scope)}
     wait = error.details.get("retry_after_seconds")
     if isinstance(error, errors.RateLimited) and isinstance(wait, int | float):
         return {"Retry-After": str(max(1, math.ceil(wait)))}

@@ -26,8 +26,9 @@ from toolscript.domain.requests import caller_name
 from toolscript.surfaces.callers import find_grant, require_scope
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
+from toolscript.surfaces.http.oauth import add_challenge
 from toolscript.surfaces.http.request_tracking import MCP_PATH
-from toolscript.surfaces.http.routers.discovery import DISCOVERY_PATHS
+from toolscript.surfaces.http.routers.discovery import is_discovery_path
 from toolscript.surfaces.http.served_app import ServedApp
 
 Address = tuple[str, int | None]
@@ -67,6 +68,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = None
         if scope["type"] == "http":
+            if resource := self._served.settings.oauth_resource:
+                send = add_challenge(scope, send, resource)
             error = self._check_names(scope) or await self._check_key(scope)
         if error is None:
             await self._app(scope, receive, send)
@@ -85,7 +88,7 @@ class Guard:
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Host"},
             )
-        if scope["path"] in DISCOVERY_PATHS and not self._is_local:
+        if is_discovery_path(scope["path"]) and not self._is_local:
             return None  # on loopback, pages must not find out what runs on this machine
         for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
             if not self._is_allowed_origin(origin, own):
@@ -116,9 +119,11 @@ class Guard:
         return None
 
     async def _find_grant(self, path: str, sent: Mapping[str, str]) -> access.Grant:
-        """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left. It waits until
-        the application is open, because clients connect once, and early."""
+        """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients
+        can log in, which they do when they are refused. It waits until the application is open, because clients connect
+        once, and early."""
         served, is_mcp = self._served, path == MCP_PATH
+        is_public = served.settings.knowledge_access == "public" and not served.settings.oauth_resource
         try:
             try:
                 return await find_grant(served.settings, served.current, sent)
@@ -127,7 +132,7 @@ class Guard:
                     raise
             return await find_grant(served.settings, await served.wait_until_open(), sent)
         except Unauthorized:
-            if not is_mcp or any(sent.values()) or served.settings.knowledge_access != "public":
+            if not is_mcp or any(sent.values()) or not is_public:
                 raise
         return access.Grant(scopes=frozenset({access.Scope.KNOWLEDGE}))
 

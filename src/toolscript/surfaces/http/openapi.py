@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from toolscript.domain.access import Scope
 from toolscript.settings import Settings
+from toolscript.surfaces.callers import requires_key
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.schemas.models import ErrorEnvelope
 
@@ -31,7 +32,8 @@ _SCHEMES = {
         "in": "header",
         "name": "X-API-Key",
         "description": "TOOLSCRIPT_API_KEY, or a key of `toolscript keys create` with the scope that the operation "
-        "names; required once the gateway has one. `Authorization: Bearer KEY` works too.",
+        "names; required once the gateway has one. `Authorization: Bearer KEY` works too, and so does an access token "
+        "where TOOLSCRIPT_OAUTH_RESOURCE is set.",
     },
 }
 _DESCRIPTIONS = {
@@ -78,7 +80,7 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], sett
     """Adds what each route requires of its callers, that errors are JSON even if the route returns text, and the
     configured defaults of `GET /search`."""
     document.setdefault("components", {})["securitySchemes"] = _SCHEMES
-    optional: list[dict[str, list[str]]] = [] if settings.api_key else [{}]
+    optional: list[dict[str, list[str]]] = [] if requires_key(settings) else [{}]
     document["security"] = [{KEY: []}, *optional]
     for route in routes:
         scope = get_scope(route, settings)

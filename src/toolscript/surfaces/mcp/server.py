@@ -32,7 +32,7 @@ from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Grant, Principal
-from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.servers import CallResult
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
@@ -72,6 +72,7 @@ def build_server(answer: AnswerCall) -> Server[Any]:
                 require_scope(TOOL_SCOPES[params.name], _get_grant(context))
             return await answer(params, context.request)
         except ToolscriptError as error:
+            _note_missing_scope(context, error)
             return _build_text_result(error.message, is_error=True)
 
     async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -101,6 +102,12 @@ def _get_grant(context: Context) -> Grant:
         return Grant()
     grant: Grant = context.request.scope["grant"]
     return grant
+
+
+def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
+    """Adds the scope that a caller lacks to the HTTP request: clients that log in ask for it after status 403."""
+    if context.request is not None and isinstance(error, Forbidden):
+        context.request.scope["missing_scope"] = error.details.get("scope")
 
 
 async def serve_over_stdio(answer: AnswerCall) -> None:

@@ -307,14 +307,15 @@ def _check_announcement_file(settings: Settings) -> None:
 
 def _create_http_server(settings: Settings) -> HttpServer:
     try:
+        from toolscript.surfaces.callers import requires_key
         from toolscript.surfaces.http.guard import is_loopback
         from toolscript.surfaces.http.server import HttpServer
     except ImportError as error:
         raise Invalid("serving HTTP needs an optional dependency: pip install 'toolscript[server]'") from error
-    if not is_loopback(settings.host) and not settings.api_key:
+    if not is_loopback(settings.host) and not requires_key(settings):
         raise Invalid(
             f"--host {settings.host} is not a loopback address, and anyone could call the gateway: use 127.0.0.1, or "
-            "set TOOLSCRIPT_API_KEY",
+            "set TOOLSCRIPT_API_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
             details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
     try:

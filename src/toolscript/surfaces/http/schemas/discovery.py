@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from toolscript.surfaces.http.schemas.models import CamelResponseModel
+from toolscript.surfaces.http.schemas.models import CamelResponseModel, ResponseModel
 
 
 class RemoteHeader(CamelResponseModel):
@@ -50,3 +50,13 @@ class AiCatalogResponse(CamelResponseModel):
 
     spec_version: str
     entries: list[CatalogEntry]
+
+
+class ResourceMetadataResponse(ResponseModel):
+    """Where callers log in, as RFC 9728 describes it."""
+
+    resource: str = Field(description="The audience that access tokens need.")
+    authorization_servers: list[str]
+    scopes_supported: list[str]
+    bearer_methods_supported: list[str]
+    resource_name: str
