@@ -41,7 +41,7 @@ class Behaviour(TypedDict, total=False):
     """What the server offers, and how it behaves. Without a key it behaves well."""
 
     name: str  # its name in the handshake; `scripted` by default
-    tools: list[str]  # names of the built-in tools to serve; all by default
+    tools: list[str]  # names of the built-in tools to serve; by default all but those of RELAYED
     catalog: str  # serve the tools of this JSONL or JSONL.gz file (id, server, name, description, input_schema)
     limit: int  # maximum number of tools of the catalog
     listing: str  # serve the `tools` of this file, a recorded answer to tools/list
@@ -87,6 +87,11 @@ BUILT_IN: dict[str, dict[str, Any]] = {
         _tool("env", "Returns an environment variable.", ("name",), name={"type": "string"}),
         _tool("seen", "Returns how many messages of each method came so far."),
     )
+}
+
+# Served only when named: they show what passes through a gateway.
+RELAYED: dict[str, dict[str, Any]] = {
+    tool["name"]: tool for tool in (_tool("answer", "Answers with the given result.", ("result",), result={}),)
 }
 
 SLOPPY: list[Any] = [
@@ -173,7 +178,7 @@ class Server:
         elif "listing" in behaviour:
             tools = json.loads(Path(behaviour["listing"]).read_bytes())["tools"]
         else:
-            tools = [BUILT_IN[name] for name in behaviour.get("tools", BUILT_IN)]
+            tools = [(BUILT_IN | RELAYED)[name] for name in behaviour.get("tools", BUILT_IN)]
         lists = {"tools": tools + (SLOPPY if behaviour.get("sloppy") else [])}
         if behaviour.get("prompts"):
             lists["prompts"] = PROMPTS
@@ -259,6 +264,8 @@ class Server:
         listed = [tool for tool in self._lists["tools"] if isinstance(tool, dict) and tool.get("name") == name]
         if not listed:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if name == "answer":
+            return dict(arguments["result"])
         if listed[0] != BUILT_IN.get(name):
             return _text(json.dumps({"tool": name, "arguments": arguments}))
         if name == "slow" and self._behaviour.get("serial"):

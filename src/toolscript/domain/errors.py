@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from toolscript.domain.servers import CallResult
+
 
 class ToolscriptError(Exception):
     """The base class of all errors that Toolscript raises on purpose."""
@@ -95,6 +97,14 @@ class UpstreamFailed(ToolscriptError):
     """A server behind the gateway responded with an error."""
 
     code = "UPSTREAM_ERROR"
+
+
+class ToolFailed(UpstreamFailed):
+    """A tool answered that it failed; `result` is its whole answer."""
+
+    def __init__(self, message: str, *, result: CallResult, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, details=details)
+        self.result = result
 
 
 class TimedOut(ToolscriptError):

@@ -85,11 +85,30 @@ class ServerListing:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a call: content blocks as the server sent them, and structured content if there is any."""
+    """The result of a call as the server sent it, in the names of the protocol. Prompts and resources have no content:
+    their whole answer is the structured content.
 
-    content: Sequence[Mapping[str, Any]]
-    structured: Mapping[str, Any] | None = None
-    is_error: bool = False
+    >>> CallResult({"content": [{"type": "text", "text": "done"}], "structuredContent": 7}).structured
+    7
+    """
+
+    raw: Mapping[str, Any]
+
+    @property
+    def content(self) -> Sequence[Mapping[str, Any]]:
+        """The content blocks."""
+        blocks: Sequence[Mapping[str, Any]] = self.raw.get("content", ())
+        return blocks
+
+    @property
+    def structured(self) -> Any:
+        """The structured content, of any JSON type."""
+        return self.raw.get("structuredContent")
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool says that it failed."""
+        return self.raw.get("isError") is True
 
     @property
     def text(self) -> str:

@@ -22,7 +22,7 @@ QUERY = "git commit"
 @pytest.fixture
 async def http(app: App, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
     async def call(*_: object, **__: object) -> CallResult:
-        return CallResult(content=[{"type": "text", "text": "done"}])
+        return CallResult({"content": [{"type": "text", "text": "done"}]})
 
     await app.sync.run(load_demo_items())
     monkeypatch.setattr(app.gateway, "call", call)  # tools of the demo have no server

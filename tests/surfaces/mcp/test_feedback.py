@@ -23,7 +23,7 @@ async def identify() -> Principal:
 @pytest.fixture(autouse=True)
 async def catalogue(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async def call(*_: object, **__: object) -> CallResult:
-        return CallResult(content=[{"type": "text", "text": "done"}])
+        return CallResult({"content": [{"type": "text", "text": "done"}]})
 
     await app.sync.run(load_demo_items())
     monkeypatch.setattr(app.gateway, "call", call)  # tools of the demo have no server
@@ -31,7 +31,7 @@ async def catalogue(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def use(app: App, caller: Caller, tool: str, **arguments: object) -> str:
     result = await answer_call(app, CallToolRequestParams(name=tool, arguments=arguments), identify, caller)
-    return str(result.content[0])
+    return str(result["content"][0])
 
 
 async def list_successes(app: App) -> list[tuple[str, str, str]]:

@@ -29,7 +29,14 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
-from toolscript.adapters.mcp.lenient_reader import clean, expand_template, find_secrets, make_acceptable, read_items
+from toolscript.adapters.mcp.lenient_reader import (
+    clean,
+    expand_template,
+    find_secrets,
+    keep_valid_fields,
+    make_acceptable,
+    read_items,
+)
 from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
@@ -201,12 +208,10 @@ class McpServer:
         await self._session.send_request(request, result_type)
         raw = clean(_raw_result.get())
         if item.type is not ItemType.TOOL:
-            return CallResult([], raw)
+            return CallResult({"structuredContent": raw})
         if raw.get("resultType") == "input_required":
             raise UpstreamFailed(f"{item.id} asks for user input, which is not supported")
-        structured = raw.get("structuredContent")
-        content = [block for block in raw.get("content") or [] if isinstance(block, dict)]
-        return CallResult(content, structured if isinstance(structured, dict) else None, raw.get("isError") is True)
+        return CallResult(keep_valid_fields(raw))
 
     async def _is_lost(self, error: MCPError, *, own_calls: int = 0) -> bool:
         """Whether the connection is gone, rather than the error being the server's answer. A server that does not

@@ -55,6 +55,13 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
     return raw
 
 
+def keep_valid_fields(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the result of a tool without the fields whose type no client would accept."""
+    is_valid = {"content": list, "_meta": dict, "isError": bool}
+    kept = {k: v for k, v in result.items() if isinstance(v, is_valid.get(k, object))}
+    return {**kept, "content": _only_dicts(kept["content"])} if "content" in kept else kept
+
+
 def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> ServerListing:
     """Reads the items of a server's answers (by method, page by page) and lists their problems."""
     problems: list[str] = []

@@ -15,9 +15,9 @@ from toolscript.domain.errors import (
     InvalidArguments,
     NotFound,
     TimedOut,
+    ToolFailed,
     ToolscriptError,
     Unavailable,
-    UpstreamFailed,
 )
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallResult
@@ -75,8 +75,8 @@ class CallTool:
     async def call(self, item_id: str, arguments: Any, *, within: float | None = None) -> CallResult:
         """The tool's result, within that many seconds.
 
-        Raises NotFound, InvalidArguments (naming the field), UpstreamFailed with the server's own message, TimedOut, or
-        Unavailable.
+        Raises NotFound, InvalidArguments (naming the field), ToolFailed with the tool's own result, UpstreamFailed with
+        the server's own message, TimedOut, or Unavailable.
         """
         limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
         async with limit.run():
@@ -92,9 +92,8 @@ class CallTool:
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
                 result = await self._gateway.call(item, arguments, limit.seconds)
             if result.is_error:
-                raise UpstreamFailed(
-                    f"{item_id} failed: {result.text or 'the server gave no reason'}", details={"server": item.server}
-                )
+                reason = result.text or "the server gave no reason"
+                raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})
         return result
 
     async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:

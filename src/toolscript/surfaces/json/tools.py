@@ -106,9 +106,9 @@ def build_tool_response(item: Item) -> dict[str, Any]:
     }
 
 
-def build_call_response(result: CallResult) -> dict[str, Any]:
+def build_call_response(result: CallResult) -> Any:
     """Builds the response of `POST /tools/{id}`: the structured result if there is one, else the content."""
-    return dict(result.structured) if result.structured is not None else {"content": list(result.content)}
+    return result.structured if result.structured is not None else {"content": list(result.content)}
 
 
 def _build_summary(item: Item) -> dict[str, Any]:

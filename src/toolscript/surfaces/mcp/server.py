@@ -23,7 +23,6 @@ from mcp_types import (
     JSONRPCError,
     ListToolsResult,
     PaginatedRequestParams,
-    TextContent,
 )
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -32,8 +31,7 @@ from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Grant, Principal
-from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolscriptError, Unavailable
-from toolscript.domain.servers import CallResult
+from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
@@ -51,11 +49,12 @@ from toolscript.surfaces.mcp.definitions import (
     SearchToolsArguments,
 )
 from toolscript.surfaces.mcp.document_tools import search_documents
+from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
 OTHER_METHOD = "other"
 Context = ServerRequestContext[Any, Request]
-AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[CallToolResult]]
+AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[Mapping[str, Any]]]
 
 
 def build_server(answer: AnswerCall) -> Server[Any]:
@@ -70,10 +69,10 @@ def build_server(answer: AnswerCall) -> Server[Any]:
         try:
             if params.name in TOOL_SCOPES:
                 require_scope(TOOL_SCOPES[params.name], _get_grant(context))
-            return await answer(params, context.request)
+            return keep_result(await answer(params, context.request))
         except ToolscriptError as error:
             _note_missing_scope(context, error)
-            return _build_text_result(error.message, is_error=True)
+            return keep_result(build_text_result(error.message, is_error=True))
 
     async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
         """Adds the method to the HTTP request, for metrics and logs; only known ones, because clients choose them."""
@@ -92,7 +91,7 @@ def build_server(answer: AnswerCall) -> Server[Any]:
     server: Server[Any] = Server(
         "toolscript", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call
     )
-    server.middleware += [name_method, explain_access]
+    server.middleware += [name_method, explain_access, restore_result]
     return server
 
 
@@ -157,7 +156,7 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
     """Builds the endpoint for `/mcp`. Stateless, so that clients do not notice when a gateway restarts. Calls wait
     until the application is ready."""
 
-    async def answer(params: CallToolRequestParams, request: Request | None) -> CallToolResult:
+    async def answer(params: CallToolRequestParams, request: Request | None) -> Mapping[str, Any]:
         app = await wait_for_app()
         headers, client = (request.headers, request.client) if request else ({}, None)
         caller = identify_caller(request.scope["grant"], client.host if client else None) if request else OWNER
@@ -180,27 +179,24 @@ async def answer_call(
     params: CallToolRequestParams,
     identify_tenant: Callable[[], Awaitable[Principal]],
     caller: Caller = OWNER,
-) -> CallToolResult:
-    """Answers a call of one of the tools; identifies the tenant only for documents. Raises InvalidArguments and the
-    errors of the services."""
+) -> Mapping[str, Any]:
+    """Answers a call of one of the tools with its result on the wire; identifies the tenant only for
+    documents. Raises InvalidArguments and the errors of the services."""
     arguments = params.arguments or {}
     match params.name:
         case "search_tools":
-            return _build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments), caller))
+            return build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments), caller))
         case "search_skills":
-            return _build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
+            return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
             description = {k: v for k, v in build_tool_response(item).items() if v is not None}
-            return _build_text_result(json.dumps(description, ensure_ascii=False))
+            return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
-            call = CallToolArguments.parse(arguments)
-            result = await _call_tool(app, call)
-            app.feedback.note_call(caller, call.tool_id, call.query)
-            return result
+            return await _call_tool(app, CallToolArguments.parse(arguments), caller)
         case "search_documents":
             principal = await identify_tenant()
-            return _build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
+            return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
         case "search_knowledge":
             return await _search_knowledge(app, SearchKnowledgeArguments.parse(arguments))
         case _:
@@ -208,34 +204,22 @@ async def answer_call(
             raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
 
 
-async def _call_tool(app: App, arguments: CallToolArguments) -> CallToolResult:
+async def _call_tool(app: App, arguments: CallToolArguments, caller: Caller) -> Mapping[str, Any]:
     try:
         result = await app.call_tool.call(arguments.tool_id, {} if arguments.arguments is None else arguments.arguments)
+    except ToolFailed as failed:
+        return failed.result.raw
     except InvalidArguments as error:
         item = await app.call_tool.describe(arguments.tool_id)
         raise InvalidArguments(
             f"{error.message}\nSignature: {format_signature(item)}", details=error.details
         ) from error
-    return _build_call_result(result)
+    app.feedback.note_call(caller, arguments.tool_id, arguments.query)
+    return result.raw
 
 
-async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> CallToolResult:
+async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> Mapping[str, Any]:
     """Returns the response of `POST /search_knowledge`, as an object and as text for clients that read only text."""
     query = KnowledgeQuery(arguments.query, arguments.limit, arguments.type, arguments.topics)
     response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
-    text = TextContent(type="text", text=json.dumps(response, ensure_ascii=False))
-    return CallToolResult(content=[text], structured_content=response)
-
-
-def _build_call_result(result: CallResult) -> CallToolResult:
-    """The tool's result unchanged; as JSON text if it has blocks that the protocol does not know."""
-    structured = dict(result.structured) if result.structured is not None else None
-    content = list(result.content) or [{"type": "text", "text": json.dumps(structured, ensure_ascii=False)}]
-    try:
-        return CallToolResult.model_validate({"content": content, "structuredContent": structured}, by_name=False)
-    except ValidationError:
-        return _build_text_result(json.dumps({"content": content, "structuredContent": structured}, ensure_ascii=False))
-
-
-def _build_text_result(text: str, *, is_error: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+    return {**build_text_result(json.dumps(response, ensure_ascii=False)), "structuredContent": response}

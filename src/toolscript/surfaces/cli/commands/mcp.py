@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from toolscript.surfaces.cli.terminal import options
 
 if TYPE_CHECKING:
     import httpx
-    from mcp_types import CallToolRequestParams, CallToolResult
+    from mcp_types import CallToolRequestParams
 
     from toolscript.app.app import App
 
@@ -91,7 +92,7 @@ class GatewayCalls:
         except TimeoutError:
             raise self._error or Unavailable("the gateway does not start: try again in a moment") from None
 
-    async def answer(self, params: CallToolRequestParams, __: object) -> CallToolResult:
+    async def answer(self, params: CallToolRequestParams, __: object) -> Mapping[str, Any]:
         """Answers a call, here or in the other process, for the tenant of the settings: the caller owns the data
         folder."""
         from toolscript.surfaces.mcp.server import answer_call
@@ -149,16 +150,22 @@ class GatewayCalls:
             self._error = Unavailable(f"no gateway responds at {self._settings.gateway_url}")
         return "result" in (response or {})
 
-    async def _forward(self, params: CallToolRequestParams) -> CallToolResult | None:
-        from mcp_types import CallToolResult
+    async def _forward(self, params: CallToolRequestParams) -> Mapping[str, Any] | None:
+        """Forwards a call with the newest version of the protocol, whose results can be of any type."""
+        from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
+        from mcp_types.version import LATEST_MODERN_VERSION
 
-        arguments = params.model_dump(by_alias=True, exclude_none=True)
-        response = await self._post({"method": "tools/call", "params": arguments})
+        given = params.model_dump(by_alias=True, exclude_none=True)
+        meta = {**given.get("_meta", {}), PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION}
+        meta.setdefault(CLIENT_CAPABILITIES_META_KEY, {})
+        headers = {"MCP-Protocol-Version": LATEST_MODERN_VERSION, "Mcp-Method": "tools/call", "Mcp-Name": params.name}
+        response = await self._post({"method": "tools/call", "params": {**given, "_meta": meta}}, headers)
         if response is None:
             return None
         if "result" not in response:
             raise Unavailable(f"the gateway responded with an error: {response.get('error', response)}")
-        return CallToolResult.model_validate(response["result"], by_name=False)
+        result: Mapping[str, Any] = response["result"]
+        return result
 
     def _build_credentials(self) -> dict[str, str]:
         try:
@@ -166,7 +173,9 @@ class GatewayCalls:
         except Unavailable:  # a gateway of an older version: it answers everything but searches in documents
             return build_credentials(self._settings)
 
-    async def _post(self, message: dict[str, Any]) -> dict[str, Any] | None:
+    async def _post(
+        self, message: dict[str, Any], more_headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any] | None:
         """The response of another process's gateway; None when none runs. Raises Unavailable when the request may have
         arrived and no response comes: it must not be sent twice. Uses httpx instead of `send_to_gateway`, because the
         request has to be cancelled when the agent disconnects."""
@@ -175,7 +184,7 @@ class GatewayCalls:
         url = find_gateway_url(self._settings)
         if url is None or (self._run and url == self._run.server.url):
             return None
-        headers = {"Accept": "application/json, text/event-stream", **self._build_credentials()}
+        headers = {"Accept": "application/json, text/event-stream", **self._build_credentials(), **(more_headers or {})}
         timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
             async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client:

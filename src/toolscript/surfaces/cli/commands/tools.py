@@ -247,7 +247,7 @@ def _parse_json_or_text(text: str) -> Any:
         return text
 
 
-async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> Any:
     from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
