@@ -49,6 +49,7 @@ def _parse_names(text: str) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[str], Any]] = {
     "bool": _parse_boolean,
     "float": float,
+    "float | None": float,
     "int": int,
     "Path": Path,
     "Path | None": Path,
@@ -160,6 +161,18 @@ class Settings:
         30.0, "Timeout in seconds for starting a server and listing its tools.", bounds=(1, 3600)
     )
     call_timeout: float = _setting(60.0, "Timeout in seconds for a tool call.", bounds=(1, 3600))
+    server_start: str = _setting(
+        "eager",
+        "When servers are started whose entry has no `start`. eager: with the gateway. lazy: with the first call; "
+        "their tools are found in the catalogue.",
+        allowed=("eager", "lazy"),
+    )
+    server_idle_minutes: float | None = _setting(
+        None,
+        "Minutes without a call after which a server is stopped, until the next call, if its entry has no "
+        "`idleMinutes`. 0: never. Empty: 10 for lazy servers, never for eager ones.",
+        bounds=(0, 10_080),
+    )
     call_max_mib: int = _setting(
         64, "Maximum size in MiB of a tool's answer. A larger answer is an error.", bounds=(1, 1024)
     )

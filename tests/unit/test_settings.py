@@ -30,12 +30,14 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "call_timeout": (1, 3600, 0.5),
     "call_max_mib": (1, 1024, 1),
     "port": (0, 65_535, 1),
+    "server_idle_minutes": (0, 10_080, 1),
 }
 CHOICES = {
     "knowledge_access": ["public", "key"],
     "environment": ["development", "production"],
     "search_device": ["auto", "cpu", "gpu"],
     "log_level": ["debug", "info", "warning", "error"],
+    "server_start": ["eager", "lazy"],
 }
 SECRETS = {
     *("api_key", "index", "knowledge", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
@@ -59,6 +61,8 @@ def flag_of(name: str) -> str:
         "call_max_mib": "--call-max-mib",
         "log_level": "--log-level",
         "port": "--port",
+        "server_start": "--server-start",
+        "server_idle_minutes": "--server-idle-minutes",
     }[name]
 
 
@@ -88,6 +92,7 @@ def refusal(**how: Any) -> Invalid:
         ("hub_url", "https://huggingface.co", "http://mirror", "http://mirror", "http://other"),
         ("hub_token", None, "t", "t", "u"),
         ("log_level", "warning", "debug", "debug", "error"),
+        ("server_idle_minutes", None, "0.5", 0.5, 5.0),
     ],
 )
 def test_flags_override_variables_and_variables_override_defaults(
@@ -116,7 +121,7 @@ def test_without_a_mapping_the_environment_of_the_process_is_read(monkeypatch: p
 
 
 def test_the_table_of_bounds_is_complete() -> None:
-    assert {f.name for f in fields(Settings) if f.type in {"int", "float"}} == BOUNDS.keys()
+    assert {f.name for f in fields(Settings) if f.type in {"int", "float", "float | None"}} == BOUNDS.keys()
     assert {f.name for f in fields(Settings) if get_rule(f).allowed and f.type == "str"} == CHOICES.keys()
 
 

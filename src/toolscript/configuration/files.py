@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.domain.errors import Invalid
-from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.domain.servers import MAX_IDLE_MINUTES, ServerSpec, ServerStart, Transport
 from toolscript.domain.spelling import find_nearest
 
 FILE_NAME = ".toolscript.json"
@@ -32,7 +32,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 # Other clients have more keys, which are ignored unless they look like a misspelling of one of these.
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
-    *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools"),
+    *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes"),
 )
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
@@ -259,6 +259,8 @@ class _ServerEntry:
             transport,
             include_tools=self._read_list("includeTools") if self._get("includeTools") else None,
             exclude_tools=self._read_list("excludeTools"),
+            start=self._read_start(),
+            idle_minutes=self._read_idle_minutes(),
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")
@@ -282,6 +284,25 @@ class _ServerEntry:
         if not isinstance(node.value, bool):
             self.source.report(node, f"must be true or false, not {_describe_kind(node)}")
         return bool(node.value)
+
+    def _read_start(self) -> ServerStart | None:
+        node = self._get("start")
+        if node is None:
+            return None
+        if node.value in list(ServerStart):
+            return ServerStart(node.value)
+        self.source.report(node, 'must be "eager" (with the gateway) or "lazy" (with the first call)')
+        return None
+
+    def _read_idle_minutes(self) -> float | None:
+        node = self._get("idleMinutes")
+        if node is None:
+            return None
+        minutes = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else -1
+        if 0 <= minutes <= MAX_IDLE_MINUTES:
+            return float(minutes)
+        self.source.report(node, f"must be a number of minutes from 0 (never stop it) to {MAX_IDLE_MINUTES:g}")
+        return None
 
     def _read_transport(self, node: JsoncNode) -> Transport | None:
         name = re.sub("[-_]", "", node.value).lower() if isinstance(node.value, str) else ""

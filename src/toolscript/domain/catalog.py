@@ -57,6 +57,11 @@ class Item:
         return [str(name) for name in properties] if isinstance(properties, Mapping) else []
 
 
+def get_server(item_id: str) -> str:
+    """The name of an item's server, which has no "__"."""
+    return item_id.partition("__")[0]
+
+
 def select_items(items: Iterable[Item], filter: str | None) -> list[Item]:  # noqa: A002 its name on every surface
     """Returns the items that a comma-separated list names, each once, sorted by id; without a list all items.
 
@@ -92,6 +97,7 @@ class ItemFingerprint:
     assignments: tuple[Assignment, ...] = ()
     classified: str = ""
     """The digest of the item that was last classified, and by which classifier; empty if none was."""
+    type: ItemType = ItemType.TOOL
 
 
 class Origin(StrEnum):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +23,19 @@ class Transport(StrEnum):
     SSE = "sse"
 
 
+class ServerStart(StrEnum):
+    """When a server is started."""
+
+    EAGER = "eager"
+    """With the gateway."""
+    LAZY = "lazy"
+    """With the first call, or to be listed if the catalogue does not have its tools."""
+
+
+LAZY_IDLE_MINUTES = 10.0
+MAX_IDLE_MINUTES = 10_080.0
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """One server of the configuration. Equal specs need no restart. The repr contains no secrets."""
@@ -35,6 +50,27 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include_tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
+    start: ServerStart | None = None
+    """None if the entry does not say: eager."""
+    idle_minutes: float | None = None
+    """Minutes without a call after which it is stopped, 0: never. None if the entry does not say."""
+
+    @property
+    def is_lazy(self) -> bool:
+        return self.start is ServerStart.LAZY
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """Seconds without a call after which it is stopped; None: it is never stopped."""
+        minutes = LAZY_IDLE_MINUTES if self.idle_minutes is None and self.is_lazy else self.idle_minutes
+        return 60 * minutes if minutes else None
+
+    @property
+    def digest(self) -> str:
+        """A hash that changes when the server might offer other tools. Does not depend on its environment or headers,
+        nor on when it is started and stopped."""
+        parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
     def is_toolscript(self) -> bool:
@@ -58,12 +94,15 @@ class ServerState(StrEnum):
     READY = "ready"
     FAILED = "failed"
     """The last attempt failed; the next one is being made, or will be."""
+    ASLEEP = "asleep"
+    """Not running, and its tools are in the catalogue: the next call starts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `reason` says why it is not ready, `problems` which of its items cannot be used.
-    `retry_in_seconds` is the time until a failed server is tried again, 0 while it is being tried."""
+    """The status of a server. `reason` says why it is not ready, or why the last start of one that is asleep failed;
+    `problems` which of its items cannot be used. `retry_in_seconds` is the time until a failed server is tried again,
+    0 while it is being tried."""
 
     name: str
     transport: Transport

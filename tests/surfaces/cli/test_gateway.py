@@ -96,6 +96,27 @@ def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
     assert "command not found: no-such-command" in none["reason"]
 
 
+@pytest.mark.req("G-09", "G-02")
+def test_lazy_servers_are_tried_once(toolscript: Toolscript, tmp_path: Path) -> None:
+    configure({"rare": count_starts(make_scripted_spec(), tmp_path / "starts") | {"start": "lazy"}})
+    (rare,) = data_of(toolscript("list-servers", "--json"))["servers"]
+    assert rare["state"] in {"ready", "asleep"}  # listed, and perhaps stopped already
+    assert (rare["reason"], rare["tools"]) == (None, 8)
+    assert starts(tmp_path / "starts") == 1
+
+
+@pytest.mark.req("G-09", "G-05")
+def test_a_lazy_server_is_indexed_and_called_without_a_gateway(
+    toolscript: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_SERVER_START", "lazy")
+    configure({"rare": count_starts(make_scripted_spec(), tmp_path / "starts")})
+    (synced,) = data_of(toolscript("sync", "--json"))["servers"]
+    assert (synced["name"], synced["error"], synced["added"]) == ("rare", None, 8)
+    assert data_of(toolscript("call", "rare__echo", "--arg", "text=x", "--json")) == {"text": "x"}
+    assert starts(tmp_path / "starts") == 2
+
+
 @pytest.mark.req("G-09")
 def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
     configure({"good": count_starts(make_scripted_spec(), tmp_path / "starts")})

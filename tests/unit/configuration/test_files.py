@@ -403,6 +403,19 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
         ({"command": "x", "env": {"A=B": "c", "": "d"}}, ['env["A=B"]: invalid name in env', 'env[""]: invalid name']),
         ({"command": "x", "cwd": True}, ["cwd: must be a string, not a boolean"]),
         ({"command": "x", "disabled": "yes"}, ["disabled: must be true or false, not a string"]),
+        (
+            {"command": "x", "start": "later"},
+            ['start: must be "eager" (with the gateway) or "lazy" (with'],
+        ),
+        ({"command": "x", "start": ["lazy"]}, ['start: must be "eager"']),
+        (
+            {"command": "x", "idleMinutes": -1},
+            ["idleMinutes: must be a number of minutes from 0 (never stop it)"],
+        ),
+        ({"command": "x", "idleMinutes": 10_081}, ["idleMinutes: must be a number of minutes from 0"]),
+        ({"command": "x", "idleMinutes": "5"}, ["idleMinutes: must be a number of minutes from 0"]),
+        ({"command": "x", "idleMinutes": True}, ["idleMinutes: must be a number of minutes from 0"]),
+        ({"command": "x", "idle_minutes": 5}, ['idle_minutes: unknown key, did you mean "idleMinutes"?']),
         ({"command": "x", "includeTools": "a"}, ["includeTools: must be a list of strings, not a string"]),
         ({"command": "x", "excludeTools": {"a": True}}, ["excludeTools: must be a list of strings, not an object"]),
         ({"url": "https://"}, ["url: must be an http or https URL with a host, such as https://example.com/mcp"]),
@@ -425,6 +438,26 @@ def test_a_wrong_entry_is_reported_with_its_key(
     found = place.problems(**entry)
     assert len(found) == len(expected)
     assert all(f.startswith(s) for f, s in zip(found, expected, strict=True)), found
+
+
+@pytest.mark.req("G-01")
+@pytest.mark.parametrize(
+    ("entry", "is_lazy", "idle_seconds"),
+    [
+        ({}, False, None),
+        ({"start": "eager", "idleMinutes": 5}, False, 300),
+        ({"start": "lazy"}, True, 600),
+        ({"start": "lazy", "idleMinutes": 0.5}, True, 30),
+        ({"start": "lazy", "idleMinutes": 0}, True, None),
+        ({"start": None, "idleMinutes": None}, False, None),
+    ],
+)
+def test_an_entry_says_when_its_server_runs(
+    place: ConfigurationFolders, entry: dict[str, Any], is_lazy: bool, idle_seconds: float | None
+) -> None:
+    spec = place.spec(command="x", **entry)
+    assert (spec.is_lazy, spec.idle_seconds) == (is_lazy, idle_seconds)
+    assert spec.digest == place.spec(command="x").digest
 
 
 @pytest.mark.req("G-01")

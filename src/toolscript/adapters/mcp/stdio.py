@@ -100,7 +100,7 @@ class ServerProcess:
             await self._terminate()
         finally:  # also when cancelled: a shield does not prevent that
             _signal_group(self._process.pid, signal.SIGKILL)
-        await self.wait_for_exit()
+            await self.wait_for_exit()
 
     async def _terminate(self) -> None:
         if self._process.stdin:

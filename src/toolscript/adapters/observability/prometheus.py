@@ -145,12 +145,15 @@ class _ServerStates(Collector):
         self._statuses = statuses
 
     def collect(self) -> Iterable[Metric]:
-        text = "Whether the server is connected: 1, or 0 while it connects or has failed."
+        text = "Whether the server is connected, or asleep until a call: 1, or 0 while it connects or has failed."
         up = GaugeMetricFamily("toolscript_server_up", text, labels=("server",))
+        text = "Whether the server is asleep: 1 from its stop to the next call."
+        asleep = GaugeMetricFamily("toolscript_server_asleep", text, labels=("server",))
         text = "Tools, prompts and resources of the server."
         items = GaugeMetricFamily("toolscript_server_items", text, labels=("server", "type"))
         for status in self._statuses():
-            up.add_metric([status.name], status.state is ServerState.READY)
+            up.add_metric([status.name], status.state in {ServerState.READY, ServerState.ASLEEP})
+            asleep.add_metric([status.name], status.state is ServerState.ASLEEP)
             for kind, count in status.items.items():
                 items.add_metric([status.name, kind], count)
-        return [up, items]
+        return [up, asleep, items]

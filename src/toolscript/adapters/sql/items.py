@@ -81,11 +81,13 @@ class SqlItems:
             given = {"server": servers, "item_id": item_ids}
             parameters = {column: sorted(values) for column, values in given.items() if values is not None}
             condition = " AND ".join(session.among(column, column) for column in parameters) or "TRUE"
-            columns = "item_id AS id, server, id AS number, digest, is_active, classified"
+            columns = "item_id AS id, server, id AS number, digest, is_active, classified, type"
             rows = session.rows(f"SELECT {columns} FROM tools WHERE {condition}", **parameters)
             assigned = read_assignments(session, [row["number"] for row in rows] if parameters else None)
-            found = (load(ItemFingerprint, {**row, "assignments": assigned.get(row["number"], ())}) for row in rows)
-            return sorted(found, key=lambda f: f.id)
+            found = (
+                {**row, "type": ItemType(row["type"]), "assignments": assigned.get(row["number"], ())} for row in rows
+            )
+            return sorted((load(ItemFingerprint, row) for row in found), key=lambda f: f.id)
 
         return await self._database.read(work)
 

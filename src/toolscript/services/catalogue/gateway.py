@@ -12,12 +12,15 @@ from typing import Any
 
 from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.servers import CallResult, ServerSpec, ServerStatus
+from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
-from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.sync import ItemCounts, Sync
 from toolscript.services.support.concurrency import Progress
+
+# How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
+LISTING_SLOTS = 8
 
 Watcher = Callable[[ServerStatus], None]
 
@@ -34,7 +37,10 @@ class Gateway:
         self._timeouts = timeouts or Timeouts()
         self._connections: dict[str, ServerConnection] = {}
         self._watchers: list[Watcher] = []
-        self._known_servers: frozenset[str] = frozenset()
+        self._known_servers: ItemCounts = {}
+        self._listed: dict[str, str] = {}
+        """The digests of the servers' entries when they were last listed."""
+        self._slots = asyncio.Semaphore(LISTING_SLOTS)
         self._is_opening = False
         self.configuration_error: str | None = None
         """Why the newest configuration is not in use."""
@@ -59,16 +65,29 @@ class Gateway:
         coming = (name for name, connection in self._connections.items() if not connection.has_settled.is_set())
         return self._is_opening or any(name not in self._known_servers for name in coming)
 
-    async def apply(self, specs: Sequence[ServerSpec], *, among: Sequence[ServerSpec] | None = None) -> None:
+    def is_asleep(self, server: str) -> bool:
+        """Whether the next call to that server has to start it."""
+        connection = self._connections.get(server)
+        return connection is not None and connection.is_asleep
+
+    async def apply(
+        self,
+        specs: Sequence[ServerSpec],
+        *,
+        among: Sequence[ServerSpec] | None = None,
+        listed: Mapping[str, str] | None = None,
+    ) -> None:
         """Makes these the servers: connects new ones, reconnects changed ones, disconnects the others.
 
-        `among` names all configured servers, when only some of them are to be connected.
+        `among` names all configured servers, when only some of them are to be connected. `listed` has the digests of
+        those whose items an earlier run listed: lazy ones among them are not started.
         """
+        self._listed.update(listed or {})
         wanted = {spec.name: spec for spec in specs}
         configured = [spec.name for spec in among or specs]
         self._is_opening = not self._connections
         try:
-            self._known_servers = await self._sync.configure(configured) if self._sync else frozenset()
+            self._known_servers = await self._sync.configure(configured) if self._sync else {}
         finally:
             self._is_opening = False
         ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
@@ -79,12 +98,13 @@ class Gateway:
             await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
         for name, spec in wanted.items():
             if name not in self._connections:
+                known = self._known_servers.get(name) if self._listed.get(name) == spec.digest else None
                 self._connections[name] = ServerConnection(
-                    spec, self._servers, self._sync, self._timeouts, self._report_status
+                    spec, self._servers, self._sync, self._timeouts, self._report_status, self._slots, known
                 )
 
     async def settle(self, within: float) -> None:
-        """Waits until every server is ready or has failed, at most that many seconds."""
+        """Waits until every server is ready, asleep, or has failed, at most that many seconds."""
         waiting = [asyncio.ensure_future(c.has_settled.wait()) for c in self._connections.values()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=within)
@@ -92,7 +112,7 @@ class Gateway:
                 wait.cancel()
 
     async def refresh(self) -> list[RefreshResult]:
-        """Lists every connected server again and syncs the catalogue."""
+        """Lists every server that is connected or asleep again and syncs the catalogue."""
         return list(await asyncio.gather(*(connection.refresh() for connection in self._by_name())))
 
     @property
@@ -121,7 +141,7 @@ class Gateway:
                 log.info("configuration_applied", extra={"servers": sorted(self._connections)})
 
     async def call(self, item: Item, arguments: Mapping[str, Any], within: float) -> CallResult:
-        """Passes a call to the item's server, which is connected again first if need be.
+        """Passes a call to the item's server, which is started or connected again first if need be.
 
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
         UpstreamFailed when it fails or dies, TimedOut.
@@ -131,16 +151,16 @@ class Gateway:
             raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
         if not connection.spec.allows_tool(item.name):
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
-        server = await connection.wait_until_connected()
-        try:
-            return await server.call(item, arguments, within=within)
-        except Unavailable as error:
-            connection.abandon(server, error.message)
-            raise UpstreamFailed(
-                f"server {item.server} was lost during the call ({error.message}) and is being started again; it is "
-                "unknown whether the call took effect",
-                details={"server": item.server},
-            ) from error
+        async with connection.use() as server:
+            try:
+                return await server.call(item, arguments, within=within)
+            except Unavailable as error:
+                connection.abandon(server, error.message)
+                raise UpstreamFailed(
+                    f"server {item.server} was lost during the call ({error.message}) and is being started again; it "
+                    "is unknown whether the call took effect",
+                    details={"server": item.server},
+                ) from error
 
     async def close(self) -> None:
         """Ends every connection and every process that was started."""
@@ -151,6 +171,8 @@ class Gateway:
         return [self._connections[name] for name in sorted(self._connections)]
 
     def _report_status(self, status: ServerStatus) -> None:
+        if status.state is ServerState.READY and (connection := self._connections.get(status.name)):
+            self._listed[status.name] = connection.spec.digest
         for watcher in self._watchers:
             try:
                 watcher(status)
@@ -171,7 +193,7 @@ class ResyncReport:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """Lists every connected server again and brings catalogue and index up to date."""
+    """Lists every server again that is connected or asleep, and brings catalogue and index up to date."""
 
     gateway: Gateway
     sync: Sync

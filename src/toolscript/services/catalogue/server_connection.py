@@ -1,4 +1,6 @@
-"""One server of the gateway: connects to it, brings the catalogue to what it offers, watches it, reconnects."""
+"""One server of the gateway: connects to it, brings the catalogue to what it offers, watches it, reconnects.
+
+A server that may sleep is connected only while it is used or has to be listed."""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +58,8 @@ class _CatalogueFailed(Unavailable):
 
 
 class ServerConnection:
-    """Keeps one server connected until stopped. Errors of the server end up in its status, never in the caller."""
+    """Keeps one server connected until stopped, or while it is needed if it may sleep. Errors of the server end up in
+    its status, never in the caller."""
 
     def __init__(
         self,
@@ -65,10 +68,14 @@ class ServerConnection:
         sync: Sync | None,
         timeouts: Timeouts,
         report_status: Callable[[ServerStatus], None],
+        slots: asyncio.Semaphore,
+        listed: Mapping[str, int] | None = None,
     ) -> None:
+        """`slots` bounds how many servers are started at a time only to be listed. `listed` counts the items of each
+        type in the catalogue, if those are what this server lists: a lazy one then sleeps until it is used."""
         self.spec = spec
         self.has_settled = asyncio.Event()
-        """Set once the server is ready or has failed."""
+        """Set once the server is ready, asleep, or has failed."""
         self._servers = servers
         self._sync = sync
         self._timeouts = timeouts
@@ -77,6 +84,24 @@ class ServerConnection:
         self._report: SyncReport | None = None
         self._listing_lock = asyncio.Lock()
         self._abandoned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._can_sleep = spec.is_lazy or spec.idle_seconds is not None
+        self._slots = slots
+        self._must_list = not (spec.is_lazy and listed is not None)
+        """Whether it is to be connected although nobody uses it."""
+        self._is_listed = listed is not None
+        self._contents: dict[str, Any] = {"items": dict(listed or {})}
+        """The items and problems of its last listing, for its status."""
+        self._failure: str | None = None
+        """Why the last attempt to connect failed."""
+        self._uses = 0
+        self._was_used = False
+        """Whether somebody has used the present connection."""
+        self._is_used = asyncio.Event()
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_idle = False
+        """Whether the connection is ended because nobody needs it."""
+        self._woken = asyncio.Event()
         self._attempts = 0
         self._failures = 0
         self._failed_updates = 0
@@ -89,19 +114,26 @@ class ServerConnection:
 
     @property
     def status(self) -> ServerStatus:
-        """A server that is tried again after a failure stays failed until it is connected."""
+        """A server that is tried again after a failure stays failed until it is connected or sleeps."""
         status, left = self._status, None
-        if self._failures and self._server is None and status.state is not ServerState.READY:
+        has_failed = status.state in {ServerState.CONNECTING, ServerState.FAILED}
+        if self._failures and self._server is None and has_failed:
             left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
             status = replace(status, state=ServerState.FAILED)
         return replace(status, attempts=self._attempts, retry_in_seconds=left)
 
     @property
     def last_refresh(self) -> RefreshResult:
-        """The result of the last listing, if there is a connection."""
-        if self._server is None or self._report is None:
+        """The result of the last listing, if there is a connection or the server sleeps."""
+        is_current = self._server is not None or self.is_asleep
+        if not is_current or self._report is None:
             return RefreshResult(self.spec.name, reason=self._status.reason or NOT_CONNECTED)
         return RefreshResult(self.spec.name, self._report)
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the next use has to start the server."""
+        return self._status.state is ServerState.ASLEEP or self._is_idle
 
     async def stop(self) -> None:
         """Ends the connection; returns when nothing of it is left."""
@@ -110,12 +142,28 @@ class ServerConnection:
         async with self._listing_lock:  # a refresh that somebody else began has ended when this returns
             pass
 
-    async def wait_until_connected(self) -> ToolServer:
-        """The live connection; without one, one attempt is made and awaited. Raises Unavailable with the reason."""
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[ToolServer]:
+        """The live connection, which does not fall asleep during the block; without one, one attempt is made and
+        awaited. Raises Unavailable with the reason."""
+        self._uses += 1
+        self._was_used = True
+        self._is_used.set()
+        self._woken.set()
+        try:
+            yield await self._wait_until_connected()
+        finally:
+            self._uses -= 1
+            if not self._uses:
+                self._is_used.clear()
+                self._watch_idle_time()
+
+    async def _wait_until_connected(self) -> ToolServer:
         is_connecting = self._status.state is ServerState.CONNECTING and not self._abandoned.done()
         awaited_attempt = self._attempts if is_connecting else self._attempts + 1
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeouts.reconnect):
+            # A server that sleeps is expected to start now, which may take as long as any start.
+            async with asyncio.timeout(self._timeouts.connect if self._can_sleep else self._timeouts.reconnect):
                 while self._server is None:
                     if self._status.state is ServerState.FAILED:
                         if self._attempts >= awaited_attempt:
@@ -129,10 +177,10 @@ class ServerConnection:
         return self._server
 
     async def refresh(self) -> RefreshResult:
-        """Lists the server again, if there is a connection."""
+        """Lists the server again, if there is a connection or the server sleeps."""
         server = self._server
         if server is None:
-            return self.last_refresh
+            return await self._wake_to_list() if self.is_asleep else self.last_refresh
         try:
             report = await self._list(server)
         except Exception as error:  # noqa: BLE001  (a fault of one server must not reach the others)
@@ -145,15 +193,79 @@ class ServerConnection:
             self._server = None
             self._abandoned.set_result(reason)
 
+    async def _wake_to_list(self) -> RefreshResult:
+        """Starts the server, lists it, and lets it sleep again unless somebody uses it."""
+        self._report, self._must_list = None, True
+        self._woken.set()
+        attempts, failed_updates = self._attempts, self._failed_updates
+        while self._must_list and self._failed_updates == failed_updates:
+            if self._status.state is ServerState.FAILED and self._attempts > attempts:
+                break
+            self._status_changed.clear()
+            await self._status_changed.wait()
+        return self.last_refresh
+
+    def _watch_idle_time(self) -> None:
+        """Starts to count the time in which nobody uses the server, after which it is stopped."""
+        self._idle_since = time.monotonic()
+        if self.spec.idle_seconds is not None and self._server is not None and self._idle_timer is None:
+            self._check_idle_later(self.spec.idle_seconds)
+
+    def _check_idle_later(self, seconds: float) -> None:
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._check_idle)
+
+    def _check_idle(self) -> None:
+        self._idle_timer = None
+        server, limit = self._server, self.spec.idle_seconds
+        if server is None or limit is None or self._uses:
+            return
+        left = self._idle_since + limit - time.monotonic()
+        if left > 0 or self._must_list:
+            self._check_idle_later(left if left > 0 else limit)
+        else:
+            self.abandon(server, "nobody used it")
+            self._is_idle = True
+
+    async def _sleep(self) -> None:
+        """Waits until the server has to be started."""
+        self._failures = 0
+        self._set_status(ServerState.ASLEEP, reason=self._failure, **self._contents)
+        while not self._uses and not self._must_list:
+            self._woken.clear()
+            await self._woken.wait()
+
+    @asynccontextmanager
+    async def _take_slot(self) -> AsyncIterator[None]:
+        """Waits for a slot, or until somebody uses the server."""
+        slot, used = asyncio.ensure_future(self._slots.acquire()), asyncio.ensure_future(self._is_used.wait())
+        try:
+            await asyncio.wait({slot, used}, return_when=asyncio.FIRST_COMPLETED)
+            yield
+        finally:
+            used.cancel()
+            if not slot.cancel():
+                self._slots.release()
+
     async def _run(self) -> None:
         while True:
-            reason = await self._connect_and_serve()
+            if self._can_sleep and not self._uses and not self._must_list:
+                await self._sleep()
+            async with AsyncExitStack() as slot:
+                if self.spec.is_lazy and not self._uses:
+                    await slot.enter_async_context(self._take_slot())
+                reason = await self._connect_and_serve(slot)
             if (task := asyncio.current_task()) and task.cancelling():
                 raise asyncio.CancelledError  # a fault of the transport came first and hid it
+            was_idle, self._is_idle = self._is_idle, False
+            if was_idle:
+                continue
+            # A lazy server that was listed once is started again only when it is used.
+            self._must_list = not (self.spec.is_lazy and self._is_listed)
             self._failures += 1
             pause = self._compute_pause(self._failures)
             self._retry_at = time.monotonic() + pause
             is_news = reason != self._status.reason or self._attempts == 1
+            self._failure = reason
             self._set_status(ServerState.FAILED, reason=reason)
             if is_news:
                 about = {"server": self.spec.name, "reason": reason, "retry_in": round(pause, 1)}
@@ -164,8 +276,8 @@ class ServerConnection:
             self._retry_now.clear()
             self._retry_at = None
 
-    async def _connect_and_serve(self) -> str:
-        """Returns why the connection ended."""
+    async def _connect_and_serve(self, slot: AsyncExitStack) -> str:
+        """Returns why the connection ended. Closes the slot when the server is listed and used."""
         self._attempts += 1
         self._abandoned = asyncio.get_running_loop().create_future()
         self._set_status(ServerState.CONNECTING, reason=self._status.reason)
@@ -173,9 +285,15 @@ class ServerConnection:
             async with self._servers.connect(self.spec, within=self._timeouts.connect) as server:
                 since = time.monotonic()
                 self._server = server
+                self._was_used = self._uses > 0
                 self._status_changed.set()
                 try:
                     await self._update_catalogue(server)
+                    if self.spec.is_lazy and not self._was_used and not self._must_list:
+                        self._is_idle = True
+                        return "it was listed, and nobody uses it"
+                    await slot.aclose()
+                    self._watch_idle_time()
                     return await self._watch(server)
                 finally:
                     self._server = None
@@ -239,7 +357,9 @@ class ServerConnection:
             self._require_current(server)
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
-            self._set_status(ServerState.READY, items=dict(counts), problems=tuple(listing.problems))
+            self._contents = {"items": dict(counts), "problems": tuple(listing.problems)}
+            self._is_listed, self._must_list, self._failure = True, False, None
+            self._set_status(ServerState.READY, **self._contents)
         if self._sync:
             self._sync.refinement.start_soon()
         if listing.problems:

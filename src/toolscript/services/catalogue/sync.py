@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from toolscript.domain.catalog import Item, ItemFingerprint
@@ -23,6 +24,9 @@ from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinemen
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
+
+# The number of items of each type, by server.
+ItemCounts = Mapping[str, Mapping[str, int]]
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +72,9 @@ class Sync:
         """The number of texts embedded so far."""
         return self._index.embedded
 
-    async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> frozenset[str]:
-        """Makes these the servers of the configuration, and returns those that the catalogue has items of.
+    async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> ItemCounts:
+        """Makes these the servers of the configuration, and returns how many items of each type the catalogue has of
+        each server.
 
         Items of servers that no configuration names become inactive, vectors that other configurations cached are
         copied, unclassified items are classified, and missing points are written. Where other processes write too,
@@ -89,7 +94,10 @@ class Sync:
             await self._index.copy_cache(kept)
             await self._index.update_skills(None, skills)
         self.learning.start_soon()  # another gateway may have recorded successes, or the model has changed
-        return frozenset(item.server for item in kept)
+        counts: dict[str, Counter[str]] = {}
+        for item in kept:
+            counts.setdefault(item.server, Counter())[item.type.value] += 1
+        return counts
 
     async def complete_index(self, progress: Progress | None = None) -> frozenset[str]:
         """Writes the points that the index lacks, and returns the servers of the catalogue's items. For commands that

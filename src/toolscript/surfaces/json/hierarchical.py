@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from toolscript.domain.catalog import get_server
+from toolscript.surfaces.json.tools import ASLEEP
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolscript.services.catalogue.gateway import ResyncReport
     from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
 
 
-def build_hierarchical_response(results: HierarchicalResults, *, with_schemas: bool) -> dict[str, Any]:
+def build_hierarchical_response(
+    results: HierarchicalResults, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
+) -> dict[str, Any]:
     """Builds the response of `POST /api/v1/search`."""
     return {
         "query": results.query,
-        "tools": [build_tool_hit(tool, with_schemas=with_schemas) for tool in results.tools],
+        "tools": [build_tool_hit(tool, with_schemas=with_schemas, is_asleep=is_asleep) for tool in results.tools],
         "matched_skills": [build_skill_hit(hit) for hit in results.skills],
         "metadata": _build_metadata(results),
     }
 
 
-def build_tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, Any]:
-    """Builds one tool of the response."""
+def build_tool_hit(
+    tool: HierarchicalHit, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
+) -> dict[str, Any]:
+    """Builds one tool of the response. It has `server_state` if its server is asleep."""
     payload = tool.payload
     hit: dict[str, Any] = {
         "id": tool.id,
@@ -32,6 +41,8 @@ def build_tool_hit(tool: HierarchicalHit, *, with_schemas: bool) -> dict[str, An
         "skill_ids": list(payload.get("skill_ids") or ()),
         "primary_skill_id": payload.get("primary_skill_id"),
     }
+    if is_asleep(get_server(tool.id)):
+        hit["server_state"] = ASLEEP
     if with_schemas:
         hit["input_schema"] = tool.input_schema
         hit["output_schema"] = tool.output_schema

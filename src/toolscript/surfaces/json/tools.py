@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.codegen.signatures import format_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from toolscript.app.app import App, Model
     from toolscript.domain.catalog import Item
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from toolscript.services.tools.hybrid_search import ToolResults
 
 
-def build_search_response(results: ToolResults) -> dict[str, Any]:
-    """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, and
-    `for` in each result if the request has several needs."""
+ASLEEP = "asleep"
+
+
+def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
+    """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, `for` in
+    each result if the request has several needs, and `serverState` in those of servers that are asleep."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
         "query": results.query,
@@ -32,6 +35,7 @@ def build_search_response(results: ToolResults) -> dict[str, Any]:
                 "reason": hit.reason,
                 "description": hit.description,
                 **({"for": hit.need} if hit.need else {}),
+                **({"serverState": ASLEEP} if is_asleep(hit.server) else {}),
             }
             for hit in results.hits
         ],
@@ -95,14 +99,16 @@ def build_tools_response(items: Sequence[Item]) -> dict[str, Any]:
     return {"tools": [_build_summary(item) for item in items], "totalTools": len(items)}
 
 
-def build_tool_response(item: Item) -> dict[str, Any]:
-    """Builds the response of `GET /tools/{id}`: everything that a call needs."""
+def build_tool_response(item: Item, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
+    """Builds the response of `GET /tools/{id}`: everything that a call needs, and `serverState` if its server is
+    asleep."""
     return {
         **_build_summary(item),
         "title": item.title,
         "inputSchema": item.input_schema,
         "outputSchema": item.output_schema,
         "annotations": item.annotations,
+        **({"serverState": ASLEEP} if is_asleep(item.server) else {}),
     }
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
-from toolscript.domain.catalog import ItemType
+from toolscript.domain.catalog import ItemType, get_server
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.services.tools.hierarchical_search import (
@@ -131,13 +131,15 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 
 
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
-    """The notes, then for each hit: id, score and note; signature; description; the need that it serves."""
+    """The notes, then for each hit: id, score, note and whether its server is asleep; signature; description; the need
+    that it serves."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
     lines = list(notes)
     for hit in hits:
-        lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}")
+        asleep = "  (asleep)" if app.gateway.is_asleep(get_server(hit.id)) else ""
+        lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{asleep}")
         if hit.id in signatures:
             lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:

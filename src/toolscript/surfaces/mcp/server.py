@@ -190,7 +190,7 @@ async def answer_call(
             return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
-            description = {k: v for k, v in build_tool_response(item).items() if v is not None}
+            description = {k: v for k, v in build_tool_response(item, app.gateway.is_asleep).items() if v is not None}
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
             return await _call_tool(app, CallToolArguments.parse(arguments), caller)

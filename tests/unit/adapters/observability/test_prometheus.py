@@ -125,10 +125,15 @@ def test_servers_are_up_or_down_and_have_items() -> None:
         ServerStatus("files", Transport.STDIO, ServerState.READY, items={"tool": 12, "prompt": 1}),
         ServerStatus("github", Transport.HTTP, ServerState.FAILED, reason="refused", items={"tool": 40}),
         ServerStatus("slow", Transport.STDIO, ServerState.CONNECTING),
+        ServerStatus("rare", Transport.STDIO, ServerState.ASLEEP, items={"tool": 3}),
     ]
     metrics.watch_servers(lambda: statuses)
-    up = {server: value(metrics, "toolscript_server_up", server=server) for server in ("files", "github", "slow")}
-    assert up == {"files": 1, "github": 0, "slow": 0}
+    up = {
+        server: value(metrics, "toolscript_server_up", server=server) for server in ("files", "github", "slow", "rare")
+    }
+    assert up == {"files": 1, "github": 0, "slow": 0, "rare": 1}
+    assert value(metrics, "toolscript_server_asleep", server="rare") == 1
+    assert value(metrics, "toolscript_server_asleep", server="files") == 0
     assert value(metrics, "toolscript_server_items", server="files", type="tool") == 12
     assert value(metrics, "toolscript_server_items", server="github", type="tool") == 40
     del statuses[1]

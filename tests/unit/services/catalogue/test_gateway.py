@@ -20,6 +20,7 @@ from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedO
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.catalogue.sync import ItemCounts
 from toolscript.services.tools.call import CallTool
 
 TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
@@ -408,7 +409,7 @@ async def test_a_reload_that_fails_for_another_reason_than_the_file_is_repeated(
     await gateway.settle(TIMEOUT_SECONDS)
     configure, failing = app.sync.configure, [True, True]
 
-    async def busy(servers: Any, **how: Any) -> frozenset[str]:
+    async def busy(servers: Any, **how: Any) -> ItemCounts:
         if failing:
             failing.pop()
             raise Unavailable("the store is busy")

@@ -7,7 +7,6 @@ configuration, and switch it to another one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.servers import ServerSpec, ServerState
+from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.client.notices import print_note_once
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 FILE = "catalogue.json"
 CONNECT_SECONDS = 20.0
+LISTED_STATES = frozenset({ServerState.READY, ServerState.ASLEEP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,16 @@ def _is_shared(settings: Settings) -> bool:
 
 def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
-    has it as a server can be used as it is. Raises Invalid."""
+    has it as a server can be used as it is. The settings decide when a server runs whose entry does not. Raises
+    Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
-    return replace(read, servers=tuple(s for s in read.servers if not s.is_toolscript))
+    start, idle = ServerStart(settings.server_start), settings.server_idle_minutes
+    servers = (
+        replace(s, start=s.start or start, idle_minutes=idle if s.idle_minutes is None else s.idle_minutes)
+        for s in read.servers
+        if not s.is_toolscript
+    )
+    return replace(read, servers=tuple(servers))
 
 
 def _find_files(config: Path | None, folder: Path) -> list[Path]:
@@ -229,18 +236,16 @@ def write_record(choice: CatalogueChoice, servers: dict[str, str]) -> None:
 
 
 def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
-    """A hash by server name, which changes when the server might offer other tools. Does not depend on its environment
-    or headers."""
-    parts = {s.name: [s.transport, s.command, s.args, s.cwd, s.url, s.include_tools, s.exclude_tools] for s in specs}
-    return {name: hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16] for name, each in parts.items()}
+    """The digests of the servers' entries, by name."""
+    return {spec.name: spec.digest for spec in specs}
 
 
 async def index_servers(app: App, choice: CatalogueChoice, *, within: float, name_failed: bool) -> None:
     """Connects to all servers, makes the catalogue theirs, and records which were listed."""
     specs = choice.configuration.servers
     await connect_servers(app.gateway, specs, within=within, name_failed=name_failed)
-    ready = {s.name for s in app.gateway.statuses if s.state is ServerState.READY}
-    write_record(choice, compute_digests([s for s in specs if s.name in ready]))
+    listed = {s.name for s in app.gateway.statuses if s.state in LISTED_STATES}
+    write_record(choice, compute_digests([s for s in specs if s.name in listed]))
 
 
 async def connect_servers(
@@ -265,5 +270,5 @@ async def connect_servers(
         await gateway.apply(specs, among=among)
         await gateway.settle(within)
     for status in gateway.statuses if name_failed else ():
-        if status.state is not ServerState.READY:
+        if status.state not in LISTED_STATES:
             print_note(f"server {status.name}: {status.reason or 'no answer yet'}")

@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -235,14 +236,15 @@ class GatewayRun:
         if record.folder is None:
             await app.sync.retire_demo()
         with board.show():
-            await app.gateway.apply(specs)
+            await app.gateway.apply(specs, listed=record.servers)
             self._keep_record()
             if compute_digests(specs).items() <= record.servers.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
             await app.gateway.settle(FIRST_CONNECT_SECONDS)
-        ready = sum(s.state is ServerState.READY for s in app.gateway.statuses)
+        states = Counter(s.state for s in app.gateway.statuses)
         took = time.monotonic() - self._started
-        self._console.print(f"{ready} of {len(specs)} servers ready after {took:.1f} s")
+        asleep = f", {states[ServerState.ASLEEP]} asleep" if states[ServerState.ASLEEP] else ""
+        self._console.print(f"{states[ServerState.READY]} of {len(specs)} servers ready{asleep} after {took:.1f} s")
         for status in app.gateway.statuses:
             if status.state is ServerState.CONNECTING:
                 text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")

@@ -141,12 +141,18 @@ def show(answer: Answer) -> None:
     empty = "No tools found matching query\nTry different keywords, or lower the threshold with --threshold."
     columns, records = _select_table(answer)
     needs = {"For": lambda record: record.get("for", "")} if any("for" in record for record in records) else {}
-    print_table({**columns, **needs}, records, empty)
+    states = {"Server": _get_state} if any(map(_get_state, records)) else {}
+    print_table({**columns, **needs, **states}, records, empty)
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:
             note += ": results were found by words and names only"
         print_note(note)
+
+
+def _get_state(record: Answer) -> str:
+    """The state of the tool's server, if it is one to know before a call."""
+    return str(record.get("serverState") or record.get("server_state") or "")
 
 
 def _select_table(answer: Answer) -> tuple[dict[str, str], list[Answer]]:

@@ -14,7 +14,13 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
-from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers, require_configuration
+from toolscript.domain.servers import ServerStart
+from toolscript.surfaces.cli.client.catalogue import (
+    LISTED_STATES,
+    choose_catalogue,
+    connect_servers,
+    require_configuration,
+)
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
@@ -42,13 +48,14 @@ ENDINGS = {"typescript": "ts", "python": "py"}
 def list_servers() -> None:
     """Show the state of every configured server.
 
-    A running gateway knows it; without one the servers are connected now, once. Exits with 3 when none is ready.
+    A running gateway knows it; without one the servers are connected now, once. Exits with 3 when none is ready or
+    asleep.
     """
     settings = read_settings()
     is_running = is_gateway_running(settings)
     answer = send_to_gateway(settings, "/servers") if is_running else asyncio.run(_try_servers(settings))
     print_answer(answer, _show_servers)
-    if answer["servers"] and not any(s["state"] == "ready" for s in answer["servers"]):
+    if answer["servers"] and not any(s["state"] in LISTED_STATES for s in answer["servers"]):
         sys.exit(3)
 
 
@@ -253,7 +260,7 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> Any:
     item = await app.call_tool.describe(tool_id)
     choice = choose_catalogue(app.settings)
     configured = choice.configuration.servers
-    specs = [s for s in configured if s.name == item.server]
+    specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name == item.server]
     if not specs and not choice.is_demo:
         require_configuration(choice.record, app.settings.data)
         raise Unavailable(f"{tool_id} cannot be called: the server {item.server} is no longer configured")

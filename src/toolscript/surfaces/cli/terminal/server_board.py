@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-COLOURS = {ServerState.READY: "green", ServerState.CONNECTING: "yellow", ServerState.FAILED: "red"}
+COLOURS = {
+    ServerState.READY: "green",
+    ServerState.CONNECTING: "yellow",
+    ServerState.FAILED: "red",
+    ServerState.ASLEEP: "blue",
+}
 
 
 class Board:

@@ -36,7 +36,9 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
     query = HierarchicalQuery(**body.model_dump(exclude={"count_tokens"}))
     results = await app.hierarchical_search.search(query)
     app.feedback.note_search(get_caller(request), results.query, (tool.id for tool in results.tools))
-    response = responses.build_hierarchical_response(results, with_schemas=body.include_schemas)
+    response = responses.build_hierarchical_response(
+        results, with_schemas=body.include_schemas, is_asleep=app.gateway.is_asleep
+    )
     if body.count_tokens:
         tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
         response["metadata"]["tokens"] = {"answer": tokens, "all_tools": await app.token_costs.of_everything()}
@@ -72,4 +74,5 @@ async def search_tools(
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)
     app.feedback.note_search(get_caller(request), query, (tool.id for tool in tools))
-    return JsonResponse([responses.build_tool_hit(tool, with_schemas=False) for tool in tools])
+    is_asleep = app.gateway.is_asleep
+    return JsonResponse([responses.build_tool_hit(tool, with_schemas=False, is_asleep=is_asleep) for tool in tools])

@@ -70,7 +70,7 @@ async def search_tools(
     threshold = app.settings.search_threshold if threshold is None else threshold
     results = await app.tool_search.search(q, limit=limit, threshold=threshold)
     app.feedback.note_search(get_caller(request), results.query, (hit.id for hit in results.hits))
-    return JsonResponse(responses.build_search_response(results))
+    return JsonResponse(responses.build_search_response(results, app.gateway.is_asleep))
 
 
 @router.get("/tools", summary="List tools, prompts and resources", response_model=schemas.ToolListResponse)
@@ -86,7 +86,8 @@ async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
     responses=errors(404),
 )
 async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(responses.build_tool_response(await app.call_tool.describe(tool_id)))
+    item = await app.call_tool.describe(tool_id)
+    return JsonResponse(responses.build_tool_response(item, app.gateway.is_asleep))
 
 
 @router.post(

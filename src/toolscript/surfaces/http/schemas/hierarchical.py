@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
+from toolscript.domain.servers import ServerState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
+from toolscript.surfaces.http.schemas.tools import SERVER_STATE
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -56,6 +58,7 @@ class FoundToolResponse(ResponseModel):
     score: float
     skill_ids: list[str]
     primary_skill_id: str | None
+    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
     input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None

@@ -34,7 +34,7 @@ class ServerResponse(CamelResponseModel):
     transport: Transport
     state: ServerState = Field(
         description="`connecting`: still starting, no attempt has failed. `failed`: the last attempt failed, and it is "
-        "tried again."
+        "tried again. `asleep`: not running, and its tools are in the catalogue; the next call starts it."
     )
     reason: str | None = Field(description="Why it is not ready.")
     tools: int
@@ -54,6 +54,9 @@ class ServerListResponse(CamelResponseModel):
     configuration_error: str | None = Field(description="Why the last change of the configuration was not applied.")
 
 
+SERVER_STATE = "`asleep`: its server is not running, and the first call waits until it has started. Otherwise left out."
+
+
 class ToolHitResponse(CamelResponseModel):
     """A tool that matches the query."""
 
@@ -68,6 +71,7 @@ class ToolHitResponse(CamelResponseModel):
         alias="for",
         description="The part of a long request that it serves. Left out for a request that is short.",
     )
+    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
 
 
 class ToolSearchResponse(CamelResponseModel):
@@ -123,3 +127,4 @@ class ToolResponse(ToolSummaryResponse):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     annotations: dict[str, Any] | None
+    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
