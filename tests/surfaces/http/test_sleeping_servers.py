@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from mcp_types import CallToolRequestParams, TextContent
+from mcp_types import CallToolRequestParams
 
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
@@ -51,9 +51,8 @@ async def call_mcp(app: App, tool: str, **arguments: Any) -> str:
         return Principal("default")
 
     result = await answer_call(app, CallToolRequestParams(name=tool, arguments=arguments), identify)
-    (block,) = result.content
-    assert isinstance(block, TextContent)
-    return block.text
+    (block,) = result["content"]
+    return str(block["text"])
 
 
 @pytest.mark.req("G-04")
