@@ -201,12 +201,12 @@ async def test_a_refresh_lists_sleeping_servers_and_lets_them_sleep_again(
 async def test_of_fifty_servers_only_those_run_that_are_used(
     gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]
 ) -> None:
-    specs, most = [make_lazy(f"s{n}") for n in range(50)], 0
+    specs, maximum = [make_lazy(f"s{n}") for n in range(50)], 0
     await gateway.apply(specs)
     while set(states(gateway).values()) != {"asleep"}:
-        most = max(most, count_processes())
+        maximum = max(maximum, count_processes())
         await asyncio.sleep(0.01)
-    assert 0 < most <= LISTING_SLOTS
+    assert 0 < maximum <= LISTING_SLOTS
     await asyncio.gather(*(calls.call(f"s{n}__echo", {"text": "x"}) for n in (3, 30, 47) for _ in range(5)))
     await until(lambda: count_processes() == 3)
     assert sorted(n for n, state in states(gateway).items() if state != "asleep") == ["s3", "s30", "s47"]
