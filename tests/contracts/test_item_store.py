@@ -27,6 +27,13 @@ async def test_an_item_comes_back_as_it_was_saved(item_store: ItemStore) -> None
     assert (stored.terms, stored.is_active, stored.assignments) == (TERMS, True, ())
 
 
+async def test_the_definition_of_a_prompt_comes_back_as_its_server_gave_it(item_store: ItemStore) -> None:
+    defined = replace(PROMPT, definition={"name": "read", "icons": [{"src": "x"}], "_meta": {"é": None}})
+    await item_store.save_items([(defined, TERMS)])
+    assert [s.item for s in await item_store.get_items()] == [defined]
+    assert defined.digest != PROMPT.digest
+
+
 async def test_a_tool_and_a_prompt_may_share_their_name(item_store: ItemStore) -> None:
     await item_store.save_items([(READ, TERMS), (PROMPT, TERMS)])
     assert [s.item for s in await item_store.get_items()] == [PROMPT, READ]

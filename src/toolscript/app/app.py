@@ -68,6 +68,7 @@ from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
+from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.settings import Settings
@@ -155,6 +156,7 @@ class App:
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
+        self.native = NativeItems(self.snapshots, gateway, observability.events)
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
         self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)

@@ -35,6 +35,8 @@ class Item:
     input_schema: Schema | None = None
     output_schema: Schema | None = None
     annotations: Schema | None = None
+    definition: Schema | None = None
+    """A prompt or resource as the server lists it: the native lists pass it on, with what no other field has."""
 
     @property
     def id(self) -> str:
@@ -48,7 +50,13 @@ class Item:
         """A hash of everything that the server states about the item."""
         texts = [self.server, self.type.value, self.name, self.title, self.description]
         parts = [*texts, self.input_schema, self.output_schema, self.annotations]
+        parts += [] if self.definition is None else [self.definition]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def listed_name(self) -> str:
+        """The name that its server gave it: of two resources with the same name, one is named by its URI here."""
+        return str((self.definition or {}).get("name", self.name))
 
     @property
     def parameters(self) -> list[str]:

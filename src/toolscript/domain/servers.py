@@ -85,6 +85,15 @@ class ServerSpec:
         included = self.include_tools is None or any(fnmatchcase(name, p) for p in self.include_tools)
         return included and not any(fnmatchcase(name, p) for p in self.exclude_tools)
 
+    def allows_item(self, item: Item) -> bool:
+        """Whether the configuration allows the item, by the name that its server gave it."""
+        return self.allows_tool(item.listed_name)
+
+    @property
+    def allows_everything(self) -> bool:
+        """Whether the configuration neither includes nor excludes tools by name."""
+        return self.include_tools is None and not self.exclude_tools
+
 
 class ServerState(StrEnum):
     """The state of the connection to a server."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from toolscript.domain.catalog import Item, ItemType, Schemas, StoredItem
+from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
@@ -30,10 +30,11 @@ class ItemFacts:
     spelt: frozenset[str]
     subjects: Subjects
     schemas: Schemas
+    definition: Schema | None = None
 
     def to_item(self) -> Item:
         """The item that the facts are about."""
-        return Item(self.server, self.name, self.description, self.type, self.title, *self.schemas)
+        return Item(self.server, self.name, self.description, self.type, self.title, *self.schemas, self.definition)
 
 
 def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
@@ -51,6 +52,7 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),
         subjects=capabilities.of_tool(name, server, description),
         schemas=(item.input_schema, item.output_schema, item.annotations),
+        definition=item.definition,
     )
 
 

@@ -22,6 +22,7 @@ from toolscript.services.access.rates import Rates
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.mcp.native import answer_request
 from toolscript.surfaces.mcp.server import answer_call, build_server
 
 pytestmark = [pytest.mark.req("K-01"), pytest.mark.usefixtures("_swept")]
@@ -42,7 +43,11 @@ async def over_stdio(app: App) -> AsyncIterator[Client]:
     async def caller() -> Principal:
         return Principal(app.settings.tenant)
 
-    async with Client(build_server(lambda params, _: answer_call(app, params, caller))) as client:
+    server = build_server(
+        lambda params, _: answer_call(app, params, caller),
+        lambda method, params, _: answer_request(app, method, params),
+    )
+    async with Client(server) as client:
         yield client
 
 

@@ -42,6 +42,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import DEFAULT_MODEL, load_settings
+from toolscript.surfaces.mcp.native import answer_request
 from toolscript.surfaces.mcp.server import answer_call, build_server
 
 TIMEOUT_SECONDS = 40.0
@@ -668,7 +669,10 @@ def server_of(app: App) -> Server[Any]:
     async def caller() -> Principal:
         return Principal(app.settings.tenant)
 
-    return build_server(lambda params, _: answer_call(app, params, caller))
+    return build_server(
+        lambda params, _: answer_call(app, params, caller),
+        lambda method, params, _: answer_request(app, method, params),
+    )
 
 
 @asynccontextmanager

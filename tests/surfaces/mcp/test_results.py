@@ -29,6 +29,12 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "resource_link", "uri": "memo://welcome", "name": "welcome", "icons": [{"src": "memo://icon"}]},
     {"type": "resource", "resource": {"uri": "memo://welcome", "text": "Welcome.", "_meta": {"b": 1}}},
 ]
+# The same, with URIs that can be read through the gateway.
+PASSED_ON: list[dict[str, Any]] = [
+    *BLOCKS[:3],
+    BLOCKS[3] | {"uri": "toolscript:scripted/memo://welcome"},
+    {"type": "resource", "resource": BLOCKS[4]["resource"] | {"uri": "toolscript:scripted/memo://welcome"}},
+]
 HOLOGRAM = {"type": "hologram", "light": 7}
 VALUES: list[Any] = [{"a": None}, ["x", {"y": 1}], "text", 7, 0.5, True, False, None, [], {}, ""]
 
@@ -115,7 +121,7 @@ def test_one_is_not_the_text_of_true() -> None:
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", NEWEST])
 async def test_blocks_come_with_annotations_and_fields_that_nobody_knows(caller: Caller, version: str) -> None:
     answer = await caller.call({"content": BLOCKS, "_meta": {"trace": {"id": None}}, "isError": False}, version)
-    assert answer["content"] == BLOCKS
+    assert answer["content"] == PASSED_ON
     assert answer["_meta"]["trace"] == {"id": None}
     CallToolResult.model_validate(answer)
 
@@ -127,7 +133,7 @@ async def test_blocks_come_with_annotations_and_fields_that_nobody_knows(caller:
 )
 async def test_blocks_that_came_later_are_text_for_older_clients(caller: Caller, version: str, known: set[str]) -> None:
     answer = await caller.call({"content": BLOCKS}, version)
-    for sent, received in zip(BLOCKS, answer["content"], strict=True):
+    for sent, received in zip(PASSED_ON, answer["content"], strict=True):
         assert (received if sent["type"] in known else json.loads(received["text"])) == sent
 
 
@@ -145,7 +151,9 @@ async def test_the_blocks_of_an_error_come_as_they_are(caller: Caller, version: 
     failed = {"content": BLOCKS, "structuredContent": {"code": 7}, "isError": True, "_meta": {"kept": [1]}}
     answer = await caller.call(failed, version)
     assert {key: answer[key] for key in ("content", "structuredContent", "isError")} == {
-        key: failed[key] for key in ("content", "structuredContent", "isError")
+        "content": PASSED_ON,
+        "structuredContent": {"code": 7},
+        "isError": True,
     }
     assert answer["_meta"]["kept"] == [1]
 

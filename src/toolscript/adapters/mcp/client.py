@@ -124,9 +124,7 @@ class McpServer:
             except UpstreamFailed as error:
                 refused.append(error.message)
         listing = read_items(self._spec.name, answers)
-        return ServerListing(
-            [i for i in listing.items if self._spec.allows_tool(i.name)], [*refused, *listing.problems]
-        )
+        return ServerListing([i for i in listing.items if self._spec.allows_item(i)], [*refused, *listing.problems])
 
     async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
         """Calls the tool; gets the messages of a prompt or the contents of a resource.

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -15,6 +16,7 @@ from toolscript.domain.servers import ServerListing, ServerSpec
 
 MAX_NAME_LENGTH = 256
 MAX_DESCRIPTION_LENGTH = 20_000
+MAX_DEFINITION_LENGTH = 100_000
 MAX_PROBLEMS = 20
 MIN_SECRET_LENGTH = 4
 MAX_DEPTH = 64
@@ -71,11 +73,19 @@ def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) 
             item = _read_item(server, method, raw, problems)
             if item is None:
                 continue
+            if item.id in items and item.type is ItemType.RESOURCE:
+                item = _name_by_uri(item)  # names of resources need not be unique, their URIs are
             if item.id in items:
                 problems.append(f"{item.type} {item.name!r} is listed twice: the first is used")
             items.setdefault(item.id, item)
     more = len(problems) - MAX_PROBLEMS
     return ServerListing(list(items.values()), [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _name_by_uri(item: Item) -> Item:
+    about = item.annotations or {}
+    uri = str(about.get("uri") or about.get("uriTemplate"))
+    return replace(item, name=uri, title=item.title or item.name) if _is_usable_name(uri) else item
 
 
 def expand_template(template: str, arguments: Mapping[str, Any]) -> str:
@@ -147,7 +157,7 @@ def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[d
 def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
     kind = {"tools/list": ItemType.TOOL, "prompts/list": ItemType.PROMPT}.get(method, ItemType.RESOURCE)
     name = raw.get("name")
-    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH or _CONTROL.search(name):
+    if not isinstance(name, str) or not _is_usable_name(name):
         problems.append(f"a {kind} without a usable name was left out")
         return None
     if kind is ItemType.TOOL and name.startswith(_RESERVED):
@@ -168,7 +178,23 @@ def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[
         input_schema=_read_input_schema(method, raw, problems),
         output_schema=_check_schema(raw.get("outputSchema"), f"the output schema of {name!r}", problems),
         annotations=_read_annotations(method, raw),
+        definition=None if kind is ItemType.TOOL else _read_definition(kind, raw, problems),
     )
+
+
+def _is_usable_name(name: str) -> bool:
+    return bool(name.strip()) and len(name) <= MAX_NAME_LENGTH and not _CONTROL.search(name)
+
+
+def _read_definition(kind: ItemType, raw: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """The entry as it came; without icons and metadata if those make it larger than a store should keep."""
+    if len(json.dumps(raw, ensure_ascii=False)) <= MAX_DEFINITION_LENGTH:
+        return dict(raw)
+    problems.append(
+        f"the definition of {kind} {raw['name']!r} has more than {MAX_DEFINITION_LENGTH} characters: icons and "
+        "metadata are left out"
+    )
+    return {k: v for k, v in raw.items() if k not in {"icons", "_meta"}}
 
 
 def _read_input_schema(method: str, raw: Mapping[str, Any], problems: list[str]) -> dict[str, Any] | None:

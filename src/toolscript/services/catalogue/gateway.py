@@ -149,7 +149,7 @@ class Gateway:
         connection = self._connections.get(item.server)
         if connection is None:
             raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
-        if not connection.spec.allows_tool(item.name):
+        if not connection.spec.allows_item(item):
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
         async with connection.use() as server:
             try:
@@ -161,6 +161,16 @@ class Gateway:
                     "is unknown whether the call took effect",
                     details={"server": item.server},
                 ) from error
+
+    def offers(self, item: Item) -> bool:
+        """Whether the item's server is configured here, and its configuration allows the item."""
+        connection = self._connections.get(item.server)
+        return connection is not None and connection.spec.allows_item(item)
+
+    def offers_everything(self, server: str) -> bool:
+        """Whether the server is configured here, and its configuration excludes nothing."""
+        connection = self._connections.get(server)
+        return connection is not None and connection.spec.allows_everything
 
     async def close(self) -> None:
         """Ends every connection and every process that was started."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp_types import Tool, ToolAnnotations
 from pydantic import (
     AfterValidator,
@@ -255,4 +256,14 @@ TOOL_SCOPES = {
     "call_tool": Scope.CALL,
     "search_documents": Scope.DOCUMENTS,
     "search_knowledge": Scope.KNOWLEDGE,
+}
+# How long clients may reuse answers. Access depends on the key, so they are never shared between keys. Our tools change
+# with the version of Toolscript; lists of prompts and resources whenever a server's do, which clients are notified of.
+CACHE_HINTS: Mapping[CacheableMethod, CacheHint] = {
+    "server/discover": CacheHint(ttl_ms=300_000),
+    "tools/list": CacheHint(ttl_ms=300_000),
+    "prompts/list": CacheHint(ttl_ms=30_000),
+    "resources/list": CacheHint(ttl_ms=30_000),
+    "resources/templates/list": CacheHint(ttl_ms=30_000),
+    "resources/read": CacheHint(ttl_ms=0),
 }

@@ -9,12 +9,14 @@ from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
+from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     CallToolRequestParams,
@@ -37,6 +39,7 @@ from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, id
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import (
+    CACHE_HINTS,
     INSTRUCTIONS,
     INSTRUCTIONS_WITHOUT_KEY,
     TOOL_SCOPES,
@@ -49,6 +52,7 @@ from toolscript.surfaces.mcp.definitions import (
     SearchToolsArguments,
 )
 from toolscript.surfaces.mcp.document_tools import search_documents
+from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
 from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
@@ -57,11 +61,14 @@ Context = ServerRequestContext[Any, Request]
 AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[Mapping[str, Any]]]
 
 
-def build_server(answer: AnswerCall) -> Server[Any]:
-    """Builds the MCP server. `answer` gets each call of a tool, and its HTTP request if it has one. A ToolscriptError
-    becomes a result with `isError`. The key of a request decides which tools it sees and may call."""
+def build_server(answer: AnswerCall, answer_native: AnswerRequest) -> Server[Any]:
+    """Builds the MCP server. `answer` gets each call of a tool, and its HTTP request if it has one; `answer_native` the
+    requests for prompts and resources. A ToolscriptError becomes a result with `isError`. The key of a request decides
+    which tools it sees and may call."""
 
-    async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        if params and params.cursor:
+            raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
         scopes = _get_grant(context).scopes
         return ListToolsResult(tools=[tool for tool in TOOLS if TOOL_SCOPES[tool.name] in scopes])
 
@@ -89,8 +96,14 @@ def build_server(answer: AnswerCall) -> Server[Any]:
         return result
 
     server: Server[Any] = Server(
-        "toolscript", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call
+        "toolscript",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        cache_hints=CACHE_HINTS,
+        on_list_tools=list_tools,
+        on_call_tool=call,
     )
+    add_native_requests(server, answer_native, _get_grant, _note_missing_scope)
     server.middleware += [name_method, explain_access, restore_result]
     return server
 
@@ -109,9 +122,9 @@ def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
         context.request.scope["missing_scope"] = error.details.get("scope")
 
 
-async def serve_over_stdio(answer: AnswerCall) -> None:
+async def serve_over_stdio(answer: AnswerCall, answer_native: AnswerRequest) -> None:
     """Serves on standard input and output until the input ends."""
-    server = build_server(answer)
+    server = build_server(answer, answer_native)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
         tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
@@ -169,8 +182,11 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
                 raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
+    async def answer_native(method: str, params: dict[str, Any], _: Request | None) -> dict[str, Any]:
+        return await answer_request(await wait_for_app(), method, params)
+
     return StreamableHTTPSessionManager(
-        build_server(answer), json_response=True, stateless=True, max_request_body_size=max_body_bytes
+        build_server(answer, answer_native), json_response=True, stateless=True, max_request_body_size=max_body_bytes
     )
 
 
@@ -193,7 +209,8 @@ async def answer_call(
             description = {k: v for k, v in build_tool_response(item, app.gateway.is_asleep).items() if v is not None}
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
-            return await _call_tool(app, CallToolArguments.parse(arguments), caller)
+            call = CallToolArguments.parse(arguments)
+            return wrap_result(call.tool_id, await _call_tool(app, call, caller))
         case "search_documents":
             principal = await identify_tenant()
             return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))

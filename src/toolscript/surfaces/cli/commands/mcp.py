@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from toolscript.app.app import App
 
 START_TIMEOUT_SECONDS = 30.0
+GATEWAY_GONE = "the gateway cannot be reached: start it with `toolscript gateway start`"
 _PAUSE_SECONDS = 0.1
 
 
@@ -57,7 +58,7 @@ async def _serve(settings: Settings) -> None:
 
     calls = GatewayCalls(settings)
     opening = asyncio.create_task(calls.open())
-    serving = asyncio.create_task(serve_over_stdio(calls.answer))
+    serving = asyncio.create_task(serve_over_stdio(calls.answer, calls.answer_native))
     is_stopped = asyncio.Event()
     on_stop_signal(is_stopped.set)
     waiting = asyncio.create_task(is_stopped.wait())
@@ -104,7 +105,24 @@ class GatewayCalls:
             if result is not None:
                 return result
             await self.open()
-        raise Unavailable("the gateway cannot be reached: start it with `toolscript gateway start`")
+        raise Unavailable(GATEWAY_GONE)
+
+    async def answer_native(self, method: str, params: dict[str, Any], __: object) -> dict[str, Any]:
+        """Answers a request for prompts or resources, here or in the other process. Raises MCPError."""
+        from mcp import MCPError
+
+        from toolscript.surfaces.mcp.native import answer_request
+
+        for _ in range(2):
+            if self._own_app is not None:
+                return await answer_request(self._own_app, method, params)
+            response = await self._post({"method": method, "params": params})
+            if response is not None and isinstance(error := response.get("error"), dict):
+                raise MCPError(error["code"], error["message"], error.get("data"))
+            if response is not None:
+                return dict(response["result"])
+            await self.open()
+        raise Unavailable(GATEWAY_GONE)
 
     async def close(self) -> None:
         """Ends the gateway if it is this process's own."""

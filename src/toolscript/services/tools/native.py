@@ -1,0 +1,169 @@
+"""Prompts and resources for clients that use MCP's own requests: lists of them, and what their servers answer.
+
+Lists come from the catalogue, so they have what servers offer that are not connected now. Answers come from the
+servers, unchanged but for names and URIs, which say here which server they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.errors import NotFound, UpstreamFailed
+from toolscript.domain.native_names import (
+    matches_template,
+    name_prompt,
+    split_name,
+    unwrap_uri,
+    wrap_block,
+    wrap_uri,
+)
+from toolscript.domain.search import SearchReport
+from toolscript.ports.observability import EventSink
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.support.search_events import record_event, record_search
+
+PAGE_SIZE = 200
+FIRST_LISTING_SECONDS = 5.0
+"""How long a list waits for servers that the catalogue has nothing of yet."""
+
+
+class NativeList(StrEnum):
+    """The lists of MCP beside that of tools."""
+
+    PROMPTS = "prompts"
+    RESOURCES = "resources"
+    TEMPLATES = "resourceTemplates"
+
+
+@dataclass(frozen=True, slots=True)
+class NativePage:
+    """Definitions as their servers gave them, with names and URIs of our server; the id after which the next page
+    begins, if there is one."""
+
+    entries: Sequence[dict[str, Any]]
+    last_id: str | None = None
+
+
+class NativeItems:
+    """Lists prompts and resources, and passes on what clients ask of them."""
+
+    def __init__(self, snapshots: CatalogueSnapshots, gateway: Gateway, events: EventSink) -> None:
+        self._snapshots = snapshots
+        self._gateway = gateway
+        self._events = events
+
+    async def list_page(self, kind: NativeList, after: str = "") -> NativePage:
+        """The entries whose ids follow `after`, in the order of their ids: pages stay as they are while other items
+        come and go. Raises Unavailable when the catalogue cannot be read."""
+        if self._gateway.is_incomplete:  # a client may list once, as soon as it is connected
+            await self._gateway.settle(FIRST_LISTING_SECONDS)
+        facts = await self._snapshots.current().facts()
+        wanted = sorted(i for i, each in facts.items.items() if i > after and each.type is _TYPES[kind])
+        entries: list[tuple[str, dict[str, Any]]] = []
+        for item_id in wanted:
+            item = facts.items[item_id].to_item()
+            if _find_list(item) is kind and self._gateway.offers(item):
+                entries.append((item_id, _build_entry(item)))
+            if len(entries) > PAGE_SIZE:
+                return NativePage([entry for _, entry in entries[:-1]], entries[-2][0])
+        return NativePage([entry for _, entry in entries])
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """The messages of a prompt. Raises NotFound, and what a call of its server raises."""
+        item = await self.find_prompt(name)
+        result = await self._call("prompts.get", item, arguments)
+        messages = result.get("messages")
+        if not isinstance(messages, list):
+            return result
+        return {**result, "messages": [_wrap_message(item.server, message) for message in messages]}
+
+    async def read_resource(self, uri: str) -> dict[str, Any]:
+        """The contents of a resource. Raises NotFound, and what a call of its server raises."""
+        item = await self.find_resource(uri)
+        result = await self._call("resources.read", item, {})
+        contents = result.get("contents")
+        if not isinstance(contents, list):
+            return result
+        return {**result, "contents": [_wrap_contents(item.server, each) for each in contents]}
+
+    async def find_prompt(self, name: str) -> Item:
+        """The prompt of that name on our server. Raises NotFound."""
+        server, own = split_name(name)
+        facts = await self._snapshots.current().facts()
+        found = facts.items.get(Item(server, own, type=ItemType.PROMPT).id)
+        item = found.to_item() if found else None
+        if item is None or not self._gateway.offers(item):
+            raise NotFound(f"no such prompt: {name!r}: prompts/list names those that exist", details={"name": name})
+        return item
+
+    async def find_resource(self, uri: str) -> Item:
+        """The resource at a URI of our server: one that is listed, that a template gives, or, of a server whose
+        configuration excludes nothing, any: servers link to resources that they do not list. Raises NotFound."""
+        server, own = unwrap_uri(uri) or ("", "")
+        unlisted = Item(server, own, type=ItemType.RESOURCE, annotations={"uri": own})
+        if self._gateway.offers_everything(server):
+            return unlisted
+        facts = await self._snapshots.current().facts()
+        for each in facts.items.values():
+            if each.type is ItemType.RESOURCE and each.server == server:
+                item = each.to_item()
+                about = item.annotations or {}
+                is_named = about.get("uri") == own or matches_template(str(about.get("uriTemplate", "")), own)
+                if is_named and self._gateway.offers(item):
+                    return replace(item, annotations={"uri": own})
+        raise NotFound(
+            f"no such resource: {uri!r}: resources/list and resources/templates/list name those that exist",
+            details={"uri": uri},
+        )
+
+    async def _call(self, kind: str, item: Item, arguments: Mapping[str, str]) -> dict[str, Any]:
+        event = {"tool": item.id, "server": item.server}
+        with record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event):
+            try:
+                result = await self._gateway.call(item, arguments, self._gateway.call_timeout)
+            except UpstreamFailed as error:  # the server's own words: the client has asked for nothing else
+                reason = error.message.removeprefix(f"{item.id} failed: ")
+                raise UpstreamFailed(reason, details=error.details) from error
+        return dict(result.structured or {})
+
+
+_TYPES = {
+    NativeList.PROMPTS: ItemType.PROMPT,
+    NativeList.RESOURCES: ItemType.RESOURCE,
+    NativeList.TEMPLATES: ItemType.RESOURCE,
+}
+
+
+def _find_list(item: Item) -> NativeList:
+    if item.type is ItemType.PROMPT:
+        return NativeList.PROMPTS
+    return NativeList.RESOURCES if "uri" in (item.annotations or {}) else NativeList.TEMPLATES
+
+
+def _build_entry(item: Item) -> dict[str, Any]:
+    """The definition with the name or URI of our server. Items that an earlier version stored have no definition until
+    their server is listed again."""
+    about = item.annotations or {}
+    stored = {"name": item.name, "title": item.title, "description": item.description} | dict(about)
+    entry = dict(item.definition or {key: value for key, value in stored.items() if value})
+    if item.type is ItemType.PROMPT:
+        return entry | {"name": name_prompt(item.server, item.name)}
+    return entry | {key: wrap_uri(item.server, str(about[key])) for key in ("uri", "uriTemplate") if key in about}
+
+
+def _wrap_message(server: str, message: Any) -> Any:
+    if not isinstance(message, Mapping):
+        return message
+    return {**message, "content": wrap_block(server, message.get("content"))}
+
+
+def _wrap_contents(server: str, contents: Any) -> Any:
+    if not isinstance(contents, Mapping) or not isinstance(contents.get("uri"), str):
+        return contents
+    return {**contents, "uri": wrap_uri(server, contents["uri"])}
