@@ -19,7 +19,7 @@ from toolscript.adapters.pgvector import points as pgvector_points
 from toolscript.adapters.pgvector.index import PgVectorIndex
 from toolscript.adapters.qdrant import shard as qdrant_shard
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
-from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, matches
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, Subset, matches
 from toolscript.domain.search import Candidate, Collection, FieldType, Point, Terms
 from toolscript.ports.indexes import VectorIndex
 
@@ -105,7 +105,9 @@ conditions = st.one_of(
     st.builds(Condition, fields, st.just(Op.EXISTS), st.booleans()),
 )
 groups = st.lists(conditions, max_size=2).map(tuple)
-filters = st.builds(Filter, groups, groups, groups)
+ids = st.frozensets(st.sampled_from(["p00", "p01", "p02", "p07", "gone"]))
+subsets = st.one_of(st.none(), st.builds(Subset, ids, groups, st.booleans()))
+filters = st.builds(Filter, groups, groups, groups, subsets)
 weights = st.dictionaries(st.integers(0, 6), st.sampled_from([0.25, 0.5, 1.0, 2.0]), max_size=4)
 
 
@@ -179,7 +181,7 @@ def test_an_engine_agrees_with_the_oracle(
 async def _compare(
     index: VectorIndex, oracle: VectorIndex, points: list[Point], where: Filter, query_terms: Terms, limit: int
 ) -> None:
-    passing = [p.id for p in points if matches(where, p.payload)]
+    passing = [p.id for p in points if matches(where, p.payload, p.id)]
     assert [c.id for c in await index.scroll(NAME, where=where)] == passing
     assert await index.count(NAME, where) == len(passing)
     query = _unit(1)

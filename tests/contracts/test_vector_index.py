@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.filters import Condition, Filter, Op, Payload
+from toolscript.domain.filters import Condition, Filter, Op, Payload, Subset
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 
@@ -101,6 +101,18 @@ async def test_a_filter_applies_to_rankings_counts_and_scrolls(things: VectorInd
     assert {c.id for c in await things.lexical(NAME, Terms((1, 3), (1.0, 1.0)), where=red, limit=10)} == {"a"}
     assert await things.count(NAME, red) == 2
     assert [c.id for c in await things.scroll(NAME, where=red)] == ["a", "b"]
+
+
+async def test_a_subset_names_points_by_id_and_by_condition(things: VectorIndex) -> None:
+    green = Condition("color", Op.EQ, "green")
+    named = {"a", *(c.id for c in await things.scroll(NAME, where=Filter(must=(green,))))}
+    everything = {c.id for c in await things.scroll(NAME)}
+    subset = Subset(frozenset({"a", "gone"}), (green,))
+    for within, expected in [(subset, named), (replace(subset, excluded=True), everything - named)]:
+        where = Filter(within=within)
+        assert [c.id for c in await things.scroll(NAME, where=where)] == sorted(expected)
+        assert {c.id for c in await things.dense(NAME, unit(0, 1, 0), where=where, limit=10)} <= expected
+        assert await things.count(NAME, where) == len(expected)
 
 
 async def test_an_upsert_replaces_a_point_completely(things: VectorIndex) -> None:

@@ -62,7 +62,7 @@ class MemoryIndex(VectorIndex):
         limit: int,
         fields: Fields = None,
     ) -> list[Candidate]:
-        matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload)]
+        matching = [p for p in self._points(name).values() if p.vector is not None and matches(where, p.payload, p.id)]
         if not matching:
             return []
         # Not `@`: BLAS rounds a row differently by its position, and equal points must have equal scores.
@@ -78,18 +78,18 @@ class MemoryIndex(VectorIndex):
         scored = [
             Candidate(p.id, _dot(weights, p.terms), _select(p, fields))
             for p in self._points(name).values()
-            if not weights.keys().isdisjoint(p.terms.ids) and matches(where, p.payload)
+            if not weights.keys().isdisjoint(p.terms.ids) and matches(where, p.payload, p.id)
         ]
         return sort_candidates([c for c in scored if c.score > 0])[:limit]
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
-        return sum(matches(where, p.payload) for p in self._points(name).values())
+        return sum(matches(where, p.payload, p.id) for p in self._points(name).values())
 
     async def scroll(self, name: str, *, where: Filter = EVERYTHING, fields: Fields = None) -> list[Candidate]:
         return [
             Candidate(p.id, 0.0, _select(p, fields))
             for _, p in sorted(self._points(name).items())
-            if matches(where, p.payload)
+            if matches(where, p.payload, p.id)
         ]
 
     async def payloads(self, name: str, ids: Sequence[str], fields: Fields = None) -> dict[str, Payload]:

@@ -10,7 +10,7 @@ import operator
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -78,27 +78,40 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Subset:
+    """The points with these ids, and those that pass one of the conditions; with `excluded`, all others. What a caller
+    may see; no request contains it."""
+
+    ids: frozenset[str] = frozenset()
+    conditions: tuple[Condition, ...] = ()
+    excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """all(must) and (no should, or any(should)) and none(must_not). An empty filter matches everything."""
+    """all(must) and (no should, or any(should)) and none(must_not), within a subset. An empty filter matches
+    everything."""
 
     must: tuple[Condition, ...] = ()
     should: tuple[Condition, ...] = ()
     must_not: tuple[Condition, ...] = ()
+    within: Subset | None = None
 
     def with_conditions(self, *conditions: Condition) -> Filter:
         """Returns this filter with further conditions in `must`."""
-        return Filter((*self.must, *conditions), self.should, self.must_not)
+        return replace(self, must=(*self.must, *conditions))
 
 
 EVERYTHING = Filter()
 
 
-def matches(where: Filter, payload: Payload) -> bool:
-    """Whether a payload passes a filter. Every engine must give the same result."""
+def matches(where: Filter, payload: Payload, point_id: str = "") -> bool:
+    """Whether a point with this payload and id passes a filter. Every engine must give the same result."""
     return (
         all(_holds(c, payload) for c in where.must)
         and (not where.should or any(_holds(c, payload) for c in where.should))
         and not any(_holds(c, payload) for c in where.must_not)
+        and (where.within is None or _contains_point(where.within, payload, point_id))
     )
 
 
@@ -119,6 +132,11 @@ def parse_moment(value: Any) -> datetime | None:
 def is_number(value: Any) -> bool:
     """Whether the value is a number in the filter language: booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _contains_point(subset: Subset, payload: Payload, point_id: str) -> bool:
+    is_named = point_id in subset.ids or any(_holds(c, payload) for c in subset.conditions)
+    return is_named is not subset.excluded
 
 
 def _holds(condition: Condition, payload: Payload) -> bool:

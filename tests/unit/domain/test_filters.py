@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
-from toolscript.domain.filters import EVERYTHING, RANGE_OPS, Condition, Filter, Op, is_number, matches, parse_moment
+from toolscript.domain.filters import (
+    EVERYTHING,
+    RANGE_OPS,
+    Condition,
+    Filter,
+    Op,
+    Subset,
+    is_number,
+    matches,
+    parse_moment,
+)
 
 MISSING: list[dict[str, Any]] = [{}, {"f": None}, {"f": []}]
 DAYS = ["2024-01-01", "2024-01-01T01:00:00+01:00", "2024-06-30T12:00:00.5Z", "2025-02-03 04:05:06"]
@@ -145,6 +156,17 @@ def test_numbers_and_dates_are_never_ordered_against_each_other() -> None:
 @pytest.mark.req("D-03")
 def test_a_member_of_an_enumeration_equals_its_text() -> None:
     assert passes({"type": "tool"}, "type", Op.EQ, ItemType.TOOL)
+
+
+@pytest.mark.req("D-03")
+def test_a_subset_is_the_points_it_names_or_all_others() -> None:
+    named = Subset(frozenset({"a", "b"}), (Condition("server", Op.EQ, "git"),))
+    points = [("a", {}), ("c", {"server": "git"}), ("d", {"server": "shell"})]
+    assert [matches(Filter(within=named), payload, i) for i, payload in points] == [True, True, False]
+    others = Filter(within=replace(named, excluded=True))
+    assert [matches(others, payload, i) for i, payload in points] == [False, False, True]
+    assert not matches(Filter(within=Subset()), {}, "a")
+    assert not matches(others.with_conditions(Condition("server", Op.EQ, "git")), {"server": "shell"}, "d")
 
 
 @pytest.mark.req("D-03")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from toolscript.domain.filters import Condition, Filter, Op, is_number, parse_moment
+from toolscript.domain.filters import Condition, Filter, Op, Subset, is_number, parse_moment
 
 _VALUE = "(payload -> %s::text)"
 _VALUE_AS_LIST = (
@@ -27,6 +29,8 @@ def translate_filter(where: Filter) -> Sql:
     if where.should:
         parts.append(_join(" OR ", [_condition(c) for c in where.should]))
     parts += [_not(_condition(c)) for c in where.must_not]
+    if where.within:
+        parts.append(_subset(where.within))
     return _join(" AND ", parts) if parts else ("true", [])
 
 
@@ -40,9 +44,20 @@ def select_fields(fields: Sequence[str] | None) -> Sql:
     return f"coalesce({selected}, '{{}}')", [[str(f) for f in fields]]
 
 
+def derive_key(point_id: str) -> uuid.UUID:
+    """The primary key of a row: ids may be longer than an index of PostgreSQL takes."""
+    return uuid.UUID(bytes=hashlib.blake2b(point_id.encode("utf-8", "surrogatepass"), digest_size=16).digest())
+
+
 def to_microseconds(instant: datetime) -> int:
     """The number that stands for an instant in the column `moments`."""
     return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _subset(subset: Subset) -> Sql:
+    ids: Sql = "key = ANY(%s::uuid[])", [[derive_key(each) for each in subset.ids]]
+    named = _join(" OR ", [ids, *map(_condition, subset.conditions)])
+    return _not(named) if subset.excluded else named
 
 
 def _condition(condition: Condition) -> Sql:

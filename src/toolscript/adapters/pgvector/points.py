@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,7 @@ from pgvector import SparseVector
 from psycopg.types.json import Jsonb
 
 from toolscript.adapters.pgvector.connections import register_types, run_sql
-from toolscript.adapters.pgvector.filters import Sql, select_fields, to_microseconds, translate_filter
+from toolscript.adapters.pgvector.filters import Sql, derive_key, select_fields, to_microseconds, translate_filter
 from toolscript.adapters.pgvector.tables import MAX_TERMS, TERM_SPACE, CollectionTable, pad_dimensions
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import Invalid
@@ -53,7 +51,7 @@ class Points:
                     copy.write_row(_build_row(point, self.table.collection.dimensions))
 
     def delete(self, ids: Sequence[str]) -> None:
-        self._run(f"DELETE FROM {self.table.name} WHERE key = ANY(%s::uuid[])", [[_derive_key(i) for i in ids]])
+        self._run(f"DELETE FROM {self.table.name} WHERE key = ANY(%s::uuid[])", [[derive_key(i) for i in ids]])
 
     def find_nearest(self, vector: Vector, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
         """The nearest points, by comparing with every point that passes the filter."""
@@ -88,12 +86,12 @@ class Points:
     def read_payloads(self, ids: Sequence[str], fields: Fields) -> dict[str, Payload]:
         payload, names = select_fields(fields)
         sql = f"SELECT id, {payload} FROM {self.table.name} WHERE key = ANY(%s::uuid[])"
-        return dict(self._run(sql, [*names, [_derive_key(i) for i in ids]]))
+        return dict(self._run(sql, [*names, [derive_key(i) for i in ids]]))
 
     def read_vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
         register_types(self.connection)
         sql = f"SELECT id, vector FROM {self.table.name} WHERE key = ANY(%s::uuid[]) AND vector IS NOT NULL"
-        rows = run_sql(self.connection, sql, [[_derive_key(i) for i in ids]], binary=True)
+        rows = run_sql(self.connection, sql, [[derive_key(i) for i in ids]], binary=True)
         return {point_id: vector.to_numpy()[: self.table.collection.dimensions] for point_id, vector in rows}
 
     def analyze(self) -> float:
@@ -133,7 +131,7 @@ def _build_row(point: Point, dimensions: int) -> list[Any]:
     terms = _build_sparse_vector(point.terms)
     moments = _find_moments(point.payload)
     return [
-        _derive_key(point.id),
+        derive_key(point.id),
         point.id,
         None if point.vector is None else _normalize(point.vector, dimensions),
         terms if terms.indices() else None,
@@ -141,11 +139,6 @@ def _build_row(point: Point, dimensions: int) -> list[Any]:
         Jsonb(moments) if moments else None,
         Jsonb(point.payload),
     ]
-
-
-def _derive_key(point_id: str) -> uuid.UUID:
-    """The primary key of a row: ids may be longer than an index of PostgreSQL takes."""
-    return uuid.UUID(bytes=hashlib.blake2b(point_id.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
 def _normalize(vector: Vector, dimensions: int) -> Vector:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from toolscript.domain.filters import Condition, Filter, Op, Payload, is_number, parse_moment
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, Payload, Subset, is_number, parse_moment
 from toolscript.domain.search import Candidate, FieldType, Point, Terms
 
 DENSE = "dense"
@@ -36,7 +36,7 @@ class QdrantPackage:
     number_range: Callable[..., Any]
     date_range: Callable[..., Any]
     is_empty: Callable[[str], Any]
-    nothing: Any
+    has_id: Callable[[set[Any]], Any]
     has_flags: bool
     """Whether booleans are stored as strings, too: qdrant_edge passes True as 1, which matches no boolean."""
 
@@ -78,12 +78,14 @@ def field_path(field: str) -> str:
 
 def translate_filter(where: Filter, package: QdrantPackage, fields: Mapping[str, FieldType]) -> Any | None:
     """The filter in a package's classes; None for a filter that matches everything."""
-    if not (where.must or where.should or where.must_not):
+    if where == EVERYTHING:
         return None
     translation = _Translation(package, fields)
     must = [translation.condition(c) for c in where.must]
     if where.should:
         must.append(translation.any_of([translation.condition(c) for c in where.should]))
+    if where.within:
+        must.append(translation.subset(where.within))
     must_not = [translation.condition(c) for c in where.must_not]
     return package.models.Filter(must=must or None, must_not=must_not or None)
 
@@ -94,6 +96,12 @@ class _Translation:
     def __init__(self, package: QdrantPackage, fields: Mapping[str, FieldType]) -> None:
         self._package, self._models = package, package.models
         self._fields = fields
+        self._nothing = package.has_id(set())
+
+    def subset(self, subset: Subset) -> Any:
+        ids = self._package.has_id({uuid.UUID(point_id(each)) for each in subset.ids})
+        named = self.any_of([ids, *map(self.condition, subset.conditions)])
+        return self._not(named) if subset.excluded else named
 
     def condition(self, condition: Condition) -> Any:
         field, value = condition.field, condition.value
@@ -138,14 +146,14 @@ class _Translation:
         choices = [self._equals(field, v) for v in values if not isinstance(v, str)]
         if strings:
             choices.append(self._match(field_path(field), self._models.MatchAny(any=strings)))
-        return self.any_of(choices) if choices else self._package.nothing
+        return self.any_of(choices) if choices else self._nothing
 
     def _range(self, field: str, op: Op, value: Any) -> Any:
         if is_number(value):
             return self._number_range(field, {op.value: float(value)})
         instant = parse_moment(value)
         if instant is None or self._fields.get(field) in {FieldType.INTEGER, FieldType.FLOAT}:
-            return self._package.nothing
+            return self._nothing
         bounds, ours = self._package.date_range(**{op.value: _to_utc(instant)}), f"{DATES_FIELD}.{field_path(field)}"
         parsed_by_qdrant = self._models.FieldCondition(key=field_path(field), range=bounds)
         only_by_qdrant = self._models.Filter(must=[self._package.is_empty(ours), parsed_by_qdrant])
@@ -154,7 +162,7 @@ class _Translation:
     def _number_range(self, field: str, bounds: dict[str, float]) -> Any:
         # Qdrant stores dates as numbers: a number must not match a date.
         if self._fields.get(field) is FieldType.DATETIME:
-            return self._package.nothing
+            return self._nothing
         return self._models.FieldCondition(key=field_path(field), range=self._package.number_range(**bounds))
 
 

@@ -23,7 +23,7 @@ _PACKAGE = QdrantPackage(
     number_range=qe.RangeFloat,
     date_range=qe.RangeDateTime,
     is_empty=qe.IsEmptyCondition,
-    nothing=qe.HasIdCondition(set()),
+    has_id=qe.HasIdCondition,
     has_flags=True,
 )
 

@@ -25,7 +25,7 @@ _PACKAGE = QdrantPackage(
     number_range=qm.Range,
     date_range=qm.DatetimeRange,
     is_empty=lambda path: qm.IsEmptyCondition(is_empty=qm.PayloadField(key=path)),
-    nothing=qm.HasIdCondition(has_id=[]),
+    has_id=lambda ids: qm.HasIdCondition(has_id=[*ids]),
     has_flags=False,
 )
 

@@ -51,7 +51,8 @@ class FiltersModel(_StrictModel):
                 f"filters: more than {MAX_CONDITIONS} conditions: give fewer",
                 details={"field": "filters", "most": MAX_CONDITIONS},
             )
-        return Filter(**{name: _to_conditions(f"filters.{name}", models) for name, models in parts.items()})
+        must, should, must_not = (_to_conditions(f"filters.{name}", models) for name, models in parts.items())
+        return Filter(must, should, must_not)
 
 
 def _to_conditions(path: str, models: Sequence[ConditionModel]) -> tuple[Condition, ...]:
