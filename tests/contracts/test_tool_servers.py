@@ -73,6 +73,17 @@ async def test_a_call_returns_the_structured_content(spec: ServerSpec) -> None:
     assert "grüße" in json.loads(result.text).values()
 
 
+@pytest.mark.req("G-03")
+async def test_a_server_completes_arguments_if_it_offers_to() -> None:
+    params = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "A"}}
+    offering, other = make_scripted_server(completions=True), make_scripted_server(prompts=True)
+    async with McpServers().connect(offering, within=TIMEOUT_SECONDS) as server:
+        completed = (await server.complete(params, within=TIMEOUT_SECONDS))["completion"]
+    assert (json.loads(completed["values"][0]), completed["total"]) == (params, 7)
+    async with McpServers().connect(other, within=TIMEOUT_SECONDS) as server:
+        assert await server.complete(params, within=TIMEOUT_SECONDS) == {"completion": {"values": []}}
+
+
 @pytest.mark.req("G-03", "G-05")
 async def test_prompts_and_resources_can_be_read(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:

@@ -49,6 +49,7 @@ class Behaviour(TypedDict, total=False):
     page_size: int  # number of items on a page of a list
     prompts: bool  # have prompts
     resources: bool  # have resources and resource templates
+    completions: bool  # complete arguments
     sloppy: bool  # also serve invalid tools
     noisy: bool  # print other lines between messages, and more on stderr than a pipe can buffer
     hang: bool  # read requests and never answer
@@ -243,13 +244,16 @@ class Server:
         if method == "resources/read" and "resources" in self._lists:
             uri = params.get("uri")
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"What {uri} holds"}]}
+        if method == "completion/complete" and self._behaviour.get("completions"):
+            return {"completion": {"values": [json.dumps(params, sort_keys=True)], "total": 7, "hasMore": True}}
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def _introduce(self, version: Any) -> dict[str, Any]:
         announces = "watch" in self._behaviour
+        capabilities = {key: {"listChanged": announces} for key in self._lists if key != "resourceTemplates"}
         return {
             "protocolVersion": version,
-            "capabilities": {key: {"listChanged": announces} for key in self._lists if key != "resourceTemplates"},
+            "capabilities": capabilities | ({"completions": {}} if self._behaviour.get("completions") else {}),
             "serverInfo": {"name": self._behaviour.get("name", "scripted"), "version": "1.0.0"},
         }
 

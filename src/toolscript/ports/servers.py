@@ -28,6 +28,10 @@ class ToolServer(Protocol):
         """The result of a tool; the messages of a prompt; the contents of a resource. Raises UpstreamFailed with the
         server's message, TimedOut, or Unavailable when the connection is lost."""
 
+    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
+        """The result of MCP's `completion/complete` with these parameters; without values if the server offers no
+        completions. Raises what `call` raises."""
+
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""
 

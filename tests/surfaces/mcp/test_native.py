@@ -12,7 +12,15 @@ from typing import Any
 import httpx
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
-from mcp_types import INVALID_PARAMS, GetPromptResult, ReadResourceResult, TextContent, TextResourceContents
+from mcp_types import (
+    INVALID_PARAMS,
+    GetPromptResult,
+    PromptReference,
+    ReadResourceResult,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+)
 
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_spec
@@ -74,7 +82,7 @@ def write_configuration(folder: Path) -> Path:
     lists.write_text(json.dumps(LISTS))
     servers = {
         "my notes": make_scripted_spec(watch=str(lists)) | {"excludeTools": ["hidden"]},
-        "open": make_scripted_spec(prompts=True, resources=True),
+        "open": make_scripted_spec(prompts=True, resources=True, completions=True),
     }
     file = folder / "servers.json"
     file.write_text(json.dumps({"mcpServers": servers}))
@@ -198,6 +206,34 @@ async def test_a_resource_that_is_excluded_or_does_not_exist_is_refused_by_its_u
 async def test_a_prompt_that_is_excluded_or_does_not_exist_is_refused_by_its_name(client: Client, name: str) -> None:
     with pytest.raises(MCPError, match="no such prompt") as refused:
         await client.get_prompt(name)
+    assert refused.value.code == INVALID_PARAMS
+
+
+async def test_arguments_of_prompts_and_variables_of_templates_are_completed_by_their_server(client: Client) -> None:
+    prompt = PromptReference(name="open__summarise")
+    completed = await client.complete(prompt, {"name": "text", "value": "a"}, context_arguments={"words": "3"})
+    assert (completed.completion.total, completed.completion.has_more) == (7, True)
+    assert json.loads(completed.completion.values[0]) == {
+        "argument": {"name": "text", "value": "a"},
+        "context": {"arguments": {"words": "3"}},
+        "ref": {"type": "ref/prompt", "name": "summarise"},
+    }
+    template = ResourceTemplateReference(uri="toolscript:open/memo://{year}/{month}")
+    completed = await client.complete(template, {"name": "year", "value": "20"})
+    assert json.loads(completed.completion.values[0])["ref"] == {"type": "ref/resource", "uri": "memo://{year}/{month}"}
+
+
+async def test_servers_without_completions_suggest_nothing(client: Client) -> None:
+    for reference in (
+        PromptReference(name="my notes__plain"),
+        ResourceTemplateReference(uri="toolscript:my%20notes/memo://{year}/{month}{?lang}"),
+    ):
+        assert (await client.complete(reference, {"name": "x", "value": ""})).completion.values == []
+
+
+async def test_an_unknown_prompt_is_not_completed(client: Client) -> None:
+    with pytest.raises(MCPError, match="no such prompt") as refused:
+        await client.complete(PromptReference(name="my notes__hidden"), {"name": "x", "value": ""})
     assert refused.value.code == INVALID_PARAMS
 
 

@@ -131,17 +131,34 @@ class McpServer:
 
         Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
         """
+        async with self._translate_errors(item.id, within):
+            return await self._call(item, dict(arguments))
+
+    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
+        """Suggests values for an argument; none if the server does not offer completions. Raises what `call` raises."""
+        offered = self._session.server_capabilities
+        if not offered or offered.completions is None:
+            return {"completion": {"values": []}}
+        request = types.CompleteRequest(params=types.CompleteRequestParams.model_validate(params, by_name=False))
+        async with self._translate_errors(self._spec.name, within):
+            await self._session.send_request(request, types.CompleteResult)
+            result: dict[str, Any] = clean(_raw_result.get())
+            return result
+
+    @asynccontextmanager
+    async def _translate_errors(self, subject: str, within: float) -> AsyncIterator[None]:
+        """Limits the time of a request, and raises its errors as ours. The subject is named in their messages."""
         self._calls += 1
         try:
             async with asyncio.timeout(within):
-                return await self._call(item, dict(arguments))
+                yield
         except TimeoutError as error:
-            raise TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within}) from error
+            raise TimedOut(f"{subject} did not answer within {within:g} s", details={"seconds": within}) from error
         except MCPError as error:
-            raise await self._translate_error(item, error) from error
+            raise await self._translate_error(subject, error) from error
         except (RuntimeError, ValueError) as error:  # an unreadable or endlessly nested answer
             raise UpstreamFailed(
-                f"{item.id} sent an unreadable answer: {error}", details={"server": item.server}
+                f"{subject} sent an unreadable answer: {error}", details={"server": self._spec.name}
             ) from error
         finally:
             self._calls -= 1
@@ -228,12 +245,12 @@ class McpServer:
             return self._connection.may_be_lost(again)
         return False
 
-    async def _translate_error(self, item: Item, error: MCPError) -> ToolscriptError:
+    async def _translate_error(self, subject: str, error: MCPError) -> ToolscriptError:
         if await self._is_lost(error, own_calls=1):
-            return Unavailable(await self._connection.reason(error), details={"server": item.server})
+            return Unavailable(await self._connection.reason(error), details={"server": self._spec.name})
         return UpstreamFailed(
-            f"{item.id} failed: {self._connection.redact_secrets(error.message)}",
-            details={"server": item.server, "upstream_code": error.code},
+            f"{subject} failed: {self._connection.redact_secrets(error.message)}",
+            details={"server": self._spec.name, "upstream_code": error.code},
         )
 
 

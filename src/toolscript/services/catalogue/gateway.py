@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
-from toolscript.ports.servers import ToolServers
+from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.catalogue.sync import ItemCounts, Sync
@@ -146,6 +147,17 @@ class Gateway:
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
         UpstreamFailed when it fails or dies, TimedOut.
         """
+        async with self._use(item) as server:
+            return await server.call(item, arguments, within=within)
+
+    async def complete(self, item: Item, params: Mapping[str, Any], within: float) -> Mapping[str, Any]:
+        """Asks the item's server to complete an argument of it. Raises what `call` raises."""
+        async with self._use(item) as server:
+            return await server.complete(params, within=within)
+
+    @asynccontextmanager
+    async def _use(self, item: Item) -> AsyncIterator[ToolServer]:
+        """The server of an item that the configuration allows. A server that is lost meanwhile is started again."""
         connection = self._connections.get(item.server)
         if connection is None:
             raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
@@ -153,7 +165,7 @@ class Gateway:
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
         async with connection.use() as server:
             try:
-                return await server.call(item, arguments, within=within)
+                yield server
             except Unavailable as error:
                 connection.abandon(server, error.message)
                 raise UpstreamFailed(

@@ -6,7 +6,8 @@ servers, unchanged but for names and URIs, which say here which server they belo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -92,6 +93,17 @@ class NativeItems:
             return result
         return {**result, "contents": [_wrap_contents(item.server, each) for each in contents]}
 
+    async def complete_prompt(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Values for an argument of a prompt. Raises NotFound, and what a call of its server raises."""
+        item = await self.find_prompt(name)
+        return await self._complete(item, {**params, "ref": {"type": "ref/prompt", "name": item.name}})
+
+    async def complete_resource(self, uri: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Values for a variable of a URI template. Raises NotFound, and what a call of its server raises."""
+        item = await self.find_resource(uri)
+        own = (item.annotations or {})["uri"]
+        return await self._complete(item, {**params, "ref": {"type": "ref/resource", "uri": own}})
+
     async def find_prompt(self, name: str) -> Item:
         """The prompt of that name on our server. Raises NotFound."""
         server, own = split_name(name)
@@ -114,7 +126,8 @@ class NativeItems:
             if each.type is ItemType.RESOURCE and each.server == server:
                 item = each.to_item()
                 about = item.annotations or {}
-                is_named = about.get("uri") == own or matches_template(str(about.get("uriTemplate", "")), own)
+                template = str(about.get("uriTemplate", ""))
+                is_named = own in {about.get("uri"), template} or matches_template(template, own)
                 if is_named and self._gateway.offers(item):
                     return replace(item, annotations={"uri": own})
         raise NotFound(
@@ -124,13 +137,23 @@ class NativeItems:
 
     async def _call(self, kind: str, item: Item, arguments: Mapping[str, str]) -> dict[str, Any]:
         event = {"tool": item.id, "server": item.server}
-        with record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event):
-            try:
-                result = await self._gateway.call(item, arguments, self._gateway.call_timeout)
-            except UpstreamFailed as error:  # the server's own words: the client has asked for nothing else
-                reason = error.message.removeprefix(f"{item.id} failed: ")
-                raise UpstreamFailed(reason, details=error.details) from error
+        recorded = record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event)
+        with recorded, _in_own_words(item.id):
+            result = await self._gateway.call(item, arguments, self._gateway.call_timeout)
         return dict(result.structured or {})
+
+    async def _complete(self, item: Item, params: Mapping[str, Any]) -> dict[str, Any]:
+        with _in_own_words(item.server):
+            return dict(await self._gateway.complete(item, params, self._gateway.call_timeout))
+
+
+@contextmanager
+def _in_own_words(subject: str) -> Iterator[None]:
+    """Raises a server's errors without what we put before its message: the client has asked this server only."""
+    try:
+        yield
+    except UpstreamFailed as error:
+        raise UpstreamFailed(error.message.removeprefix(f"{subject} failed: "), details=error.details) from error
 
 
 _TYPES = {

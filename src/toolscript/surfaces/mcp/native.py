@@ -16,6 +16,8 @@ from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     SERVER_INFO_META_KEY,
+    CompleteRequestParams,
+    CompleteResult,
     GetPromptRequestParams,
     GetPromptResult,
     PaginatedRequestParams,
@@ -53,6 +55,7 @@ _LISTS: Mapping[str, tuple[NativeList, type[BaseModel]]] = {
 _REQUESTS: Mapping[str, type[RequestParams]] = {
     "prompts/get": GetPromptRequestParams,
     "resources/read": ReadResourceRequestParams,
+    "completion/complete": CompleteRequestParams,
 }
 
 
@@ -103,11 +106,21 @@ async def answer_request(app: App, method: str, params: Mapping[str, Any]) -> di
             case "prompts/get":
                 result = await app.native.get_prompt(params["name"], params.get("arguments") or {})
                 return _check_result(GetPromptResult, result)
+            case "completion/complete":
+                return _check_result(CompleteResult, await _complete(app, params))
             case _:
                 return _check_result(ReadResourceResult, await app.native.read_resource(params["uri"]))
     except NotFound as error:
         code = RESOURCE_NOT_FOUND if method == "resources/read" else INVALID_PARAMS
         raise MCPError(code, error.message, error.details) from error
+
+
+async def _complete(app: App, params: Mapping[str, Any]) -> dict[str, Any]:
+    reference = params["ref"]
+    passed_on = {key: params[key] for key in ("argument", "context") if key in params}
+    if reference["type"] == "ref/prompt":
+        return await app.native.complete_prompt(reference["name"], passed_on)
+    return await app.native.complete_resource(reference["uri"], passed_on)
 
 
 def wrap_result(tool_id: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
